@@ -1,0 +1,61 @@
+# Everything runs in a virtual environment of the project's own, installed from the lock file.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.bench-ready
+MINUTES ?= 5
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench soak docs-config lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "IndexTables needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(BENCH_READY): requirements/bench.lock $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock
+	@touch $@
+
+demo: $(READY) ## create a table, commit, travel back, list the history
+	@$(BIN)/indextables demo
+
+test: $(READY) ## run the tests
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(READY) ## ruff, strict types, import layers, generated docs up to date
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m indextables.config --check docs/configuration.md
+
+format: $(READY) ## format the code and sort the imports
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(BENCH_READY) ## measure against the peers: a table of ratios, and JSON
+	@$(BIN)/python -m benchmarks
+
+soak: $(READY) ## races and crashes for MINUTES=n (default 5)
+	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) tests
+
+docs-config: $(READY) ## write docs/configuration.md anew from the settings' registry
+	@$(BIN)/python -m indextables.config --write docs/configuration.md
+
+lock: $(READY) ## resolve the dependencies anew
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev --extra build pyproject.toml -o requirements/dev.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev --extra build --extra bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
+
+clean: ## remove the virtual environment and what was built
+	@rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table

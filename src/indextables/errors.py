@@ -1,0 +1,105 @@
+"""Every error that IndexTables raises, named by its cause.
+
+`IndexTablesError` is the root. There is one class per cause that a caller may want to handle; each message
+is lower case and names the thing, the place and the remedy. Errors of the libraries below are translated
+at the edge of the layer that calls them, and chained.
+"""
+
+
+class IndexTablesError(Exception):
+    """The root of all errors raised on purpose by this package."""
+
+
+# --- settings and input -------------------------------------------------------------------------------
+
+
+class InvalidOptionError(IndexTablesError, ValueError):
+    """An option or setting has a value, or a name, that cannot be accepted."""
+
+
+class InvalidSchemaError(IndexTablesError, ValueError):
+    """A schema cannot be stored, or does not fit the table's."""
+
+
+class InvalidPredicateError(IndexTablesError, ValueError):
+    """A predicate cannot be parsed, or names a column or value that the table does not have."""
+
+
+class InvalidActionError(IndexTablesError, ValueError):
+    """An action handed to a commit contradicts the table or itself."""
+
+
+# --- object stores ------------------------------------------------------------------------------------
+
+
+class StorageError(IndexTablesError):
+    """The object store refused or failed a call."""
+
+
+class ObjectNotFoundError(StorageError):
+    """There is no object under this key."""
+
+
+class AccessDeniedError(StorageError):
+    """The store knows who asks (or nobody does) and says no."""
+
+
+class TransientStorageError(StorageError):
+    """Time-out, reset, throttling or a server error: the same call may go through later.
+
+    After a write that failed this way, nobody knows whether it took effect.
+    """
+
+
+class UnsupportedStoreError(StorageError):
+    """The store ignores put-if-absent, so that two writers could overwrite each other's commits."""
+
+
+class UnsafePathError(StorageError, ValueError):
+    """A path leaves the table's root, or cannot be used as a key."""
+
+
+# --- the table and its log ----------------------------------------------------------------------------
+
+
+class TableNotFoundError(IndexTablesError):
+    """There is no table at this path."""
+
+
+class TableAlreadyExistsError(IndexTablesError):
+    """A table exists at this path already."""
+
+
+class VersionNotFoundError(IndexTablesError):
+    """This version, or a moment in time, is outside what the log still holds."""
+
+
+class LogCorruptedError(IndexTablesError):
+    """A file of the transaction log cannot be read as what its name says."""
+
+
+class LogGapError(IndexTablesError):
+    """A version file is missing in the middle of the log, so that nothing may be committed after it."""
+
+
+class UnsupportedProtocolError(IndexTablesError):
+    """The table asks for a protocol version or a feature that this release does not have."""
+
+
+# --- commits ------------------------------------------------------------------------------------------
+
+
+class CommitError(IndexTablesError):
+    """A transaction did not commit."""
+
+
+class CommitConflictError(CommitError):
+    """Another writer committed something that this transaction cannot be reconciled with."""
+
+
+class CommitRetriesExhaustedError(CommitError):
+    """Other writers were faster, as often as the retry settings allow."""
+
+
+class CommitOutcomeUnknownError(CommitError):
+    """The store stopped answering: the commit may or may not have landed, and nothing was deleted."""

@@ -1,0 +1,1 @@
+"""The transaction log: names, actions, encodings, and the replay of version files."""
