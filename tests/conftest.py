@@ -1,1 +1,24 @@
 """Fixtures that every test may use."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server on loopback, in a process of its own."""
+    with running_s3() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite_server() -> Iterator[AzuriteServer]:
+    """An Azure server on loopback, in a process of its own, where Azurite is installed."""
+    command = find_azurite()
+    if command is None:
+        pytest.skip("Azurite is not installed (npm install --no-save --prefix .azurite azurite)")
+    with running_azurite(command) as server:
+        yield server

@@ -25,8 +25,27 @@ class InvalidPredicateError(IndexTablesError, ValueError):
     """A predicate cannot be parsed, or names a column or value that the table does not have."""
 
 
+class InvalidQueryError(IndexTablesError, ValueError):
+    """A search query cannot be read, or names a field or value that the table does not have.
+
+    `position` is where in the query's text, from 0; None if it has no place there.
+    """
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class InvalidAggregationError(IndexTablesError, ValueError):
+    """An aggregation does not fit its column, or asks for more groups than there may be."""
+
+
 class InvalidActionError(IndexTablesError, ValueError):
     """An action handed to a commit contradicts the table or itself."""
+
+
+class InvalidValueError(IndexTablesError, ValueError):
+    """A value in the data cannot be stored or indexed as its column asks."""
 
 
 # --- object stores ------------------------------------------------------------------------------------
@@ -84,6 +103,39 @@ class LogGapError(IndexTablesError):
 
 class UnsupportedProtocolError(IndexTablesError):
     """The table asks for a protocol version or a feature that this release does not have."""
+
+
+# --- the Avro state -----------------------------------------------------------------------------------
+
+
+class ManifestCorruptedError(LogCorruptedError):
+    """A manifest or state manifest is damaged, cut off, over a stated limit, or points outside the log."""
+
+
+# --- search -------------------------------------------------------------------------------------------
+
+
+class SearchFailedError(IndexTablesError):
+    """The search library failed on an index: the index is damaged, or the request is beyond its limits."""
+
+
+# --- splits -------------------------------------------------------------------------------------------
+
+
+class SplitCorruptedError(IndexTablesError):
+    """A split file is damaged, cut off, over a stated limit, or no split at all."""
+
+
+class UnsupportedSplitError(IndexTablesError):
+    """A split was written in a newer format than this release can read."""
+
+
+class SplitWriteError(IndexTablesError):
+    """A split's index or rows could not be built on the local disk; nothing of it was uploaded."""
+
+
+class IndexCacheError(IndexTablesError):
+    """The local cache of indexes cannot be used."""
 
 
 # --- commits ------------------------------------------------------------------------------------------

@@ -1,0 +1,51 @@
+"""The object store behind a small protocol, and the rules for paths."""
+
+from indextables.storage.clock import Clock, SystemClock, VirtualClock
+from indextables.storage.connect import StoreLocation, open_store
+from indextables.storage.faults import Call, FaultStore, Moment, NoConditionalPutStore
+from indextables.storage.local import LocalStore
+from indextables.storage.paths import (
+    NULL_PARTITION,
+    escape_partition_value,
+    partition_path,
+    relative_key,
+    unescape_partition_value,
+    validate_key,
+)
+from indextables.storage.probe import PROBE_PREFIX, require_put_if_absent
+from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
+from indextables.storage.redaction import Redactor, Secret
+from indextables.storage.remote import RemoteStore
+from indextables.storage.retrying import RetryingStore, RetryPolicy
+from indextables.storage.urls import Location, parse_root
+
+__all__ = [
+    "NULL_PARTITION",
+    "PROBE_PREFIX",
+    "Call",
+    "Clock",
+    "FaultStore",
+    "LocalStore",
+    "Location",
+    "Moment",
+    "NoConditionalPutStore",
+    "ObjectMeta",
+    "ObjectStore",
+    "PutOutcome",
+    "Redactor",
+    "RemoteStore",
+    "RetryPolicy",
+    "RetryingStore",
+    "Secret",
+    "StoreLocation",
+    "SystemClock",
+    "VirtualClock",
+    "escape_partition_value",
+    "open_store",
+    "parse_root",
+    "partition_path",
+    "relative_key",
+    "require_put_if_absent",
+    "unescape_partition_value",
+    "validate_key",
+]

@@ -1,0 +1,188 @@
+"""A store that fails on purpose, for tests. The same seed and the same calls give the same faults."""
+
+import enum
+import random
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from indextables.errors import TransientStorageError
+from indextables.storage.clock import Clock
+from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
+
+_Result = TypeVar("_Result")
+
+# How far a scrambled listing may be from its order.
+_SCRAMBLE_WINDOW = 4
+
+
+class Moment(enum.Enum):
+    """When a call fails: before it reaches the store, or after its effect and before the answer arrives."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the store. The key of a listing is its prefix, that of `delete_many` its first key."""
+
+    operation: str
+    key: str
+
+
+class FaultStore:
+    """Any store, with faults. Records its calls, which count from 0; a listing counts when it is first read.
+
+    fail_call: the call that fails, and when. error_rate: the share of calls that fail, before or after.
+    outage_from: from this call on nothing goes through any more. short_reads: keys that are read back with
+    their end missing, as from a store that lies. scramble_rate: the share of entries that a listing repeats,
+    and of neighbours that it exchanges. latency_seconds: what each call takes, on `clock`.
+    """
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        *,
+        seed: int = 0,
+        fail_call: tuple[int, Moment] | None = None,
+        error_rate: float = 0.0,
+        outage_from: int | None = None,
+        short_reads: Collection[str] = (),
+        scramble_rate: float = 0.0,
+        latency_seconds: float = 0.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.calls: list[Call] = []
+        self._inner = inner
+        self._random = random.Random(seed)
+        self._fail_call = fail_call
+        self._error_rate = error_rate
+        self._outage_from = outage_from
+        self._short_reads = frozenset(short_reads)
+        self._scramble_rate = scramble_rate
+        self._latency_seconds = latency_seconds
+        self._clock = clock or inner.clock
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"FaultStore({self._inner!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._inner.url
+
+    @property
+    def identity(self) -> str:
+        """That of the store inside."""
+        return self._inner.identity
+
+    @property
+    def clock(self) -> Clock:
+        """The clock on which latency and back-off are spent."""
+        return self._clock
+
+    def count(self, operation: str) -> int:
+        """How many calls of one operation there were."""
+        return sum(call.operation == operation for call in self.calls)
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object, or the first of them for a key in `short_reads`."""
+        return self._shortened(key, self._perform("get", key, lambda: self._inner.get(key)))
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`, or the first of them for a key in `short_reads`."""
+        data = self._perform("get_range", key, lambda: self._inner.get_range(key, start, end))
+        return self._shortened(key, data)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object."""
+        self._perform("put", key, lambda: self._inner.put(key, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if there is none under this key."""
+        return self._perform("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
+
+    def head(self, key: str) -> ObjectMeta:
+        """Size and time of an object."""
+        return self._perform("head", key, lambda: self._inner.head(key))
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """The objects below a folder. A failure "after" comes in the middle of the listing."""
+        moment = self._start("list", prefix)
+        self._fail_if(moment, Moment.BEFORE, "list", prefix)
+        windows = list(self._scrambled(list(self._inner.list(prefix, start_after=start_after))))
+        for position, window in enumerate(windows):
+            if position >= len(windows) // 2:
+                self._fail_if(moment, Moment.AFTER, "list", prefix)
+            yield from window
+        self._fail_if(moment, Moment.AFTER, "list", prefix)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects."""
+        wanted = list(keys)
+        first = wanted[0] if wanted else ""
+        self._perform("delete_many", first, lambda: self._inner.delete_many(wanted))
+
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self._perform("now_ms", "", self._inner.now_ms)
+
+    def _perform(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:
+        moment = self._start(operation, key)
+        self._fail_if(moment, Moment.BEFORE, operation, key)
+        result = call()
+        self._fail_if(moment, Moment.AFTER, operation, key)
+        return result
+
+    def _start(self, operation: str, key: str) -> Moment | None:
+        """Record a call, let its time pass, and decide its fate."""
+        with self._lock:
+            index = len(self.calls)
+            self.calls.append(Call(operation, key))
+            # Drawn for every call, so that the fate of one does not depend on settings for another.
+            draw, moment = self._random.random(), self._random.choice(tuple(Moment))
+        if self._latency_seconds:
+            self._clock.sleep(self._latency_seconds)
+        if self._outage_from is not None and index >= self._outage_from:
+            return Moment.BEFORE
+        if self._fail_call is not None and index == self._fail_call[0]:
+            return self._fail_call[1]
+        return moment if draw < self._error_rate else None
+
+    def _fail_if(self, planned: Moment | None, now: Moment, operation: str, key: str) -> None:
+        if planned is now:
+            raise TransientStorageError(
+                f"{self.url}: {operation} {key}: failed on purpose, {now.value} its effect"
+            )
+
+    def _shortened(self, key: str, data: bytes) -> bytes:
+        if key not in self._short_reads or not data:
+            return data
+        with self._lock:
+            return data[: self._random.randrange(len(data))]
+
+    def _scrambled(self, metas: Collection[ObjectMeta]) -> "Iterator[Collection[ObjectMeta]]":
+        """The listing in windows. Nothing moves out of its window, so that a listing that broke between two
+        can go on behind the greatest key that was seen.
+        """
+        remaining = list(metas)
+        while remaining:
+            window, remaining = remaining[:_SCRAMBLE_WINDOW], remaining[_SCRAMBLE_WINDOW:]
+            with self._lock:
+                for position in range(len(window) - 1):
+                    if self._random.random() < self._scramble_rate:
+                        window[position : position + 2] = window[position + 1], window[position]
+                repeated = [meta for meta in window if self._random.random() < self._scramble_rate]
+            yield window + repeated
+
+
+class NoConditionalPutStore(FaultStore):
+    """A store that takes put-if-absent for put, as some that claim to be compatible with S3 do."""
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Overwrite, and say WRITTEN."""
+        self.put(key, data)
+        return PutOutcome.WRITTEN

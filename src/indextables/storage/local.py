@@ -1,0 +1,209 @@
+"""The object store on local disk. docs/decisions/0002-durable-local-commits.md says why it is our own."""
+
+import contextlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from indextables.errors import ObjectNotFoundError, StorageError, UnsafePathError
+from indextables.storage.clock import Clock
+from indextables.storage.durable import (
+    TEMPORARY_PREFIX,
+    flush_directory,
+    make_directories,
+    new_temporary,
+    replace,
+    write_new,
+)
+from indextables.storage.local_errors import translating, translating_writes
+from indextables.storage.paths import validate_folder, validate_key
+from indextables.storage.protocol import ObjectMeta, PutOutcome
+from indextables.storage.redaction import fingerprint
+from indextables.storage.tree import files_below
+from indextables.storage.urls import Location
+
+_Result = TypeVar("_Result")
+
+
+class LocalStore:
+    """A root on local disk. A written object survives a crash of the machine, and is never seen in part.
+
+    Symbolic links are not listed, and none leads out of the root.
+    """
+
+    def __init__(self, location: Location, clock: Clock) -> None:
+        self._url = str(location)
+        self._root = Path("/", location.path)
+        self._clock = clock
+        self._identity = fingerprint((self._url,))
+        self._durable_directories: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._url!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._url
+
+    @property
+    def identity(self) -> str:
+        """Differs between roots."""
+        return self._identity
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the local side."""
+        return self._clock
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object. Raises ObjectNotFoundError."""
+        what = f"{self._url}: get {key}"
+        with translating(what), self._opened(key, what) as descriptor:
+            return _read(descriptor, 0, os.fstat(descriptor).st_size)
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        what = f"{self._url}: get bytes {start} to {end} of {key}"
+        if not 0 <= start <= end:
+            raise StorageError(f"{what}: this is no range")
+        with translating(what), self._opened(key, what) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size < end:
+                raise StorageError(f"{what}: the object has only {size} bytes")
+            return _read(descriptor, start, end - start)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, replacing any that is there."""
+        with translating_writes(f"{self._url}: put {key}"):
+            self._in_durable_directory(key, lambda path: replace(path, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if there is none under this key."""
+        with translating_writes(f"{self._url}: put {key} if absent"):
+            written = self._in_durable_directory(key, lambda path: write_new(path, data))
+        return PutOutcome.WRITTEN if written else PutOutcome.EXISTS
+
+    def head(self, key: str) -> ObjectMeta:
+        """Size and time of an object. Raises ObjectNotFoundError."""
+        what = f"{self._url}: head {key}"
+        with translating(what):
+            status = self._path(key).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ObjectNotFoundError(f"{what}: there is no such object")
+        return _meta(key, status)
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """The objects below a folder, in the string order of their keys, folder by folder."""
+        folder = validate_folder(prefix)
+        if not folder:
+            return self._listed(self._root, "", start_after)
+        directory = self._path(folder)
+        if _real(directory) != _real(self._root) / folder:
+            return iter(())
+        return self._listed(directory, f"{folder}/", start_after)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects; an absent key is no error. When it returns, they stay deleted after a crash."""
+        touched: set[Path] = set()
+        with translating(f"{self._url}: delete"):
+            for key in keys:
+                path = self._path(key)
+                # What is no file is no object: a folder is as absent as nothing.
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                    path.unlink()
+                    touched.add(path.parent)
+            for directory in touched:
+                with contextlib.suppress(FileNotFoundError):
+                    flush_directory(directory)
+
+    def now_ms(self) -> int:
+        """The file system's clock, which on a network file system is the server's."""
+        directory = self._root
+        while not directory.is_dir() and directory != directory.parent:
+            directory = directory.parent
+        with translating(f"{self._url}: read the file system's clock"):
+            descriptor, probe = new_temporary(directory)
+            try:
+                return os.fstat(descriptor).st_mtime_ns // 1_000_000
+            finally:
+                os.close(descriptor)
+                probe.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        """The file for a key. Raises UnsafePathError if a symbolic link on the way leads out of the root."""
+        segments = validate_key(key).split("/")
+        if segments[-1].startswith(TEMPORARY_PREFIX):
+            raise UnsafePathError(f"{self._url}: {key!r} has a name that is reserved for temporary files")
+        path = self._root
+        for segment in segments:
+            path = path / segment
+            if path.is_symlink() and not _real(path).is_relative_to(_real(self._root)):
+                raise UnsafePathError(f"{self._url}: {key!r} leads out of the table by a symbolic link")
+        return path
+
+    @contextlib.contextmanager
+    def _opened(self, key: str, what: str) -> Iterator[int]:
+        # Without O_NONBLOCK, opening a pipe would wait for its other end.
+        descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ObjectNotFoundError(f"{what}: there is no such object")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _in_durable_directory(self, key: str, write: Callable[[Path], _Result]) -> _Result:
+        path = self._path(key)
+        self._ensure_durable(path.parent)
+        try:
+            return write(path)
+        except FileNotFoundError:
+            # Somebody removed the directory since it was last used: a table may be dropped and created again.
+            with self._lock:
+                self._durable_directories.clear()
+            self._ensure_durable(path.parent)
+            return write(path)
+
+    def _ensure_durable(self, directory: Path) -> None:
+        """Create a directory; flush its parents up to the root, once, even if somebody else created them.
+
+        The other one may not have come to flush them yet.
+        """
+        if directory in self._durable_directories:
+            return
+        make_directories(directory)
+        current = directory
+        while current != self._root:
+            current = current.parent
+            flush_directory(current)
+        with self._lock:
+            self._durable_directories.add(directory)
+
+    def _listed(self, directory: Path, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
+        with translating(f"{self._url}: list {prefix or 'the root'}"):
+            for found in files_below(directory, prefix, start_after):
+                yield _meta(found.key, found.status)
+
+
+def _real(path: Path) -> Path:
+    """The path without links. Unlike `Path.resolve`, it leaves links in a circle for the system to refuse."""
+    return Path(os.path.realpath(path))
+
+
+def _meta(key: str, status: os.stat_result) -> ObjectMeta:
+    return ObjectMeta(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _read(descriptor: int, start: int, length: int) -> bytes:
+    """`length` bytes, or fewer if the file ends before. One system call reads two gigabytes at most."""
+    chunks = []
+    while length > 0 and (chunk := os.pread(descriptor, length, start)):
+        chunks.append(chunk)
+        start += len(chunk)
+        length -= len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

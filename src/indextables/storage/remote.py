@@ -1,0 +1,238 @@
+"""The object store over obstore: S3, Azure, Google Cloud Storage, and memory."""
+
+import contextlib
+import datetime
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import obstore
+from obstore.exceptions import AlreadyExistsError
+
+from indextables.errors import ObjectNotFoundError, StorageError, TransientStorageError
+from indextables.storage.clients import Client, LazyClient
+from indextables.storage.clock import Clock
+from indextables.storage.paths import validate_folder, validate_key
+from indextables.storage.probe import probe_key
+from indextables.storage.protocol import ObjectMeta, PutOutcome
+from indextables.storage.redaction import Redactor, fingerprint
+from indextables.storage.remote_errors import CLIENT_ERRORS, translate
+from indextables.storage.settings import ClientSettings
+from indextables.storage.urls import Location, Scheme
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+_PAGE = 1000
+_DELETE_BATCH = 1000
+_DELETE_THREADS = 16
+
+
+class RemoteStore:
+    """A root in a store that obstore can reach. The client opens on first use."""
+
+    def __init__(self, location: Location, settings: ClientSettings, clock: Clock) -> None:
+        self._location = location
+        self._url = str(location)
+        self._prefix = f"{location.path}/" if location.path else ""
+        self._clock = clock
+        self._redactor = Redactor(settings.secrets())
+        self._identity = fingerprint((self._url, *settings.fingerprint_parts()))
+        self._client = LazyClient(location, settings, self._redactor)
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self._url!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._url
+
+    @property
+    def identity(self) -> str:
+        """Differs between roots and between credentials, and reveals neither."""
+        return self._identity
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the local side."""
+        return self._clock
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object. Raises ObjectNotFoundError."""
+        client, path = self._client.get(), self._path(key)
+        try:
+            result = obstore.get(client, path)
+            data = result.bytes().to_bytes()
+            size = result.meta["size"]
+        except CLIENT_ERRORS as error:
+            raise self._translated(error, f"get {key}") from error
+        if len(data) != size:
+            raise TransientStorageError(
+                f"{self._url}: get {key}: {len(data)} bytes of {size} arrived; the connection was cut"
+            )
+        return data
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        what = f"get bytes {start} to {end} of {key}"
+        if not 0 <= start <= end:
+            raise StorageError(f"{self._url}: {what}: this is no range")
+        client, path = self._client.get(), self._path(key)
+        if start == end:
+            self.head(key)
+            return b""
+        try:
+            data = obstore.get_range(client, path, start=start, end=end).to_bytes()
+        except CLIENT_ERRORS as error:
+            translated = self._translated(error, what)
+            # A range that starts behind the end is refused like any other failure.
+            if isinstance(translated, TransientStorageError):
+                self._require_size(key, end, what)
+            raise translated from error
+        if len(data) != end - start:
+            self._require_size(key, end, what)
+            raise TransientStorageError(f"{self._url}: {what}: only {len(data)} bytes arrived")
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, replacing any that is there."""
+        client, path = self._client.get(), self._path(key)
+        try:
+            obstore.put(client, path, data, mode="overwrite")
+        except CLIENT_ERRORS as error:
+            raise self._translated_put(error, f"put {key}") from error
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if there is none under this key.
+
+        "Exists" has two meanings behind obstore: there is an object (412), or another request for this key
+        was under way and nothing is known yet (409, which S3 asks to be retried). Looking tells them apart:
+        no object there means TransientStorageError, and the caller tries the same key again.
+        """
+        what = f"put {key} if absent"
+        client, path = self._client.get(), self._path(key)
+        try:
+            obstore.put(client, path, data, mode="create")
+        except AlreadyExistsError as error:
+            self._redactor.clean_error(error)
+            try:
+                self.head(key)
+            except ObjectNotFoundError:
+                raise TransientStorageError(
+                    f"{self._url}: {what}: another request for this key was under way"
+                ) from error
+            return PutOutcome.EXISTS
+        except CLIENT_ERRORS as error:
+            raise self._translated_put(error, what) from error
+        return PutOutcome.WRITTEN
+
+    def head(self, key: str) -> ObjectMeta:
+        """Size and time of an object. Raises ObjectNotFoundError."""
+        client, path = self._client.get(), self._path(key)
+        try:
+            meta = obstore.head(client, path)
+        except CLIENT_ERRORS as error:
+            raise self._translated(error, f"head {key}") from error
+        return ObjectMeta(key, meta["size"], _milliseconds(meta["last_modified"]))
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """The objects below a folder, in the string order of their keys, by pages."""
+        folder = validate_folder(prefix)
+        if self._lists_in_key_order():
+            return self._listed(folder, start_after, offset=start_after)
+        return self._listed_then_sorted(folder, start_after)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects, in batches. An absent key is no error."""
+        client = self._client.get()
+        paths = (self._path(key) for key in keys)
+        while batch := list(itertools.islice(paths, _DELETE_BATCH)):
+            if self._location.scheme in (Scheme.S3, Scheme.MEMORY):
+                self._delete(client, batch)
+                continue
+            # The other stores stop a batch at the first absent key.
+            with ThreadPoolExecutor(_DELETE_THREADS, thread_name_prefix="indextables-delete") as pool:
+                for _ in pool.map(lambda path: self._delete(client, path), batch):
+                    pass
+
+    def now_ms(self) -> int:
+        """The store's clock, read off an object that is written for the purpose and deleted again."""
+        key = probe_key()
+        self.put(key, b"")
+        try:
+            return self.head(key).last_modified_ms
+        finally:
+            with contextlib.suppress(StorageError):
+                self.delete_many([key])
+
+    def _path(self, key: str) -> str:
+        return self._prefix + validate_key(key)
+
+    def _lists_in_key_order(self) -> bool:
+        """Whether pages arrive in string order and start after a key in that order.
+
+        Not so in Azure accounts with a hierarchical namespace (folder by folder, "a/x" before "a-b"), which
+        cannot be told from the others, and in S3's directory buckets (any order).
+        """
+        if self._location.scheme is Scheme.S3:
+            return not self._location.container.endswith("--x-s3")
+        return self._location.scheme is not Scheme.AZURE
+
+    def _listed_then_sorted(self, folder: str, start_after: str | None) -> Iterator[ObjectMeta]:
+        yield from sorted(self._listed(folder, start_after, offset=None), key=lambda meta: meta.key)
+
+    def _listed(self, folder: str, start_after: str | None, offset: str | None) -> Iterator[ObjectMeta]:
+        below = f"{self._prefix}{folder}/" if folder else self._prefix
+        try:
+            pages = obstore.list(
+                self._client.get(),
+                below.removesuffix("/") or None,
+                offset=self._prefix + offset if offset else None,
+                chunk_size=_PAGE,
+            )
+            for page in pages:
+                for entry in page:
+                    path = entry["path"]
+                    key = path[len(self._prefix) :]
+                    # A folder's marker object arrives without its '/', as if it were the folder. Some stores
+                    # take no notice of the offset, others include the key itself.
+                    if path.startswith(below) and (start_after is None or key > start_after):
+                        yield ObjectMeta(key, entry["size"], _milliseconds(entry["last_modified"]))
+        except CLIENT_ERRORS as error:
+            translated = self._translated(error, f"list {folder or 'the root'}")
+            if isinstance(translated, TransientStorageError):
+                self._require_access(folder)
+            raise translated from error
+
+    def _delete(self, client: Client, paths: str | Sequence[str]) -> None:
+        try:
+            obstore.delete(client, paths)
+        except FileNotFoundError:
+            return
+        except CLIENT_ERRORS as error:
+            raise self._translated(error, "delete") from error
+
+    def _require_size(self, key: str, end: int, what: str) -> None:
+        size = self.head(key).size
+        if size < end:
+            raise StorageError(f"{self._url}: {what}: the object has only {size} bytes")
+
+    def _require_access(self, folder: str) -> None:
+        """A refused listing arrives as a generic failure; a HEAD that is refused does not."""
+        with contextlib.suppress(ObjectNotFoundError, TransientStorageError):
+            self.head(f"{folder}/.access" if folder else ".access")
+
+    def _translated(self, error: Exception, what: str) -> StorageError:
+        return translate(error, f"{self._url}: {what}", self._redactor)
+
+    def _translated_put(self, error: Exception, what: str) -> StorageError:
+        translated = self._translated(error, what)
+        if isinstance(translated, ObjectNotFoundError):
+            return StorageError(
+                f"{self._url}: {what}: no bucket or container {self._location.container!r}; create it"
+            )
+        return translated
+
+
+def _milliseconds(moment: datetime.datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND

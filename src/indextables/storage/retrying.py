@@ -1,0 +1,141 @@
+"""A store that tries again when a call fails in passing."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from indextables.errors import ObjectNotFoundError, TransientStorageError
+from indextables.storage.clock import Clock
+from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, and how long to wait between: a random time up to a limit that doubles ("full jitter")."""
+
+    max_attempts: int = 8
+    base_seconds: float = 0.05
+    cap_seconds: float = 2.0
+
+    def pause(self, failures: int) -> float:
+        """The time to wait after so many failures in a row."""
+        limit = min(self.cap_seconds, self.base_seconds * 2 ** (failures - 1))
+        return random.uniform(0.0, limit)
+
+
+class RetryingStore:
+    """The same store, with calls repeated that raised TransientStorageError. The last is raised."""
+
+    def __init__(self, inner: ObjectStore, policy: RetryPolicy | None = None) -> None:
+        self._inner = inner
+        self._policy = policy or RetryPolicy()
+
+    def __repr__(self) -> str:
+        return f"RetryingStore({self._inner!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._inner.url
+
+    @property
+    def identity(self) -> str:
+        """Differs between roots and between credentials, and reveals neither."""
+        return self._inner.identity
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the local side, on which the pauses are spent."""
+        return self._inner.clock
+
+    def get(self, key: str) -> bytes:
+        """All bytes of an object. Raises ObjectNotFoundError."""
+        return self._repeat(lambda: self._inner.get(key))
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        return self._repeat(lambda: self._inner.get_range(key, start, end))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, replacing any that is there."""
+        self._repeat(lambda: self._inner.put(key, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if there is none under this key.
+
+        A failed attempt may have written the object all the same. If a later one finds an object, it is read
+        back: with our bytes it counts as WRITTEN. `data` must therefore differ from what any other writer
+        would write. If no attempt gives an answer, TransientStorageError leaves the outcome open.
+        """
+        failures = 0
+        while True:
+            try:
+                outcome = self._inner.put_if_absent(key, data)
+                if outcome is PutOutcome.EXISTS and failures and self._holds(key, data):
+                    return PutOutcome.WRITTEN
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+            else:
+                return outcome
+
+    def head(self, key: str) -> ObjectMeta:
+        """Size and time of an object. Raises ObjectNotFoundError."""
+        return self._repeat(lambda: self._inner.head(key))
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """The objects below a folder. After a failure it goes on behind the last one that was handed out."""
+        listing = self._inner.list(prefix, start_after=start_after)
+        return self._resumed(listing, prefix, start_after)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects. An absent key is no error, so that a repeated batch is none either."""
+        wanted = list(keys)
+        self._repeat(lambda: self._inner.delete_many(wanted))
+
+    def now_ms(self) -> int:
+        """The store's clock."""
+        return self._repeat(self._inner.now_ms)
+
+    def _repeat(self, call: Callable[[], _Result]) -> _Result:
+        failures = 0
+        while True:
+            try:
+                return call()
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+
+    def _resumed(
+        self, listing: Iterator[ObjectMeta], prefix: str, start_after: str | None
+    ) -> Iterator[ObjectMeta]:
+        failures = 0
+        while True:
+            try:
+                for meta in listing:
+                    failures = 0
+                    start_after = meta.key if start_after is None else max(start_after, meta.key)
+                    yield meta
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+                listing = self._inner.list(prefix, start_after=start_after)
+            else:
+                return
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self._inner.get(key) == data
+        except ObjectNotFoundError as error:
+            # It was there a moment ago: not visible everywhere yet, or removed. Another attempt can tell.
+            raise TransientStorageError(
+                f"{self._inner.url}: {key} exists, and yet it cannot be read back"
+            ) from error
+
+    def _pause_or_raise(self, failures: int, error: TransientStorageError) -> None:
+        if failures >= self._policy.max_attempts:
+            raise error
+        self._inner.clock.sleep(self._policy.pause(failures))
