@@ -1,0 +1,155 @@
+"""What a setting is: its key, its type, its default, its bounds, one line of help and its older names.
+
+The settings themselves are in `registry`; a `SettingFamily` stands for keys whose last part is free, such as
+a column's name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from indextables.config.kinds import Kind, Size
+from indextables.errors import InvalidOptionError
+
+PREFIX = "spark.indextables."
+OLDER_PREFIX = "spark.tantivy4spark."
+
+T = TypeVar("T")
+
+_LONGEST_ECHO = 60
+
+
+class Section(Enum):
+    """The parts of the configuration, in the order in which they are documented."""
+
+    TRANSACTION = "Transaction log"
+    CACHE = "Cache of the transaction log"
+    CHECKPOINT = "Checkpoints"
+    STATE = "State"
+    COMPACTION = "Compaction of the state"
+    STATE_RETENTION = "Retention of states and garbage collection"
+    STATISTICS = "Statistics and data skipping"
+    CLEANUP = "Cleanup of the transaction log"
+    PURGE = "Purge"
+    PURGE_ON_WRITE = "Purge-on-write"
+    MERGE_ON_WRITE = "Merge-on-write"
+    SKIPPED_FILES = "Skipped files"
+    PROTOCOL = "Protocol"
+    INDEXING = "Indexing"
+    STORAGE = "Storage and credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """An older key of a setting.
+
+    Without `kind` its values are read like the setting's own. With it, the older key has a type or a unit of
+    its own, and `convert` turns its values into the setting's.
+    """
+
+    key: str
+    kind: Kind[Any] | None = None
+    convert: Callable[[Any], Any] | None = None
+    example: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One key with everything that is known about it."""
+
+    key: str
+    kind: Kind[T]
+    default: T
+    section: Section
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+    aliases: tuple[Alias, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """What is accepted, as it continues the words "must be"."""
+        return self.kind.describe(self._bounds())
+
+    @property
+    def example(self) -> str:
+        """A text that is accepted."""
+        return self.kind.show(self.default) or "id,title"
+
+    def parse(self, value: object) -> T:
+        """Return the typed value of a text, or of a value that has the right type already.
+
+        Raises InvalidOptionError, which names the key, the value, what is allowed and an example.
+        """
+        return self.parse_given(f"setting {self.key}", value)
+
+    def parse_given(self, name: str, value: object, alias: Alias | None = None) -> T:
+        """Like `parse`, for a value given as `name` ("option spark.…"), perhaps under an older key."""
+        if alias is None:
+            return self._read(name, value)
+        kind: Kind[Any] = alias.kind or self.kind
+        try:
+            older = kind.read(value)
+            return self._within_bounds(alias.convert(older) if alias.convert else older)
+        except (ValueError, OverflowError) as error:
+            allowed = f"{kind.describe()} that makes {self.allowed}" if alias.convert else self.allowed
+            message = _refusal(name, value, allowed, alias.example or self.example)
+            raise InvalidOptionError(f"{message}; {self.key} has replaced it") from error
+
+    def _read(self, name: str, value: object) -> T:
+        try:
+            return self._within_bounds(self.kind.read(value))
+        except ValueError as error:
+            raise InvalidOptionError(_refusal(name, value, self.allowed, self.example)) from error
+
+    def _within_bounds(self, value: T) -> T:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            too_small = self.minimum is not None and value < self.minimum
+            too_large = self.maximum is not None and value > self.maximum
+            if too_small or too_large:
+                raise ValueError("out of bounds")
+        return value
+
+    def _bounds(self) -> str:
+        lowest = None if self.minimum is None else self._show_bound(self.minimum)
+        highest = None if self.maximum is None else self._show_bound(self.maximum)
+        if lowest is not None and highest is not None:
+            return f" from {lowest} to {highest}"
+        if lowest is not None:
+            return f" of at least {lowest}"
+        return "" if highest is None else f" of at most {highest}"
+
+    def _show_bound(self, bound: float) -> str:
+        kind: object = self.kind
+        if isinstance(kind, Size):
+            return kind.show(int(bound))
+        return str(int(bound)) if float(bound).is_integer() else str(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingFamily:
+    """Keys that begin alike and end in a free name: `spark.indextables.indexing.typemap.<field>`.
+
+    `names` are well-known endings, whose spelling is restored when a key arrives in lower case. The values of
+    a `secret` family are never shown, and a table's own properties cannot set them: a table must not be able
+    to send its reader's credentials somewhere else.
+    """
+
+    prefix: str
+    placeholder: str
+    section: Section
+    help: str
+    names: tuple[str, ...] = ()
+    secret: bool = False
+
+    def spell(self, ending: str) -> str:
+        """Return the well-known spelling of a key's ending, or the ending as it is."""
+        return next((name for name in self.names if name.lower() == ending.lower()), ending)
+
+
+def _refusal(name: str, value: object, allowed: str, example: str) -> str:
+    echo = repr(value)
+    if len(echo) > _LONGEST_ECHO:
+        echo = f"{echo[:_LONGEST_ECHO]}…"
+    return f"{name} is {echo}, but must be {allowed}, for example {example}"
