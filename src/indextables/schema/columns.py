@@ -1,0 +1,62 @@
+"""Finding columns by name as Spark does, and the rules for partition columns."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from indextables.errors import InvalidSchemaError
+from indextables.schema.from_spark import from_spark_json
+from indextables.schema.to_spark import to_spark_json
+
+
+def canonical_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema that a table created with `schema` has: the Arrow types that stand for Spark's.
+
+    Raises InvalidSchemaError like `to_spark_json`.
+    """
+    return from_spark_json(to_spark_json(schema))
+
+
+def find_column(schema: pa.Schema, name: str) -> pa.Field | None:
+    """The column of this name: spelled exactly so, or else the same without regard to case."""
+    index = schema.get_field_index(name)
+    if index >= 0:
+        return schema.field(index)
+    lowered = name.lower()
+    return next((field for field in schema if field.name.lower() == lowered), None)
+
+
+def check_partition_columns(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """The partition columns as the schema spells them.
+
+    Raises InvalidSchemaError if a column does not exist, is named twice, or has a type whose values have no
+    text form that can be read back, and if no column would be left for the data.
+    """
+    partition_columns: list[str] = []
+    for name in names:
+        field = find_column(schema, name)
+        if field is None:
+            raise InvalidSchemaError(f"partition column {name!r} does not exist{_did_you_mean(schema, name)}")
+        if field.name in partition_columns:
+            raise InvalidSchemaError(f"partition column {field.name!r} is named twice; name it once")
+        if _has_no_text_form(field.type):
+            raise InvalidSchemaError(
+                f"partition column {field.name!r} has the type {field.type}; "
+                "partition by a number, a string, a boolean, a date or a timestamp"
+            )
+        partition_columns.append(field.name)
+    if partition_columns and len(partition_columns) == len(schema):
+        raise InvalidSchemaError("every column is a partition column; leave at least one for the data")
+    return tuple(partition_columns)
+
+
+def _has_no_text_form(data_type: pa.DataType) -> bool:
+    # Binary is atomic in Spark, but bytes that are not utf-8 do not survive as a partition value.
+    without_text = (pa.types.is_nested, pa.types.is_null, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_type(data_type) for is_type in without_text)
+
+
+def _did_you_mean(schema: pa.Schema, name: str) -> str:
+    nearest = get_close_matches(name, schema.names, n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else f"; the columns are {', '.join(schema.names)}"
