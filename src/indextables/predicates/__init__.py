@@ -1,0 +1,52 @@
+"""Predicates over rows: an immutable tree, its SQL text, its binding to a schema and its Arrow form."""
+
+from indextables.predicates.arrow_filter import to_arrow_filter
+from indextables.predicates.binding import bind
+from indextables.predicates.column import Column, col
+from indextables.predicates.like import literal_prefix
+from indextables.predicates.sql import parse_predicate
+from indextables.predicates.tree import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+    Value,
+    all_of,
+    any_of,
+    columns_of,
+)
+
+__all__ = [
+    "AlwaysFalse",
+    "AlwaysTrue",
+    "And",
+    "Column",
+    "Comparison",
+    "In",
+    "IsNotNull",
+    "IsNull",
+    "Like",
+    "Not",
+    "Operator",
+    "Or",
+    "Predicate",
+    "StartsWith",
+    "Value",
+    "all_of",
+    "any_of",
+    "bind",
+    "col",
+    "columns_of",
+    "literal_prefix",
+    "parse_predicate",
+    "to_arrow_filter",
+]

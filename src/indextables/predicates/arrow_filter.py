@@ -1,0 +1,125 @@
+"""A bound predicate as an Arrow expression that keeps exactly the rows that SQL keeps."""
+
+import math
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import InvalidPredicateError
+from indextables.predicates.tree import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+    Value,
+)
+
+MAX_CHAIN = 64
+
+UNKNOWN = pa.scalar(None, pa.bool_())
+
+COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
+    Operator.EQ: operator.eq,
+    Operator.NE: operator.ne,
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
+}
+
+
+def to_arrow_filter(predicate: Predicate) -> pc.Expression:
+    """Return the Arrow expression of a bound predicate, for `Table.filter` and dataset scans.
+
+    The expression is null where the predicate is unknown; filters drop those rows. NaN equals itself and is
+    greater than every other number, and 0.0 equals -0.0, as in Spark. Raises InvalidPredicateError for
+    something that is no predicate.
+    """
+    match predicate:
+        case And(operands=operands):
+            return _combined(operator.and_, [to_arrow_filter(operand) for operand in operands])
+        case Or(operands=operands):
+            return _combined(operator.or_, [to_arrow_filter(operand) for operand in operands])
+        case Not(operand=operand):
+            return ~to_arrow_filter(operand)
+        case AlwaysTrue():
+            return pc.scalar(True)
+        case AlwaysFalse():
+            return pc.scalar(False)
+        case IsNull(column=column):
+            return pc.field(column).is_null()
+        case IsNotNull(column=column):
+            return pc.field(column).is_valid()
+        case Comparison(column=column, operator=how, value=value):
+            return _comparison(pc.field(column), how, value)
+        case In(column=column, values=values):
+            return _membership(pc.field(column), values)
+        case StartsWith(column=column, prefix=prefix):
+            return pc.starts_with(pc.field(column), prefix)
+        case Like(column=column, pattern=pattern):
+            return pc.match_like(pc.field(column), pattern)
+    raise InvalidPredicateError(f"{predicate!r} is not a predicate; use parse_predicate, or col()")
+
+
+def _comparison(field: pc.Expression, how: Operator, value: Value | None) -> pc.Expression:
+    if value is None:
+        return pc.scalar(UNKNOWN)
+    if isinstance(value, float):
+        return _float_comparison(field.cast(pa.float64()), how, value)
+    return COMPARE[how](field, pc.scalar(pa.scalar(value)))
+
+
+def _float_comparison(field: pc.Expression, how: Operator, value: float) -> pc.Expression:
+    is_nan = pc.is_nan(field)
+    if math.isnan(value):
+        match how:
+            case Operator.EQ | Operator.GE:
+                return is_nan
+            case Operator.NE | Operator.LT:
+                return ~is_nan
+            case Operator.LE:
+                return _unless_null(field, pc.scalar(True))
+            case Operator.GT:
+                return _unless_null(field, pc.scalar(False))
+    compared = COMPARE[how](field, pc.scalar(value))
+    return compared | is_nan if how in (Operator.GT, Operator.GE) else compared
+
+
+def _membership(field: pc.Expression, values: tuple[Value | None, ...]) -> pc.Expression:
+    known = [value for value in values if value is not None]
+    if not known:
+        return pc.scalar(UNKNOWN) if values else _unless_null(field, pc.scalar(False))
+    if isinstance(known[0], float):
+        # Adding zero turns -0.0 into 0.0; the set lookup tells the two apart, SQL does not.
+        field = pc.add(field.cast(pa.float64()), 0.0)
+        known = [float(value) + 0.0 for value in known]  # type: ignore[arg-type]  # bound: all are floats
+    found = field.isin(pa.array(known))
+    if None in values:
+        return pc.if_else(found, True, UNKNOWN)
+    return _unless_null(field, found)
+
+
+def _unless_null(field: pc.Expression, truth: pc.Expression) -> pc.Expression:
+    return pc.if_else(field.is_valid(), truth, UNKNOWN)
+
+
+def _combined(combine: Callable[[Any, Any], Any], operands: list[pc.Expression]) -> pc.Expression:
+    # Arrow strings equal operators together and walks the chain by recursion, which ends in a crash of the
+    # process at some thousands. A coalesce of one operand changes nothing and interrupts the chain.
+    while len(operands) > MAX_CHAIN:
+        chains = [operands[start : start + MAX_CHAIN] for start in range(0, len(operands), MAX_CHAIN)]
+        operands = [pc.coalesce(reduce(combine, chain)) for chain in chains]
+    return reduce(combine, operands)

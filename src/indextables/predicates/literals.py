@@ -1,0 +1,62 @@
+"""Texts of dates, timestamps and numbers, read strictly: what is not exactly one of these forms is None."""
+
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+
+DATE_FORM = "2024-01-31"
+TIMESTAMP_FORM = "2024-01-31 12:00:00"
+
+DATE_LENGTH = len(DATE_FORM)
+
+# Longer than any number that a column can hold, and short enough to compute with.
+MAX_NUMBER_LENGTH = 1000
+
+
+def parse_date(text: str) -> date | None:
+    """Read YYYY-MM-DD. Neither 2024-9 nor 20260322 is a date."""
+    if len(text) != DATE_LENGTH or not _begins_with_date(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """Read a date, or a date and a time of day with or without a zone; digits below a microsecond are cut."""
+    if not _begins_with_date(text) or "," in text:
+        return None
+    if len(text) > DATE_LENGTH and text[DATE_LENGTH] not in " T":
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def parse_integer(text: str) -> int | None:
+    """Read a whole number, with or without a sign."""
+    stripped = text.strip()
+    digits = stripped[1:] if stripped[:1] in ("+", "-") else stripped
+    if len(digits) > MAX_NUMBER_LENGTH or not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(stripped)
+
+
+def parse_decimal(text: str) -> Decimal | None:
+    """Read a number in decimal notation, NaN or Infinity; the value is exact."""
+    stripped = text.strip()
+    if len(stripped) > MAX_NUMBER_LENGTH or "_" in stripped or not stripped.isascii():
+        return None
+    try:
+        number = Decimal(stripped)
+    except InvalidOperation:
+        return None
+    return None if number.is_snan() else number
+
+
+def _begins_with_date(text: str) -> bool:
+    # The library reads basic and week forms as well (20240131, 2024-W05-3), which are no dates here.
+    head = text[:DATE_LENGTH]
+    digits = head[:4] + head[5:7] + head[8:]
+    return text.isascii() and head[4:5] == head[7:8] == "-" and len(digits) == 8 and digits.isdigit()

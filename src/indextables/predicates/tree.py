@@ -1,0 +1,208 @@
+"""The predicate tree: frozen, hashable, picklable, and with SQL's three truth values.
+
+A predicate is true, false or unknown for a row. A comparison with a null value, on either side, is unknown;
+so is its negation. Only rows for which a predicate is true match it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import TypeAlias
+
+from indextables.errors import InvalidPredicateError
+
+# bool before int, and datetime before date, are the same to a type checker, and are told apart at binding.
+Value: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime
+
+# Trees are walked by recursion. This is deeper than a person writes and far from the interpreter's limit.
+MAX_DEPTH = 100
+
+
+class Operator(Enum):
+    """How a column is compared with a value."""
+
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+    @property
+    def mirrored(self) -> "Operator":
+        """The operator that says the same with its sides exchanged: 5 < x is x > 5."""
+        return MIRRORED.get(self, self)
+
+
+MIRRORED = {
+    Operator.LT: Operator.GT,
+    Operator.LE: Operator.GE,
+    Operator.GT: Operator.LT,
+    Operator.GE: Operator.LE,
+}
+
+
+class Predicate:
+    """The root of all nodes; combine with `&`, `|` and `~`."""
+
+    __slots__ = ()
+
+    def __and__(self, other: object) -> "Predicate":
+        return And(self, other) if isinstance(other, Predicate) else NotImplemented
+
+    def __or__(self, other: object) -> "Predicate":
+        return Or(self, other) if isinstance(other, Predicate) else NotImplemented
+
+    def __invert__(self) -> "Predicate":
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        # `a and b`, and `1 < col("x") < 5`, would silently drop one half.
+        raise InvalidPredicateError("a predicate has no truth value of its own; combine with &, | and ~")
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysTrue(Predicate):
+    """True for every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysFalse(Predicate):
+    """False for every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Predicate):
+    """A column compared with a value; unknown where either is null (None)."""
+
+    column: str
+    operator: Operator
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class In(Predicate):
+    """The column's value is one of these.
+
+    Unknown for a null in the column, and, where None is among the values, for everything that is not found.
+    Without any values it is false for every value and unknown for null: that is how a comparison that no
+    value of the column's type can satisfy is written.
+    """
+
+    column: str
+    values: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """The column is null; never unknown."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNull(Predicate):
+    """The column is not null; never unknown."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith(Predicate):
+    """The column's text begins with the prefix; unknown for null."""
+
+    column: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Predicate):
+    """The column's text matches a pattern of % (any text), _ (one character) and backslash escapes."""
+
+    column: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """True where the operand is false, false where it is true, unknown where it is unknown."""
+
+    operand: Predicate
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class And(Predicate):
+    """False where an operand is false, else unknown where one is unknown, else true."""
+
+    operands: tuple[Predicate, ...]
+
+    def __init__(self, *operands: Predicate) -> None:
+        object.__setattr__(self, "operands", _flattened(And, operands))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Or(Predicate):
+    """True where an operand is true, else unknown where one is unknown, else false."""
+
+    operands: tuple[Predicate, ...]
+
+    def __init__(self, *operands: Predicate) -> None:
+        object.__setattr__(self, "operands", _flattened(Or, operands))
+
+
+def all_of(predicates: Iterable[Predicate]) -> Predicate:
+    """Return the conjunction of any number of predicates; of none, AlwaysTrue."""
+    operands = tuple(predicates)
+    if len(operands) == 1:
+        return operands[0]
+    return And(*operands) if operands else AlwaysTrue()
+
+
+def any_of(predicates: Iterable[Predicate]) -> Predicate:
+    """Return the disjunction of any number of predicates; of none, AlwaysFalse."""
+    operands = tuple(predicates)
+    if len(operands) == 1:
+        return operands[0]
+    return Or(*operands) if operands else AlwaysFalse()
+
+
+def columns_of(predicate: Predicate) -> frozenset[str]:
+    """Return the names of the columns that a predicate speaks of."""
+    return frozenset(_columns(predicate))
+
+
+def check_depth(predicate: Predicate) -> None:
+    """Raise InvalidPredicateError for a tree that is nested deeper than MAX_DEPTH."""
+    level: list[Predicate] = [predicate]
+    for _ in range(MAX_DEPTH):
+        level = [operand for node in level for operand in _operands(node)]
+        if not level:
+            return
+    raise InvalidPredicateError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
+
+
+def _columns(predicate: Predicate) -> Iterator[str]:
+    pending = [predicate]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Comparison | In | IsNull | IsNotNull | StartsWith | Like):
+            yield node.column
+        pending.extend(_operands(node))
+
+
+def _operands(predicate: Predicate) -> tuple[Predicate, ...]:
+    if isinstance(predicate, And | Or):
+        return predicate.operands
+    return (predicate.operand,) if isinstance(predicate, Not) else ()
+
+
+def _flattened(kind: type[And] | type[Or], operands: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
+    # (a AND b) AND c is one node: a chain of ten thousand conditions is wide and not deep.
+    if len(operands) < 2:
+        raise InvalidPredicateError(f"{kind.__name__} takes two operands or more; got {len(operands)}")
+    flat: list[Predicate] = []
+    for operand in operands:
+        flat.extend(operand.operands if isinstance(operand, kind) else (operand,))
+    return tuple(flat)
