@@ -1,0 +1,151 @@
+"""Partition bounds of manifests: computed and compared by the column's type.
+
+Bounds are pairs of texts, as partition values are. (None, None) says that all values are null, and is never
+skipped. Bounds do not say whether nulls occur beside the values, so IS NULL never skips either.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.predicates import Predicate, bind, columns_of
+from indextables.pruning.evaluate import evaluate
+from indextables.pruning.files import partition_keys
+from indextables.pruning.maps import map_values
+from indextables.pruning.order import order_keys
+from indextables.pruning.ranges import HIVE_NULL, ColumnRange, unknown_range
+from indextables.pruning.trust import text_lower_keys, text_upper_keys
+from indextables.pruning.values import parse_values
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least and the greatest value of one partition column in one manifest, as texts."""
+
+    min: str | None
+    max: str | None
+
+
+class BoundsOrder(Enum):
+    """In which order a writer has compared the values to find the bounds."""
+
+    TYPED = auto()  # by the column's type, as `partition_bounds` does
+    UNKNOWN = auto()  # perhaps as text: then the bounds of the integers 1 to 12 are 1 and 9
+
+
+# Their texts sort like their values. Text itself is handled apart: the JVM sorts it in its own way.
+SORT_LIKE_TEXT = (pa.types.is_boolean, pa.types.is_date32)
+
+
+def partition_bounds(
+    partition_values: pa.MapArray | pa.ChunkedArray, columns: Iterable[str], schema: pa.Schema
+) -> dict[str, Bounds]:
+    """Return the bounds of each partition column, compared by type, in the texts of the values themselves.
+
+    All null: (None, None). A column with a value that does not parse is left out: it has no bounds.
+    """
+    maps = (
+        partition_values.combine_chunks()
+        if isinstance(partition_values, pa.ChunkedArray)
+        else partition_values
+    )
+    bounds: dict[str, Bounds] = {}
+    for column, key in partition_keys(schema, columns).items():
+        found = _bounds(map_values(maps, key), schema.field(column).type)
+        if found is not None:
+            bounds[key] = found
+    return bounds
+
+
+def bounds_may_match(
+    predicate: Predicate,
+    bounds: Mapping[str, Bounds] | None,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    *,
+    order: BoundsOrder = BoundsOrder.UNKNOWN,
+) -> bool:
+    """Say whether a manifest may hold files with matching rows; see `prune_manifests`."""
+    return bool(prune_manifests(predicate, [bounds], schema, partition_columns, order=order)[0].as_py())
+
+
+def prune_manifests(
+    predicate: Predicate,
+    manifests: Sequence[Mapping[str, Bounds] | None],
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    *,
+    order: BoundsOrder = BoundsOrder.UNKNOWN,
+) -> pa.BooleanArray:
+    """Find the manifests that may hold files with matching rows: one truth for each, in order.
+
+    Absent bounds, and bounds that do not parse, prove nothing. Claim TYPED only for manifests whose bounds
+    come from `partition_bounds`. Raises InvalidPredicateError if the predicate does not fit the schema.
+    """
+    bound = bind(predicate, schema)
+    keys = partition_keys(schema, partition_columns)
+    ranges: dict[str, ColumnRange] = {}
+    for name in columns_of(bound):
+        data_type = schema.field(name).type
+        if name in keys:
+            ranges[name] = _bounds_range(manifests, keys[name], data_type, order)
+        else:
+            ranges[name] = unknown_range(data_type, len(manifests))
+    return pa.array(evaluate(bound, ranges, len(manifests)).may_be_true)
+
+
+def _bounds(texts: pa.Array, data_type: pa.DataType) -> Bounds | None:
+    parsed = parse_values(texts, data_type)
+    is_ambiguous = pc.any(pc.equal(texts, HIVE_NULL)).as_py()
+    if is_ambiguous or pc.all(parsed.understood).as_py() is False:
+        return None
+    keys = order_keys(parsed.values)
+    extremes = pc.min_max(keys)
+    if not extremes["min"].is_valid:
+        return Bounds(None, None) if texts.null_count == len(texts) else None
+    least, greatest = (texts[pc.index(keys, extremes[end]).as_py()].as_py() for end in ("min", "max"))
+    return Bounds(least, greatest)
+
+
+def _bounds_range(
+    manifests: Sequence[Mapping[str, Bounds] | None], key: str, data_type: pa.DataType, order: BoundsOrder
+) -> ColumnRange:
+    found = [(manifest or {}).get(key, Bounds(None, None)) for manifest in manifests]
+    minima = pa.array([bounds.min for bounds in found], pa.string())
+    maxima = pa.array([bounds.max for bounds in found], pa.string())
+    lower = order_keys(parse_values(minima, data_type).values)
+    upper = order_keys(parse_values(maxima, data_type).values)
+    may_be_nan = False
+    if order is BoundsOrder.UNKNOWN:
+        lower, upper = _in_any_order(minima, maxima, lower, upper, data_type)
+        may_be_nan = bool(pa.types.is_floating(data_type))
+    nothing = pa.scalar(None, lower.type)
+    inverted = pc.fill_null(pc.greater(lower, upper), False)
+    anything = np.ones(len(found), np.bool_)
+    return ColumnRange(
+        data_type,
+        pc.if_else(inverted, nothing, lower),
+        pc.if_else(inverted, nothing, upper),
+        anything,
+        anything,
+        may_be_nan,
+    )
+
+
+def _in_any_order(
+    minima: pa.Array, maxima: pa.Array, lower: pa.Array, upper: pa.Array, data_type: pa.DataType
+) -> tuple[pa.Array, pa.Array]:
+    """Keep the bounds that hold whether the writer compared values or texts."""
+    if pa.types.is_string(data_type):
+        return text_lower_keys(minima), text_upper_keys(maxima)
+    if any(is_type(data_type) for is_type in SORT_LIKE_TEXT):
+        return lower, upper
+    # One single text is one single value in any order. A minimum above its maximum as text shows that texts
+    # were not what was compared.
+    certain = pc.or_(pc.equal(minima, maxima), pc.greater(minima, maxima))
+    nothing = pa.scalar(None, lower.type)
+    return pc.if_else(certain, lower, nothing), pc.if_else(certain, upper, nothing)

@@ -1,0 +1,164 @@
+"""Typed values and their texts: partition values and statistics are strings on disk.
+
+Parsing is strict. A text in any other form than those below is not understood, and nobody may draw a
+conclusion from it: 2024-9 is no date, 20260322 is no count of days, a number is no timestamp (it could count
+seconds, milliseconds or microseconds), and a timestamp without a zone says nothing about an instant.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Typed values, and which texts were understood. A null was: it stands for a missing value."""
+
+    values: pa.Array
+    understood: pa.BooleanArray
+
+
+# The fast path casts a whole column at once. Where one text cannot be cast, these patterns tell which ones
+# can: everything that matches is certain to cast.
+LEAP_YEAR = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+DATE = (
+    r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    r"|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    rf"|{LEAP_YEAR}-02-29)"
+)
+HOUR, MINUTE = r"(?:[01][0-9]|2[0-3])", r"[0-5][0-9]"
+TIME = rf"{HOUR}:{MINUTE}(?::{MINUTE}(?:\.[0-9]{{1,6}})?)?"
+ZONE = rf"(?:Z|[+-]{HOUR}(?::?{MINUTE})?)"
+# No exponent of three digits, so that no number overflows.
+FLOAT = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?|NaN|nan|Infinity|inf)"
+INTEGER = r"-?[0-9]{1,18}"
+
+TRUE_TEXTS = pa.array(["true", "True", "TRUE"])
+FALSE_TEXTS = pa.array(["false", "False", "FALSE"])
+
+NO_TEXT = pa.scalar(None, pa.string())
+
+
+def parse_values(texts: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> Parsed:
+    """Read texts as values of a type, a column at a time. What is not understood is null."""
+    strings = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    values = _parse(strings, data_type)
+    return Parsed(values, pc.or_(pc.is_null(strings), pc.is_valid(values)))
+
+
+def format_value(value: pa.Scalar) -> str | None:
+    """Return the text that `parse_values` reads back as exactly this value; None if there is none.
+
+    Null, nested and binary values have none, and neither have dates outside the years 1 to 9999.
+    """
+    text = _text(value) if value.is_valid else None
+    if text is None:
+        return None
+    read_back = parse_values(pa.array([text]), value.type).values[0]
+    return text if read_back.is_valid and _same(read_back, value) else None
+
+
+def _parse(strings: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_string(data_type):
+        return strings
+    if pa.types.is_boolean(data_type):
+        return _parse_booleans(strings)
+    if pa.types.is_integer(data_type):
+        return _parse_integers(strings, data_type)
+    pattern = _pattern(data_type)
+    if pattern is None:
+        return pa.nulls(len(strings), data_type)
+    return _cast(strings, data_type, pattern)
+
+
+def _pattern(data_type: pa.DataType) -> str | None:
+    if pa.types.is_floating(data_type):
+        return FLOAT
+    if pa.types.is_date32(data_type):
+        return DATE
+    if pa.types.is_timestamp(data_type):
+        return f"{DATE}[ T]{TIME}{ZONE}" if data_type.tz else f"{DATE}(?:[ T]{TIME})?"
+    if pa.types.is_decimal(data_type):
+        whole, fraction = data_type.precision - data_type.scale, data_type.scale
+        digits = rf"0*[0-9]{{1,{whole}}}" if whole else "0+"
+        return rf"[+-]?{digits}(?:\.[0-9]{{0,{fraction}}}0*)?"
+    return None
+
+
+def _cast(strings: pa.Array, data_type: pa.DataType, pattern: str) -> pa.Array:
+    try:
+        return strings.cast(data_type)
+    except pa.ArrowInvalid:
+        matching = pc.match_substring_regex(strings, f"^(?:{pattern})$")
+        return pc.if_else(matching, strings, NO_TEXT).cast(data_type)
+
+
+def _parse_booleans(strings: pa.Array) -> pa.Array:
+    is_true, is_false = pc.is_in(strings, TRUE_TEXTS), pc.is_in(strings, FALSE_TEXTS)
+    return pc.if_else(pc.or_(is_true, is_false), is_true, pa.scalar(None, pa.bool_()))
+
+
+def _parse_integers(strings: pa.Array, data_type: pa.DataType) -> pa.Array:
+    # Arrow reads 0x10 as sixteen.
+    is_hexadecimal = pc.or_(pc.match_substring(strings, "x"), pc.match_substring(strings, "X"))
+    plain = pc.if_else(is_hexadecimal, NO_TEXT, strings) if pc.any(is_hexadecimal).as_py() else strings
+    try:
+        return plain.cast(data_type)
+    except pa.ArrowInvalid:
+        wide = _cast(plain, pa.int64(), INTEGER)
+        limits = np.iinfo(data_type.to_pandas_dtype())
+        fits = pc.and_(pc.greater_equal(wide, limits.min), pc.less_equal(wide, limits.max))
+        return pc.if_else(fits, wide, pa.scalar(None, pa.int64())).cast(data_type)
+
+
+def _text(value: pa.Scalar) -> str | None:
+    data_type = value.type
+    for is_type, format_type in FORMATS:
+        if is_type(data_type):
+            return format_type(value)
+    return None
+
+
+def _format_boolean(value: pa.Scalar) -> str:
+    return "true" if value.as_py() else "false"
+
+
+def _format_float(value: pa.Scalar) -> str:
+    # The words of the JVM, and the shortest digits that mean this very value in its own width.
+    words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    text = str(np.dtype(value.type.to_pandas_dtype()).type(value.as_py()))
+    return words.get(text, text)
+
+
+def _format_decimal(value: pa.Scalar) -> str:
+    return f"{value.as_py():f}"
+
+
+def _format_timestamp(value: pa.Scalar) -> str:
+    # All six digits of the fraction: a maximum that was cut to milliseconds would be no maximum.
+    return str(value.cast(pa.string()).as_py()).replace(" ", "T")
+
+
+def _format_plain(value: pa.Scalar) -> str:
+    return str(value.cast(pa.string()).as_py())
+
+
+FORMATS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Scalar], str]], ...] = (
+    (pa.types.is_boolean, _format_boolean),
+    (pa.types.is_integer, _format_plain),
+    (pa.types.is_floating, _format_float),
+    (pa.types.is_decimal, _format_decimal),
+    (pa.types.is_string, _format_plain),
+    (pa.types.is_date32, _format_plain),
+    (pa.types.is_timestamp, _format_timestamp),
+)
+
+
+def _same(left: pa.Scalar, right: pa.Scalar) -> bool:
+    if pa.types.is_floating(left.type):
+        return bool(np.array_equal(left.as_py(), right.as_py(), equal_nan=True))
+    return bool(left.equals(right))
