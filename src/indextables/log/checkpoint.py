@@ -1,0 +1,71 @@
+"""What every checkpoint holds, whatever its format, and its header as actions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from indextables.errors import LogCorruptedError
+from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
+from indextables.log.decode import VersionSummary
+from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The table at `header.version`: its header and its live file entries."""
+
+    header: LogHeader
+    entries: pa.Table
+
+
+def header_lines(header: LogHeader, num_adds: int) -> bytes:
+    """A header as JSON lines: everything of a checkpoint that is not a file entry."""
+    actions: list[AnyAction] = [
+        CheckpointInfo(
+            version=header.version,
+            timestamp=header.timestamp_ms,
+            num_adds=num_adds,
+            recent_commits=header.recent_commits,
+            schema_registry=header.schema_registry,
+        )
+    ]
+    actions += [action for action in (header.protocol, header.metadata) if action is not None]
+    actions += header.skips.values()
+    actions += [
+        TransactionAction(app_id=app, version=version) for app, version in header.transactions.items()
+    ]
+    unknown = "".join(f"{line}\n" for line in header.unknown_actions)
+    return encode_actions(actions) + unknown.encode()
+
+
+def build_checkpoint(
+    summaries: Sequence[VersionSummary],
+    entries: pa.Table,
+    version: int,
+    name: str,
+    *,
+    removed: Mapping[str, int] | None = None,
+) -> Checkpoint:
+    """The checkpoint of `version` from its decoded header lines and its live file entries.
+
+    `removed` are the paths that its lines remove, where they tell more than what is live (`removed_paths`).
+    Raises LogCorruptedError if entries are missing, or if the lines belong to another version.
+    """
+    header = replay_header(EMPTY_HEADER, summaries, removed or {})
+    info = next((s.actions.checkpoint_info for s in summaries if s.actions.checkpoint_info), None)
+    if header.metadata is None:
+        raise LogCorruptedError(f"{name}: the checkpoint has no metaData action")
+    if info is None:
+        return Checkpoint(header, entries)
+    if info.version != version:
+        raise LogCorruptedError(f"{name}: the checkpoint holds version {info.version}, not {version}")
+    if info.num_adds != entries.num_rows:
+        raise LogCorruptedError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
+    restored = replace(
+        header,
+        timestamp_ms=info.timestamp,
+        schema_registry={**info.schema_registry, **header.schema_registry},
+        recent_commits=info.recent_commits,
+    )
+    return Checkpoint(restored, entries)

@@ -1,0 +1,210 @@
+"""JSON lines of the log to Arrow columns, a whole tail of versions at once.
+
+Each file is looked through once for its few small actions (`small_actions`). Then a native JSON decoder takes all
+lines together; it ignores fields and actions that it does not know and is strict about types. Where it refuses, or
+where something is about to be rewritten and there is something unknown to keep, the lines are looked at one by one
+first (`careful`): that names the bad line, and accepts numbers where the specification says strings.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import arro3.io
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.careful import canonical_lines, has_unknown
+from indextables.log.entries import (
+    ADD_STRUCT,
+    FILE_ENTRY_SCHEMA,
+    REQUIRED_ADD_FIELDS,
+    entries_from_columns,
+)
+from indextables.log.removes import REMOVE_SCHEMA, REMOVE_STRUCT, REQUIRED_REMOVE_FIELDS
+from indextables.log.small_actions import ScannedFile, SmallActions, scan_lines
+
+_LINE_SCHEMA = pa.schema([pa.field("add", ADD_STRUCT), pa.field("remove", REMOVE_STRUCT)])
+_CANONICAL_SCHEMA = _LINE_SCHEMA.append(pa.field("unknownFields", pa.string()))
+_ROWS_PER_BATCH = 8192
+
+# The native decoder gets some characters wrong that are written as two escapes (U+20000 becomes U+10000). And its
+# error messages may quote a NUL from the lines, which aborts the process.
+_ESCAPES_TO_KEEP_AWAY = re.compile(rb"\\u(?:[dD]|0000)")
+
+_SEQUENCE = pa.field("sequence", pa.int64(), nullable=False)
+
+
+class UnknownContent(Enum):
+    """What happens to fields and actions that this release does not know."""
+
+    IGNORE = "ignore"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """The JSON lines of one file of the log.
+
+    `modified_ms` is the file's own time: the last resort for versions that do not tell when they were made.
+    """
+
+    version: int
+    name: str
+    lines: bytes
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSummary:
+    """What one version says besides its adds and removes. `timestamp_ms` is the commit's own time."""
+
+    version: int
+    timestamp_ms: int
+    actions: SmallActions
+    unknown_actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Consecutive versions, decoded.
+
+    `adds` has the file entry columns, `removes` those of `REMOVE_SCHEMA`; both have a last column `sequence`
+    that orders the actions of the whole tail.
+    """
+
+    versions: tuple[VersionSummary, ...]
+    adds: pa.Table
+    removes: pa.Table
+
+
+# What a table has that was just checkpointed: worth no decoder.
+NO_VERSIONS = Tail(
+    versions=(),
+    adds=FILE_ENTRY_SCHEMA.append(_SEQUENCE).empty_table(),
+    removes=REMOVE_SCHEMA.append(_SEQUENCE).empty_table(),
+)
+
+
+def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownContent.IGNORE) -> Tail:
+    """Decode log files, given in the order of their versions.
+
+    Raises LogCorruptedError with the file and the line at fault.
+    """
+    if not files:
+        return NO_VERSIONS
+    scanned = [scan_lines(file.name, file.lines) for file in files]
+    rows = _decode_rows(files, scanned, unknown)
+    file_of_row = np.repeat(np.arange(len(files)), np.array(rows.per_file, dtype=np.int64))
+    timestamps = _timestamps(files, scanned, rows.table, file_of_row)
+    versions = np.array([file.version for file in files], dtype=np.int64)
+
+    adds, add_rows = _present(rows.table["add"])
+    removes, remove_rows = _present(rows.table["remove"])
+    files_of_adds, files_of_removes = file_of_row[add_rows], file_of_row[remove_rows]
+    add_columns = dict(zip(adds.type.names, adds.flatten(), strict=True))
+    if "unknownFields" in rows.table.column_names:
+        add_columns["unknownFields"] = rows.table["unknownFields"].take(pa.array(add_rows))
+    entries = entries_from_columns(add_columns, versions[files_of_adds], timestamps[files_of_adds])
+    remove_columns = [*removes.flatten(), pa.array(versions[files_of_removes])]
+    return Tail(
+        versions=tuple(
+            VersionSummary(file.version, int(timestamp), scan.actions, unknown_actions)
+            for file, timestamp, scan, unknown_actions in zip(
+                files, timestamps, scanned, rows.unknown_actions, strict=True
+            )
+        ),
+        adds=entries.append_column(_SEQUENCE, pa.array(add_rows)),
+        removes=pa.Table.from_arrays(remove_columns, schema=REMOVE_SCHEMA).append_column(
+            _SEQUENCE, pa.array(remove_rows)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Actions as rows, with the columns `add` and `remove`; unknown actions as JSON, per file."""
+
+    table: pa.Table
+    per_file: list[int]
+    unknown_actions: tuple[tuple[str, ...], ...]
+
+
+def _decode_rows(files: Sequence[LogFile], scanned: Sequence[ScannedFile], unknown: UnknownContent) -> _Rows:
+    if unknown is UnknownContent.IGNORE or not any(has_unknown(file.lines) for file in files):
+        table = _decode_as_they_are(b"\n".join(file.lines for file in files))
+        if table is not None:
+            return _Rows(table, [scan.num_objects for scan in scanned], ((),) * len(files))
+    canonical = [canonical_lines(file.name, file.lines) for file in files]
+    is_kept = unknown is UnknownContent.KEEP
+    return _Rows(
+        _decode_natively(
+            b"".join(file.lines for file in canonical), _CANONICAL_SCHEMA if is_kept else _LINE_SCHEMA
+        ),
+        [file.num_lines for file in canonical],
+        tuple(file.unknown_actions if is_kept else () for file in canonical),
+    )
+
+
+def _decode_as_they_are(lines: bytes) -> pa.Table | None:
+    """One row per JSON object, or None if the lines need a closer look."""
+    if _ESCAPES_TO_KEEP_AWAY.search(lines):
+        return None
+    try:
+        table = _decode_natively(lines, _LINE_SCHEMA)
+    except pa.ArrowException:
+        return None
+    adds, removes = table["add"], table["remove"]
+    has_required = _has_fields(adds, REQUIRED_ADD_FIELDS) and _has_fields(removes, REQUIRED_REMOVE_FIELDS)
+    has_two_in_one = pc.any(pc.and_(adds.is_valid(), removes.is_valid())).as_py()
+    return table if has_required and not has_two_in_one else None
+
+
+def _decode_natively(lines: bytes, schema: pa.Schema) -> pa.Table:
+    return pa.table(arro3.io.read_json(lines, schema=schema, batch_size=_ROWS_PER_BATCH))
+
+
+def _has_fields(actions: pa.ChunkedArray, required: frozenset[str]) -> bool:
+    """Whether no action lacks one of these fields."""
+    return all(pc.struct_field(actions, name).null_count == actions.null_count for name in required)
+
+
+def _present(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
+    """The values of a column that are there, and their row numbers."""
+    is_present = column.is_valid()
+    rows = np.flatnonzero(is_present.to_numpy())
+    if not len(rows):
+        return column.slice(0, 0), rows
+    # A checkpoint has its adds in one piece, which is then not copied.
+    first, count = int(rows[0]), len(rows)
+    is_one_piece = int(rows[-1]) - first + 1 == count
+    return (column.slice(first, count) if is_one_piece else column.filter(is_present)), rows
+
+
+def _timestamps(
+    files: Sequence[LogFile],
+    scanned: Sequence[ScannedFile],
+    table: pa.Table,
+    file_of_row: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """When each version was committed, by the best witness that it has.
+
+    1. its commitInfo; 2. the creation time in the metaData of version 0; 3. the newest time among its adds and
+    removes; 4. the time of the file, which changes when a table is copied.
+    """
+    newest = np.zeros(len(files), dtype=np.int64)
+    for action, field in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+        times = pc.struct_field(table[action], field).fill_null(0).to_numpy()
+        np.maximum.at(newest, file_of_row, times)
+    for index, (file, scan) in enumerate(zip(files, scanned, strict=True)):
+        commit_info, metadata = scan.actions.commit_info, scan.actions.metadata
+        if commit_info is not None:
+            newest[index] = commit_info.timestamp
+        elif file.version == 0 and metadata is not None and metadata.created_time is not None:
+            newest[index] = metadata.created_time
+        elif not newest[index]:
+            newest[index] = file.modified_ms
+    return newest

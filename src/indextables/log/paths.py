@@ -1,0 +1,165 @@
+"""The one parser of every name under `_transaction_log/`.
+
+Everything else receives a typed path; nobody else slices log file names.
+"""
+
+import re
+from dataclasses import dataclass
+
+LOG_PREFIX = "_transaction_log/"
+LAST_CHECKPOINT_KEY = f"{LOG_PREFIX}_last_checkpoint"
+PARQUET_CHECKPOINT_PREFIX = f"{LOG_PREFIX}_checkpoints/"
+SHARED_MANIFEST_PATH = "manifests/"
+SHARED_MANIFEST_PREFIX = f"{LOG_PREFIX}{SHARED_MANIFEST_PATH}"
+STATE_PREFIX = f"{LOG_PREFIX}state-v"
+
+VERSION_DIGITS = 20
+MAX_VERSION = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """`<version>.json`: the commit of one transaction."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCheckpoint:
+    """`<version>.checkpoint.json`: a whole checkpoint, or the manifest of a multi-part one."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCheckpointPart:
+    """`<version>.checkpoint.<checkpointId>.<part>.json`: visible only through its manifest."""
+
+    version: int
+    checkpoint_id: str
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetCheckpoint:
+    """`_checkpoints/<version>.checkpoint.parquet`: the rows of a legacy checkpoint."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetCheckpointInfo:
+    """`_checkpoints/<version>.checkpoint.json`: written last, it makes a legacy checkpoint valid."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateManifestFile:
+    """`state-v<version>/_manifest.avro` or `.json`: what makes a state directory a state."""
+
+    version: int
+    is_avro: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A file of entries, `manifests/manifest-<id>.avro`, or inside a state directory (older writers)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheckpointFile:
+    """`_last_checkpoint`: a hint."""
+
+
+LogPath = (
+    VersionFile
+    | JsonCheckpoint
+    | JsonCheckpointPart
+    | ParquetCheckpoint
+    | ParquetCheckpointInfo
+    | StateManifestFile
+    | ManifestFile
+    | LastCheckpointFile
+)
+
+_VERSION = rf"(?P<version>[0-9]{{{VERSION_DIGITS}}})"
+_VERSION_FILE = re.compile(rf"{_VERSION}\.json")
+_JSON_CHECKPOINT = re.compile(rf"{_VERSION}\.checkpoint\.json")
+_JSON_CHECKPOINT_PART = re.compile(
+    rf"{_VERSION}\.checkpoint\.(?P<id>[0-9A-Za-z-]+)\.(?P<part>[0-9]{{5}})\.json"
+)
+_PARQUET_CHECKPOINT = re.compile(rf"_checkpoints/{_VERSION}\.checkpoint\.parquet")
+_PARQUET_CHECKPOINT_INFO = re.compile(rf"_checkpoints/{_VERSION}\.checkpoint\.json")
+_STATE_MANIFEST = re.compile(rf"state-v{_VERSION}/_manifest\.(?P<format>avro|json)")
+_MANIFEST = re.compile(rf"(?:manifests|state-v[0-9]{{{VERSION_DIGITS}}})/(?P<name>manifest-[^/]+\.avro)")
+
+
+def parse_log_path(key: str) -> LogPath | None:
+    """The typed form of a key, or None for a file that is not part of the log (`.crc`, temporary)."""
+    path = _parse_name(key.removeprefix(LOG_PREFIX)) if key.startswith(LOG_PREFIX) else None
+    # The digits have room for numbers that no table can reach.
+    is_beyond_any_table = getattr(path, "version", 0) > MAX_VERSION
+    return None if is_beyond_any_table else path
+
+
+def format_version(version: int) -> str:
+    """A version as the log writes it: zero-padded, so that names sort as numbers."""
+    return f"{version:0{VERSION_DIGITS}d}"
+
+
+def version_key(version: int) -> str:
+    """The key of a version file."""
+    return f"{LOG_PREFIX}{format_version(version)}.json"
+
+
+def json_checkpoint_key(version: int) -> str:
+    """The key of a JSON checkpoint, or of the manifest of a multi-part one."""
+    return f"{LOG_PREFIX}{format_version(version)}.checkpoint.json"
+
+
+def json_checkpoint_part_name(version: int, checkpoint_id: str, part: int) -> str:
+    """The file name (not the key) of one part, as the manifest of a multi-part checkpoint lists it."""
+    return f"{format_version(version)}.checkpoint.{checkpoint_id}.{part:05d}.json"
+
+
+def parquet_checkpoint_key(version: int) -> str:
+    """The key of the rows of a Parquet checkpoint."""
+    return f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.parquet"
+
+
+def parquet_checkpoint_info_key(version: int) -> str:
+    """The key of the small JSON beside a Parquet checkpoint."""
+    return f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.json"
+
+
+def state_dir(version: int) -> str:
+    """The name of a state directory, as `_last_checkpoint` refers to it."""
+    return f"state-v{format_version(version)}"
+
+
+def state_manifest_key(version: int) -> str:
+    """The key of the state manifest that this package writes."""
+    return f"{LOG_PREFIX}{state_dir(version)}/_manifest.avro"
+
+
+def _parse_name(name: str) -> LogPath | None:
+    if name == "_last_checkpoint":
+        return LastCheckpointFile()
+    if match := _VERSION_FILE.fullmatch(name):
+        return VersionFile(int(match["version"]))
+    if match := _JSON_CHECKPOINT.fullmatch(name):
+        return JsonCheckpoint(int(match["version"]))
+    if match := _JSON_CHECKPOINT_PART.fullmatch(name):
+        return JsonCheckpointPart(int(match["version"]), match["id"], int(match["part"]))
+    if match := _PARQUET_CHECKPOINT.fullmatch(name):
+        return ParquetCheckpoint(int(match["version"]))
+    if match := _PARQUET_CHECKPOINT_INFO.fullmatch(name):
+        return ParquetCheckpointInfo(int(match["version"]))
+    if match := _STATE_MANIFEST.fullmatch(name):
+        return StateManifestFile(int(match["version"]), is_avro=match["format"] == "avro")
+    if match := _MANIFEST.fullmatch(name):
+        return ManifestFile(match["name"])
+    return None

@@ -1,0 +1,64 @@
+"""Protocol versions and features: what this release reads and writes."""
+
+from indextables.errors import UnsupportedProtocolError
+from indextables.log.actions import Protocol
+
+READER_VERSION = 4
+WRITER_VERSION = 4
+
+# Features that the documents and other writers name. All of them describe what every release of this package does.
+KNOWN_FEATURES = frozenset(
+    {
+        "avroState",
+        "multiPartCheckpoint",
+        "schemaDeduplication",
+        "footerOffsets",
+        "tantivy4java",
+        "conditionalWrites",
+        "checkpoint",
+        "checkpoints",
+        "extendedMetadata",
+        "optimizeWrite",
+        "skippedFiles",
+    }
+)
+
+CURRENT_PROTOCOL = Protocol(min_reader_version=READER_VERSION, min_writer_version=WRITER_VERSION)
+# Before version 2 of the format a table could do without the action.
+DEFAULT_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+def check_readable(protocol: Protocol, table: str) -> None:
+    """Raises UnsupportedProtocolError, saying what is needed, unless this release may read the table."""
+    _check(protocol.min_reader_version, READER_VERSION, protocol.reader_features, table, "read")
+
+
+def check_writable(protocol: Protocol, table: str) -> None:
+    """Raises UnsupportedProtocolError, saying what is needed, unless this release may write to the table."""
+    check_readable(protocol, table)
+    _check(protocol.min_writer_version, WRITER_VERSION, protocol.writer_features, table, "write to")
+
+
+def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
+    """The protocol with at least these versions. A protocol is never downgraded, and features stay."""
+    return Protocol(
+        min_reader_version=max(protocol.min_reader_version, reader_version),
+        min_writer_version=max(protocol.min_writer_version, writer_version),
+        reader_features=protocol.reader_features,
+        writer_features=protocol.writer_features,
+        unknown=protocol.unknown,
+    )
+
+
+def _check(needed: int, supported: int, features: tuple[str, ...] | None, table: str, verb: str) -> None:
+    if needed > supported:
+        raise UnsupportedProtocolError(
+            f"{table}: needs protocol version {needed} to {verb}, this release of indextables supports "
+            f"version {supported}; upgrade indextables"
+        )
+    unknown = sorted(set(features or ()) - KNOWN_FEATURES)
+    if unknown:
+        raise UnsupportedProtocolError(
+            f"{table}: needs the features {', '.join(unknown)} to {verb}, which this release of indextables "
+            f"does not have; upgrade indextables"
+        )

@@ -1,0 +1,330 @@
+import contextlib
+import io
+import json
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from indextables.errors import LogCorruptedError, ObjectNotFoundError, TransientStorageError
+from indextables.log import parquet_checkpoint
+from indextables.log.checkpoint import Checkpoint
+from indextables.log.decode import UnknownContent, decode_tail
+from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_MAP, empty_entries
+from indextables.log.header import EMPTY_HEADER, replay_header
+from indextables.log.parquet_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
+from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
+from indextables.log.replay import replay_entries
+from indextables.storage import FaultStore, Moment, ObjectStore
+from log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add, log_file, paths, rows
+
+VERSION = 250
+ROWS, INFO = parquet_checkpoint_key(VERSION), parquet_checkpoint_info_key(VERSION)
+
+# The flattened entry of the first design, as a data set of it has it.
+LEGACY_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", STRING_MAP),
+        ("size", pa.int64()),
+        ("numRecords", pa.int64()),
+        ("minValues", STRING_MAP),
+        ("maxValues", STRING_MAP),
+        ("metadataId", pa.string()),
+        ("schemaString", pa.string()),
+        ("partitionColumns", pa.list_(pa.string())),
+        ("format", STRING_MAP),
+        ("actionType", pa.string()),
+    ]
+)
+LEGACY_METADATA = {
+    "actionType": "metadata",
+    "metadataId": "legacy",
+    "schemaString": SCHEMA_STRING,
+    "partitionColumns": ["date"],
+    "format": [("provider", "tantivy4spark"), ("codec", "x")],
+}
+LEGACY_ADD = {
+    "actionType": "add",
+    "path": "s3://bucket/table/part-0.split",
+    "partitionValues": [("date", "2024-01-01")],
+    "size": 7,
+    "numRecords": 3,
+    "minValues": [("id", "1")],
+    "maxValues": [("id", "9")],
+}
+
+
+def table_at_version(*actions) -> Checkpoint:
+    tail = decode_tail([log_file(VERSION, *actions)], UnknownContent.KEEP)
+    return Checkpoint(replay_header(EMPTY_HEADER, tail.versions, {}), replay_entries(empty_entries(), tail))
+
+
+def write(store: ObjectStore, checkpoint: Checkpoint, compression: str = "snappy") -> None:
+    write_parquet_checkpoint(store, checkpoint, compression=compression, created_ms=11)
+
+
+def read(store: ObjectStore) -> Checkpoint:
+    return read_parquet_checkpoint(store, store.head(INFO), VERSION)
+
+
+def parquet(some_rows: list[dict], schema: pa.Schema = LEGACY_SCHEMA) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(some_rows, schema=schema), buffer)
+    return buffer.getvalue()
+
+
+def put_legacy(store: ObjectStore, *some_rows: dict, size: int | None = None) -> None:
+    store.put(ROWS, parquet(list(some_rows)))
+    put_info(store, sum(row["actionType"] == "add" for row in some_rows) if size is None else size)
+
+
+def put_info(store: ObjectStore, size: int, **fields) -> None:
+    store.put(
+        INFO,
+        json.dumps({"version": VERSION, "size": size, "createdTime": 5, "parts": None, **fields}).encode(),
+    )
+
+
+# --- ours ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip", "none"])
+def test_a_checkpoint_is_read_back_as_it_was_written(store, compression):
+    checkpoint = table_at_version(
+        PROTOCOL,
+        {"metaData": {**METADATA["metaData"], "name": "two lines\u2028in one", "future": 1}},
+        {"txn": {"appId": "s", "version": 4}},
+        {"commitInfo": {"commitId": "c", "timestamp": 99, "operation": "WRITE"}},
+        {"cdc": {"big": 2**70}},
+        {"add": FULL_ADD},
+        add("b", future={"x": 1}),
+        add("c", partitionValues={"a": None}, minValues={}),
+    )
+    write(store, checkpoint, compression)
+    found = read(store)
+    assert found.header == checkpoint.header
+    assert found.entries == checkpoint.entries
+    assert found.entries.schema == FILE_ENTRY_SCHEMA
+
+
+def test_an_empty_table_has_a_checkpoint(store):
+    checkpoint = table_at_version(PROTOCOL, METADATA)
+    write(store, checkpoint)
+    assert read(store).header == checkpoint.header
+    assert read(store).entries == empty_entries()
+
+
+def test_other_readers_find_the_columns_of_the_first_design(store):
+    write(store, table_at_version(PROTOCOL, METADATA, {"add": FULL_ADD}, add("b")))
+    table = pq.read_table(io.BytesIO(store.get(ROWS)))
+    assert set(LEGACY_SCHEMA.names) <= set(table.column_names)
+    by_type = {row["actionType"]: row for row in table.to_pylist()}
+    assert by_type["metadata"]["metadataId"] == METADATA["metaData"]["id"]
+    assert by_type["metadata"]["schemaString"] == SCHEMA_STRING
+    assert by_type["metadata"]["partitionColumns"] == []
+    assert dict(by_type["metadata"]["format"]) == {"provider": "indextables"}
+    adds = [row for row in table.to_pylist() if row["actionType"] == "add"]
+    assert [row["path"] for row in adds] == [FULL_ADD["path"], "b"]
+    assert dict(adds[0]["minValues"]) == FULL_ADD["minValues"]
+    assert adds[0]["splitTags"] == FULL_ADD["splitTags"]
+    assert json.loads(store.get(INFO)) == {"version": VERSION, "size": 2, "createdTime": 11, "parts": None}
+
+
+def test_the_file_that_makes_it_valid_is_written_last(store):
+    watched = FaultStore(store)
+    write(watched, table_at_version(METADATA))
+    assert [(call.operation, call.key) for call in watched.calls if "put" in call.operation] == [
+        ("put", ROWS),
+        ("put_if_absent", INFO),
+    ]
+
+
+def test_a_checkpoint_that_is_there_stays(store):
+    write(store, table_at_version(METADATA, add("a")))
+    before = store.get(ROWS), store.get(INFO)
+    write(store, table_at_version(METADATA, add("a")), "none")
+    assert (store.get(ROWS), store.get(INFO)) == before
+
+
+def test_rows_that_a_writer_left_unfinished_are_replaced(store):
+    store.put(ROWS, b"half of a file")
+    checkpoint = table_at_version(METADATA, add("a"))
+    write(store, checkpoint)
+    assert read(store).entries == checkpoint.entries
+
+
+def test_a_crash_at_any_call_leaves_no_checkpoint_or_a_whole_one(store):
+    checkpoint = table_at_version(METADATA, add("a"))
+    watched = FaultStore(store)
+    write(watched, checkpoint)
+    for index in range(len(watched.calls)):
+        for moment in Moment:
+            store.delete_many([ROWS, INFO])
+            with contextlib.suppress(TransientStorageError):
+                write(FaultStore(store, fail_call=(index, moment)), checkpoint)
+            if any(meta.key == INFO for meta in store.list("")):
+                assert read(store).entries == checkpoint.entries
+
+
+# --- those of other writers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["size counts files", "size counts rows"])
+def test_the_first_design_is_read(store, size):
+    put_legacy(store, LEGACY_METADATA, LEGACY_ADD, size=size)
+    found = read(store)
+    modified_ms = store.head(INFO).last_modified_ms
+    assert rows(found.entries) == [
+        {
+            "path": "s3://bucket/table/part-0.split",
+            "partitionValues": {"date": "2024-01-01"},
+            "size": 7,
+            "modificationTime": 0,
+            "dataChange": True,
+            "minValues": {"id": "1"},
+            "maxValues": {"id": "9"},
+            "numRecords": 3,
+            "hasFooterOffsets": False,
+            "addedAtVersion": VERSION,
+            "addedAtTimestamp": modified_ms,
+        }
+    ]
+    header = found.header
+    assert (header.version, header.timestamp_ms, header.protocol) == (VERSION, modified_ms, None)
+    assert header.metadata is not None
+    assert (header.metadata.id, header.metadata.schema_string) == ("legacy", SCHEMA_STRING)
+    assert header.metadata.partition_columns == ("date",)
+    assert (header.metadata.format.provider, header.metadata.format.options) == (
+        "tantivy4spark",
+        {"codec": "x"},
+    )
+
+
+def test_a_folder_of_files_as_spark_writes_it_is_read(store):
+    smaller = pa.schema(
+        [pa.field("size", pa.int32()) if field.name == "size" else field for field in LEGACY_SCHEMA]
+    )
+    store.put(f"{ROWS}/part-00000-a.snappy.parquet", parquet([LEGACY_METADATA, LEGACY_ADD]))
+    store.put(f"{ROWS}/part-00001-a.snappy.parquet", parquet([{**LEGACY_ADD, "path": "b"}], smaller))
+    store.put(f"{ROWS}/part-00002-a.snappy.parquet", parquet([]))
+    store.put(f"{ROWS}/_SUCCESS", b"")
+    put_info(store, 2)
+    assert paths(read(store).entries) == [LEGACY_ADD["path"], "b"]
+
+
+def test_other_string_and_number_types_are_read(store):
+    fields = {
+        "path": pa.large_string(),
+        "size": pa.int32(),
+        "actionType": pa.dictionary(pa.int8(), pa.string()),
+    }
+    schema = pa.schema([field.with_type(fields.get(field.name, field.type)) for field in LEGACY_SCHEMA])
+    store.put(ROWS, parquet([LEGACY_METADATA, LEGACY_ADD], schema))
+    put_info(store, 1)
+    assert read(store).entries.schema == FILE_ENTRY_SCHEMA
+    assert paths(read(store).entries) == [LEGACY_ADD["path"]]
+
+
+# --- damage -------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_cut_off_is_refused(store):
+    write(store, table_at_version(PROTOCOL, METADATA, {"add": FULL_ADD}))
+    data = store.get(ROWS)
+    for length in range(0, len(data), 97):
+        store.put(ROWS, data[:length])
+        with pytest.raises(LogCorruptedError, match=ROWS):
+            read(store)
+
+
+def test_a_file_with_flipped_bits_is_read_or_refused_but_nothing_else_happens(store):
+    write(store, table_at_version(PROTOCOL, METADATA, {"add": FULL_ADD}, add("b", future=1)), "none")
+    data, meta = store.get(ROWS), store.head(INFO)
+    generator = random.Random(5)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        for _ in range(generator.randint(1, 3)):
+            damaged[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        store.put(ROWS, bytes(damaged))
+        try:
+            read_parquet_checkpoint(store, meta, VERSION).entries.validate(full=True)
+        except LogCorruptedError:
+            refused += 1
+    assert refused > 50
+
+
+def test_a_file_of_a_folder_that_is_missing_is_noticed(store):
+    store.put(f"{ROWS}/part-0.parquet", parquet([LEGACY_METADATA, LEGACY_ADD]))
+    put_info(store, 3)
+    with pytest.raises(
+        LogCorruptedError, match=r"holds 1 file entries of version 250, but beside it .* are 3"
+    ):
+        read(store)
+
+
+def test_rows_that_are_gone_are_not_found(store):
+    put_info(store, 0)
+    with pytest.raises(ObjectNotFoundError):
+        read(store)
+
+
+@pytest.mark.parametrize(
+    "some_rows",
+    [
+        [LEGACY_ADD],
+        [LEGACY_METADATA, {**LEGACY_ADD, "path": None}],
+        [LEGACY_METADATA, {**LEGACY_ADD, "size": None}],
+        [{**LEGACY_METADATA, "schemaString": None}, LEGACY_ADD],
+        [{**LEGACY_METADATA, "metadataId": None}, LEGACY_ADD],
+    ],
+    ids=["no metadata", "no path", "no size", "no schema", "no id"],
+)
+def test_rows_without_what_a_table_needs_are_refused(store, some_rows):
+    put_legacy(store, *some_rows)
+    with pytest.raises(LogCorruptedError, match=ROWS):
+        read(store)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"path": ["a"]}),
+        pa.table({"actionType": ["add"], "path": [1.5], "size": ["x"]}),
+        pa.table({"actionType": [1]}),
+        pa.table({"actionType": ["metaData"], "actionJson": ["not json"]}),
+        pa.table({"actionType": ["metaData"], "actionJson": [5]}),
+        pa.table({"actionType": ["metaData"], "actionJson": ['{"metaData":' + "[" * 100_000]}),
+    ],
+)
+def test_parquet_files_of_something_else_are_refused(store, table):
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    store.put(ROWS, buffer.getvalue())
+    put_info(store, 1)
+    with pytest.raises(LogCorruptedError, match=ROWS):
+        read(store)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"version":250}', b"\xff", b"[" * 100_000])
+def test_a_small_file_that_cannot_be_read_is_refused(store, data):
+    write(store, table_at_version(METADATA))
+    store.put(INFO, data)
+    with pytest.raises(LogCorruptedError, match=f"{INFO}: not the metadata of a checkpoint"):
+        read(store)
+
+
+def test_the_small_file_of_another_version_is_refused(store):
+    put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
+    put_info(store, 1, version=9)
+    with pytest.raises(LogCorruptedError, match="of version 9"):
+        read(store)
+
+
+def test_a_file_that_claims_too_many_rows_is_refused_unread(store, monkeypatch):
+    put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
+    monkeypatch.setattr(parquet_checkpoint, "MAX_CHECKPOINT_ROWS", 1)
+    with pytest.raises(LogCorruptedError, match="2 rows are more than the 1 that are read"):
+        read(store)
