@@ -1,0 +1,1 @@
+"""The Avro state: manifests of file entries, and state manifests that say which of them are current."""

@@ -1,0 +1,224 @@
+"""Avro records → Arrow: a fast columnar decoder, and a slow one for what the fast one has no columns for.
+
+The fast decoder is DataFusion's. It stops silently at the end of a cut-off file, and it never returns from a
+block that holds more records than it claims. So it is never given the file itself: it gets the blocks as one
+that claims endless records, followed by guard records, and is asked for one record more than there should be.
+Exactly if the records are as many as they claim, that one is the first guard.
+"""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+import orjson
+import pyarrow as pa
+from datafusion import SessionConfig, SessionContext
+
+from indextables.state.avro_arrow import arrow_field, is_columnar
+from indextables.state.avro_codec import CONCATENABLE, Codec, Compression, decompress, size_bound
+from indextables.state.avro_container import (
+    MAX_BLOCK_BYTES,
+    MAX_FILE_BYTES,
+    Container,
+    encode_bytes,
+    encode_header,
+    encode_long,
+)
+from indextables.state.avro_rows import decode_rows
+from indextables.state.avro_types import (
+    NULL,
+    Array,
+    AvroFormatError,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    optional_branch,
+    schema_json,
+)
+
+# So much uncompressed data is decoded at a time, to bound the memory beyond the result.
+_GROUP_BYTES = 16 << 20
+_MAX_BATCH_ROWS = 8192
+_ENDLESS = 1 << 40
+_GUARD_FIELD = "path"
+_STRING = Primitive("string")
+
+
+@dataclass(slots=True)
+class _Runtime:
+    """The fast decoder's threads do not survive a fork, and a child that waits for them waits forever."""
+
+    was_started: bool = False
+    was_lost_in_fork: bool = False
+
+    def lose(self) -> None:
+        self.was_lost_in_fork = self.was_started
+
+
+_runtime = _Runtime()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_runtime.lose)
+
+
+def decode_records(container: Container, known_types: Mapping[str, pa.DataType]) -> pa.Table:
+    """All records, in order, one column per field of the writer's schema.
+
+    A column that `known_types` lists may come in another type than that, if its values can be cast to it. The
+    schema must have a string field `path`. Raises AvroFormatError if the records are not exactly as many as
+    the blocks claim, or any of them is damaged; OSError if there is no room for temporary files.
+    """
+    if _runtime.was_lost_in_fork or not _is_columnar(container.schema):
+        return decode_rows(container, known_types)
+    layout = _layout_of(container.schema)
+    batches = [batch for group in _groups(container) for batch in _decode_group(layout, group)]
+    if not batches:
+        return layout.arrow_schema.empty_table()
+    return pa.Table.from_batches(batches).cast(layout.arrow_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What follows from a columnar schema alone. A large table has many manifests, and few schemas.
+
+    A guard record is `guard_prefix`, the guard, and `guard_suffix`.
+    """
+
+    arrow_schema: pa.Schema
+    schema_json: bytes
+    guard_prefix: bytes
+    guard_suffix: bytes
+
+
+@lru_cache(maxsize=32)
+def _layout_of(schema: Record) -> _Layout:
+    prefix, suffix = _around_guard(schema)
+    return _Layout(
+        arrow_schema=pa.schema([arrow_field(field) for field in schema.fields]),
+        schema_json=orjson.dumps(schema_json(schema)),
+        guard_prefix=prefix,
+        guard_suffix=suffix,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Payloads that, put one after the other, are the compressed form of `count` records."""
+
+    compression: Compression
+    payloads: Sequence[memoryview | bytes]
+    count: int
+
+
+@lru_cache(maxsize=32)
+def _is_columnar(schema: Record) -> bool:
+    return is_columnar(schema) and any(
+        field.name == _GUARD_FIELD and _STRING in (field.type, optional_branch(field.type))
+        for field in schema.fields
+    )
+
+
+def _groups(container: Container) -> Iterator[_Group]:
+    is_concatenable = container.compression in CONCATENABLE
+    compression = container.compression if is_concatenable else Compression.NONE
+    payloads: list[memoryview | bytes] = []
+    count = group_bytes = file_bytes = 0
+    for block in container.blocks:
+        payload: memoryview | bytes = block.payload
+        if is_concatenable:
+            size = size_bound(compression, block.payload, MAX_BLOCK_BYTES)
+        else:
+            payload = decompress(container.compression, block.payload, MAX_BLOCK_BYTES)
+            size = len(payload)
+        file_bytes += size
+        if file_bytes > MAX_FILE_BYTES:
+            raise AvroFormatError(f"it holds more than the {MAX_FILE_BYTES} bytes allowed")
+        if payloads and group_bytes + size > _GROUP_BYTES:
+            yield _Group(compression, payloads, count)
+            payloads, count, group_bytes = [], 0, 0
+        payloads.append(payload)
+        count += block.count
+        group_bytes += size
+    if payloads:
+        yield _Group(compression, payloads, count)
+
+
+def _decode_group(layout: _Layout, group: _Group) -> list[pa.RecordBatch]:
+    """The records of a group. So many guards follow that the last batch is full: only full ones come out."""
+    rows = group.count + 1
+    num_batches = -(-rows // _MAX_BATCH_ROWS)
+    batch_rows = -(-rows // num_batches)
+    guard = secrets.token_hex(16)
+    guard_record = layout.guard_prefix + encode_bytes(guard.encode()) + layout.guard_suffix
+    guards = guard_record * (num_batches * batch_rows - group.count)
+    with tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro") as file:
+        _write_guarded(file, layout, group, guards)
+        table = _read(Path(file.name), rows, batch_rows)
+    if len(table) != rows or not _is_guarded(table.column(_GUARD_FIELD), guard):
+        raise AvroFormatError(f"its blocks do not hold the {group.count} records that they claim")
+    batches: list[pa.RecordBatch] = table.slice(0, group.count).to_batches()
+    return batches
+
+
+def _write_guarded(file: IO[bytes], layout: _Layout, group: _Group, guards: bytes) -> None:
+    codec = Codec(group.compression)
+    header, sync = encode_header(layout.schema_json, codec, num_records=None)
+    payloads = [*group.payloads, codec.compress(guards)]
+    size = sum(len(payload) for payload in payloads)
+    file.writelines((header, encode_long(_ENDLESS), encode_long(size), *payloads, sync))
+    file.flush()
+
+
+def _around_guard(schema: Record) -> tuple[bytes, bytes]:
+    """What comes before and after the guard in a record that is otherwise as short as the schema allows."""
+    at = next(index for index, field in enumerate(schema.fields) if field.name == _GUARD_FIELD)
+    before, guard, after = schema.fields[:at], schema.fields[at].type, schema.fields[at + 1 :]
+    branch = encode_long(guard.branches.index(_STRING)) if isinstance(guard, Union) else b""
+    prefix = b"".join(_shortest(field.type) for field in before) + branch
+    return prefix, b"".join(_shortest(field.type) for field in after)
+
+
+def _shortest(avro_type: AvroType) -> bytes:
+    match avro_type:
+        case Primitive("float"):
+            return bytes(4)
+        case Primitive("double"):
+            return bytes(8)
+        case Primitive() | Enum() | Array() | Map():
+            return bytes(1)
+        case Fixed(size):
+            return bytes(size)
+        case Record(fields):
+            return b"".join(_shortest(field.type) for field in fields)
+        case Union(branches):
+            return encode_long(branches.index(NULL))
+
+
+def _read(file: Path, rows: int, batch_rows: int) -> pa.Table:
+    _runtime.was_started = True
+    config = SessionConfig().with_target_partitions(1).with_batch_size(batch_rows)
+    try:
+        batches = SessionContext(config).read_avro(file.as_uri()).limit(rows).collect()
+    except Exception as error:  # the library raises bare exceptions
+        raise AvroFormatError(f"a block is damaged ({_first_line(error)})") from error
+    if not batches:
+        raise AvroFormatError("its blocks hold no records")
+    return pa.Table.from_batches(batches)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
+def _is_guarded(paths: pa.ChunkedArray, guard: str) -> bool:
+    """Whether the last path is a guard, and the one before is not."""
+    is_last_guard = paths[-1].as_py() == guard
+    return is_last_guard and (len(paths) == 1 or paths[-2].as_py() != guard)

@@ -1,0 +1,285 @@
+"""Avro types as a small tree, parsed from the schema in a file's header.
+
+The parser is the gate for schemas that others wrote: it bounds size, depth and the number of types, and it
+refuses what would let a few bytes stand for endless data (recursive types, arrays of nothing).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+MAX_SCHEMA_BYTES = 1 << 20
+MAX_SCHEMA_DEPTH = 24
+MAX_SCHEMA_TYPES = 5_000
+MAX_FIXED_BYTES = 1 << 16
+MAX_NAME_LENGTH = 256
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class AvroFormatError(Exception):
+    """Bytes are not the Avro that they claim to be. The caller knows the file, and translates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One of the types without parameters. Logical types are annotations on these, and are dropped."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Exactly `size` bytes."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """One of a list of symbols, encoded as its index."""
+
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Items in blocks, ended by an empty block."""
+
+    items: "AvroType"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """String keys with values, in blocks, ended by an empty block."""
+
+    values: "AvroType"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordField:
+    """A field of a record; `field_id` is what the writer gave as "field-id"."""
+
+    name: str
+    type: "AvroType"
+    field_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Fields, one after the other, with nothing in between."""
+
+    fields: tuple[RecordField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The index of a branch, and a value of that branch."""
+
+    branches: tuple["AvroType", ...]
+
+
+AvroType = Primitive | Fixed | Enum | Array | Map | Record | Union
+
+NULL = Primitive("null")
+
+
+@lru_cache(maxsize=32)
+def parse_schema(text: bytes) -> Record:
+    """The record type that a schema describes. Raises AvroFormatError, saying what is not acceptable."""
+    if len(text) > MAX_SCHEMA_BYTES:
+        raise AvroFormatError(f"its schema has {len(text)} bytes, more than the {MAX_SCHEMA_BYTES} allowed")
+    try:
+        schema = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise AvroFormatError(f"its schema is not JSON ({error})") from error
+    parsed = _Parser().parse(schema, namespace="", depth=0)
+    if not isinstance(parsed, Record):
+        raise AvroFormatError("its schema is not a record")
+    return parsed
+
+
+def optional_branch(avro_type: AvroType) -> AvroType | None:
+    """The other branch of a union with null; None for every other type."""
+    if not isinstance(avro_type, Union) or len(avro_type.branches) != 2 or NULL not in avro_type.branches:
+        return None
+    first, second = avro_type.branches
+    return second if first == NULL else first
+
+
+def schema_json(avro_type: AvroType) -> Any:
+    """A schema with the same encoding, as JSON: without annotations, and with names of our own."""
+    return _Renderer().render(avro_type)
+
+
+def _is_empty(avro_type: AvroType) -> bool:
+    """Whether every value of the type takes no bytes at all."""
+    match avro_type:
+        case Primitive(name):
+            return name == "null"
+        case Fixed(size):
+            return size == 0
+        case Record(fields):
+            return all(_is_empty(field.type) for field in fields)
+        case _:
+            return False
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Parses one schema. Named types are remembered, and counted again wherever they are referred to."""
+
+    named: dict[str, AvroType] = field(default_factory=dict)
+    types_in_named: dict[str, int] = field(default_factory=dict)
+    open_records: set[str] = field(default_factory=set)
+    types: int = 0
+
+    def parse(self, schema: Any, namespace: str, depth: int) -> AvroType:
+        if depth > MAX_SCHEMA_DEPTH:
+            raise AvroFormatError(f"its schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+        self._count(1)
+        if isinstance(schema, str):
+            return self._reference(schema, namespace)
+        if isinstance(schema, list):
+            return self._union(schema, namespace, depth)
+        if isinstance(schema, dict):
+            return self._complex(schema, namespace, depth)
+        raise AvroFormatError(f"its schema has a {type(schema).__name__} where a type should be")
+
+    def _count(self, types: int) -> None:
+        self.types += types
+        if self.types > MAX_SCHEMA_TYPES:
+            raise AvroFormatError(f"its schema describes more than {MAX_SCHEMA_TYPES} types")
+
+    def _reference(self, name: str, namespace: str) -> AvroType:
+        if name in PRIMITIVES:
+            return Primitive(name)
+        for candidate in (_full_name(name, namespace), name):
+            if candidate in self.open_records:
+                raise AvroFormatError(f"its schema has the recursive type {candidate}")
+            if candidate in self.named:
+                self._count(self.types_in_named[candidate])
+                return self.named[candidate]
+        raise AvroFormatError(f"its schema refers to an unknown type {name[:100]!r}")
+
+    def _union(self, schema: list[Any], namespace: str, depth: int) -> Union:
+        branches = tuple(self.parse(branch, namespace, depth + 1) for branch in schema)
+        if not branches or any(isinstance(branch, Union) for branch in branches):
+            raise AvroFormatError("its schema has a union that is empty, or directly inside a union")
+        return Union(branches)
+
+    def _complex(self, schema: Mapping[str, Any], namespace: str, depth: int) -> AvroType:
+        kind = schema.get("type")
+        match kind:
+            case "array":
+                items = self.parse(schema.get("items"), namespace, depth + 1)
+                if _is_empty(items):
+                    raise AvroFormatError("its schema has an array whose items take no bytes")
+                return Array(items)
+            case "map":
+                return Map(self.parse(schema.get("values"), namespace, depth + 1))
+            case "record" | "error" | "enum" | "fixed":
+                return self._named_type(schema, namespace, depth)
+            case _:
+                return self.parse(kind, namespace, depth + 1)
+
+    def _named_type(self, schema: Mapping[str, Any], namespace: str, depth: int) -> AvroType:
+        name = schema.get("name")
+        if not isinstance(name, str):
+            raise AvroFormatError(f"its schema has a {schema['type']} without a name")
+        given = schema.get("namespace")
+        full_name = _full_name(name, given if isinstance(given, str) else namespace)
+        if full_name in self.named or full_name in self.open_records:
+            raise AvroFormatError(f"its schema defines {full_name[:100]!r} twice")
+        types_before = self.types
+        parsed: AvroType
+        match schema["type"]:
+            case "enum":
+                parsed = Enum(_symbols(schema.get("symbols")))
+                self._count(len(parsed.symbols))
+            case "fixed":
+                parsed = Fixed(_fixed_size(schema.get("size")))
+            case _:
+                self.open_records.add(full_name)
+                parsed = self._record(schema.get("fields"), full_name.rpartition(".")[0], depth)
+                self.open_records.remove(full_name)
+        self.named[full_name] = parsed
+        self.types_in_named[full_name] = self.types - types_before
+        return parsed
+
+    def _record(self, fields: Any, namespace: str, depth: int) -> Record:
+        if not isinstance(fields, list) or not all(isinstance(item, dict) for item in fields):
+            raise AvroFormatError("its schema has a record without a list of fields")
+        parsed = tuple(
+            RecordField(
+                _checked_name(item.get("name")),
+                self.parse(item.get("type"), namespace, depth + 1),
+                _field_id(item.get("field-id")),
+            )
+            for item in fields
+        )
+        if len({item.name for item in parsed}) != len(parsed):
+            raise AvroFormatError("its schema has a record with two fields of one name")
+        return Record(parsed)
+
+
+@dataclass(slots=True)
+class _Renderer:
+    """Gives each named type a name of its own, because types that were shared are spelled out each time."""
+
+    names: int = 0
+
+    def render(self, avro_type: AvroType) -> Any:
+        match avro_type:
+            case Primitive(name):
+                return name
+            case Fixed(size):
+                return {"type": "fixed", "name": self._name(), "size": size}
+            case Enum(symbols):
+                return {"type": "enum", "name": self._name(), "symbols": list(symbols)}
+            case Array(items):
+                return {"type": "array", "items": self.render(items)}
+            case Map(values):
+                return {"type": "map", "values": self.render(values)}
+            case Record(fields):
+                name = self._name()
+                rendered = [{"name": item.name, "type": self.render(item.type)} for item in fields]
+                return {"type": "record", "name": name, "fields": rendered}
+            case Union(branches):
+                return [self.render(branch) for branch in branches]
+
+    def _name(self) -> str:
+        self.names += 1
+        return f"t{self.names}"
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+        raise AvroFormatError(f"its schema has a name that is not one: {str(name)[:100]!r}")
+    return name
+
+
+def _symbols(symbols: Any) -> tuple[str, ...]:
+    if not isinstance(symbols, list) or not symbols:
+        raise AvroFormatError("its schema has an enum without symbols")
+    return tuple(_checked_name(symbol) for symbol in symbols)
+
+
+def _fixed_size(size: Any) -> int:
+    if type(size) is not int or not 0 <= size <= MAX_FIXED_BYTES:
+        raise AvroFormatError(f"its schema has a fixed type of {str(size)[:30]} bytes")
+    return size
+
+
+def _field_id(value: Any) -> int | None:
+    return value if type(value) is int else None

@@ -1,0 +1,237 @@
+"""File entries → a manifest, at once or batch by batch.
+
+Columns beyond those of `FILE_ENTRY_SCHEMA` are what another writer put into a manifest that we rewrite: they
+are written too, so that a rewrite loses nothing.
+"""
+
+import io
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+
+from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
+from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.state.avro_arrow import avro_field_json
+from indextables.state.avro_codec import DEFAULT_CODEC, Codec
+from indextables.state.avro_container import (
+    MAX_BLOCK_BYTES,
+    MAX_FILE_BYTES,
+    MAX_RECORDS,
+    encode_block,
+    encode_header,
+)
+from indextables.state.avro_encode import encode_records
+from indextables.state.avro_types import AvroFormatError, Record, parse_schema
+from indextables.state.schemas import FILE_ENTRY_FIELDS, OPTIONAL_FILE_ENTRY_FIELDS, file_entry_schema
+
+BLOCK_ROWS = 16_384
+# Blocks with more Arrow data than this are cut further, so that wide statistics do not make huge blocks.
+BLOCK_BYTES = 16 << 20
+
+# A reader bounds sizes from above, so a writer keeps well below what a reader takes.
+MAX_ENTRY_BYTES = MAX_BLOCK_BYTES // 4
+_MAX_MANIFEST_BYTES = MAX_FILE_BYTES // 2
+
+_COMPRESSION_THREADS = 2
+_MAX_BLOCKS_IN_FLIGHT = 4
+
+_ALWAYS_WRITTEN = frozenset(item["name"] for item in FILE_ENTRY_FIELDS)
+_OPTIONAL = frozenset(item["name"] for item in OPTIONAL_FILE_ENTRY_FIELDS)
+
+
+class ByteSink(Protocol):
+    """Whatever takes the bytes of a manifest in order: a file, a buffer, an upload."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take all of `data`."""
+
+
+def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:
+    """A manifest with all rows of `entries`, in order. The same entries and codec yield the same bytes.
+
+    `entries` has the columns of `FILE_ENTRY_SCHEMA` (nullable ones may be missing) and any others. Optional
+    and foreign fields that no entry uses are left out.
+
+    Raises InvalidSchemaError if a column is missing or has a type that Avro cannot hold; InvalidActionError
+    if an entry lacks a required value or is too big; InvalidOptionError if a manifest cannot hold that many.
+    """
+    sink = io.BytesIO()
+    with ManifestWriter(sink, _schema_in_use(entries), codec, num_entries=len(entries)) as writer:
+        writer.write(entries)
+    return sink.getvalue()
+
+
+class ManifestWriter:
+    """Writes a manifest in bounded memory: a few blocks of `BLOCK_ROWS` entries at a time.
+
+    Every column of `schema` becomes a field, used or not, because the header goes out first. If
+    `num_entries` is given, readers can notice a file that was cut off between two blocks.
+
+    As a context manager it closes the manifest, except after an error: the sink then holds the beginning
+    of a manifest, which must not be published. The errors are those of `write_manifest`.
+    """
+
+    def __init__(
+        self, sink: ByteSink, schema: pa.Schema, codec: Codec = DEFAULT_CODEC, num_entries: int | None = None
+    ) -> None:
+        self._sink = sink
+        self._codec = codec
+        self._announced_entries = num_entries
+        foreign = [field.with_nullable(True) for field in schema if field.name not in FILE_ENTRY_SCHEMA.names]
+        foreign_json = [avro_field_json(field) for field in foreign]
+        avro_schema = file_entry_schema(_OPTIONAL.intersection(schema.names), foreign_json)
+        self._record = _parsed(avro_schema)
+        by_name = {field.name: field for field in (*FILE_ENTRY_SCHEMA, *foreign)}
+        self._columns = pa.schema([by_name[field.name] for field in self._record.fields])
+        self._pending = self._columns.empty_table()
+        self._compressor = ThreadPoolExecutor(_COMPRESSION_THREADS, thread_name_prefix="indextables-manifest")
+        self._in_flight: deque[tuple[int, Future[bytes]]] = deque()
+        self._uncompressed_bytes = 0
+        self.num_entries = 0
+        self.num_bytes = 0
+        header, self._sync = encode_header(avro_schema, codec, num_entries)
+        self._emit(header)
+
+    def __enter__(self) -> "ManifestWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.close()
+        finally:
+            self._compressor.shutdown(cancel_futures=True)
+
+    def write(self, entries: pa.Table | pa.RecordBatch) -> None:
+        """Append entries. They are kept until a block is full, and compressed in the background."""
+        table = pa.Table.from_batches([entries]) if isinstance(entries, pa.RecordBatch) else entries
+        self.num_entries += len(table)
+        if self.num_entries > MAX_RECORDS:
+            raise InvalidOptionError(f"a manifest holds at most {MAX_RECORDS} entries; write several")
+        pending = pa.concat_tables([self._pending, _conformed(table, self._columns)])
+        in_whole_blocks = len(pending) - len(pending) % BLOCK_ROWS
+        for start in range(0, in_whole_blocks, BLOCK_ROWS):
+            for block in _cut(pending.slice(start, BLOCK_ROWS)):
+                payload = self._encode(block)
+                self._in_flight.append((len(block), self._compressor.submit(self._codec.compress, payload)))
+                if len(self._in_flight) > _MAX_BLOCKS_IN_FLIGHT:
+                    self._emit_oldest()
+        self._pending = pending.slice(in_whole_blocks)
+
+    def close(self) -> None:
+        """Write what is pending. The sink then holds the whole manifest, and nothing may be appended."""
+        for block in _cut(self._pending):
+            payload = self._encode(block)
+            self._emit_in_flight()
+            # Most manifests are one small block, which is not worth a thread.
+            self._emit(encode_block(len(block), self._codec.compress(payload), self._sync))
+        self._emit_in_flight()
+        self._compressor.shutdown()
+        self._pending = self._columns.empty_table()
+        if self._announced_entries not in (None, self.num_entries):
+            raise InvalidActionError(
+                f"a manifest was announced with {self._announced_entries} entries, and got {self.num_entries}"
+            )
+
+    def _encode(self, block: pa.Table) -> pa.Buffer:
+        columns = [column.combine_chunks() for column in block.columns]
+        payload = encode_records(self._record, [_single_array(column) for column in columns])
+        self._uncompressed_bytes += payload.size
+        if payload.size > MAX_ENTRY_BYTES:
+            raise _entry_too_big(block)
+        if self._uncompressed_bytes > _MAX_MANIFEST_BYTES:
+            raise InvalidOptionError(
+                f"a manifest holds at most {_MAX_MANIFEST_BYTES} bytes, too few for these entries; "
+                f"write fewer entries per manifest"
+            )
+        return payload
+
+    def _emit_in_flight(self) -> None:
+        while self._in_flight:
+            self._emit_oldest()
+
+    def _emit_oldest(self) -> None:
+        count, compressed = self._in_flight.popleft()
+        self._emit(encode_block(count, compressed.result(), self._sync))
+
+    def _emit(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.num_bytes += len(data)
+
+
+def _schema_in_use(entries: pa.Table) -> pa.Schema:
+    """The columns that are always written, and the others that hold a value."""
+    return pa.schema(
+        [
+            field
+            for field, column in zip(entries.schema, entries.columns, strict=True)
+            if field.name in _ALWAYS_WRITTEN or column.null_count < len(column)
+        ]
+    )
+
+
+def _parsed(avro_schema: bytes) -> Record:
+    try:
+        return parse_schema(avro_schema)
+    except AvroFormatError as error:
+        raise InvalidSchemaError(f"the entries' columns cannot be written as Avro: {error}") from error
+
+
+def _conformed(entries: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The entries with exactly the columns of `schema`."""
+    given = dict(zip(entries.column_names, entries.columns, strict=True))
+    arrays: list[pa.ChunkedArray | pa.Array] = []
+    for field in schema:
+        column = given.pop(field.name, None)
+        if column is None:
+            if not field.nullable:
+                raise InvalidSchemaError(f"the entries have no column {field.name!r}")
+            arrays.append(pa.nulls(len(entries), field.type))
+            continue
+        if column.null_count and not field.nullable:
+            raise InvalidActionError(f"{column.null_count} entries have no {field.name!r}")
+        arrays.append(_cast(column, field))
+    for name, column in given.items():
+        if column.null_count < len(column):
+            raise InvalidSchemaError(f"column {name!r} holds values, but the manifest was begun without it")
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise InvalidSchemaError(
+            f"column {field.name!r} is {column.type}, not {field.type} ({error})"
+        ) from error
+
+
+def _cut(block: pa.Table) -> Iterator[pa.Table]:
+    """Halves of halves, until each is small enough."""
+    if block.nbytes > BLOCK_BYTES and len(block) > 1:
+        half = len(block) // 2
+        yield from _cut(block.slice(0, half))
+        yield from _cut(block.slice(half))
+    elif block.nbytes > MAX_ENTRY_BYTES:
+        raise _entry_too_big(block)
+    elif len(block):
+        yield block
+
+
+def _entry_too_big(block: pa.Table) -> InvalidActionError:
+    path = block["path"][0].as_py()
+    return InvalidActionError(
+        f"the entry of {path!r} needs more than the {MAX_ENTRY_BYTES} bytes that one may have"
+    )
+
+
+def _single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,137 @@
+"""The read path of a state: prune manifests, decode the others in parallel, drop tombstones.
+
+Nothing here happens per entry in Python. A manifest that cannot be read is an error, never a smaller table.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.source import LoadedEntries, Selection
+from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
+from indextables.pruning import BoundsOrder, prune_manifests
+from indextables.state.foreign_columns import with_foreign_columns_folded
+from indextables.state.manifest_path import manifest_key
+from indextables.state.manifest_reader import read_manifest
+from indextables.state.state_manifest import ManifestInfo, StateManifest
+from indextables.storage import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class StateSource:
+    """The live file entries of one state."""
+
+    store: ObjectStore
+    manifest: StateManifest
+    parallelism: int
+
+    @property
+    def num_files(self) -> int:
+        """How many entries are live."""
+        return self.manifest.num_files
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum of their sizes."""
+        return self.manifest.total_bytes
+
+    def load(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
+        """Live entries of the manifests that may hold selected ones, with the columns of a file entry."""
+        started = time.perf_counter()
+        wanted = self.relevant(selection)
+        names = FILE_ENTRY_SCHEMA.names if columns is None else list(dict.fromkeys(["path", *columns]))
+        tables = self.read(wanted, names)
+        entries = pa.concat_tables([_schema_of(names).empty_table(), *tables])
+        live = self._not_hidden(entries) if _have_disjoint_paths(tables) else self.live(entries)
+        STATE_READ_DURATION_MS.record((time.perf_counter() - started) * 1000)
+        STATE_READ_MANIFEST_COUNT.record(len(wanted))
+        STATE_READ_FILE_COUNT.record(live.num_rows)
+        total = len(self.manifest.manifests)
+        return LoadedEntries(live, total, total - len(wanted))
+
+    def load_for_rewrite(self) -> pa.Table:
+        """All live entries; what other writers put into further columns is in `unknownFields`."""
+        tables = self.read(self.manifest.manifests, None)
+        entries = pa.concat_tables([FILE_ENTRY_SCHEMA.empty_table(), *tables], promote_options="default")
+        return with_foreign_columns_folded(self.live(entries))
+
+    def relevant(self, selection: Selection | None) -> tuple[ManifestInfo, ...]:
+        """The manifests that may hold selected entries, by their partition bounds."""
+        if selection is None:
+            return self.manifest.manifests
+        kept = {info.path for order in BoundsOrder for info in self._kept(selection, order)}
+        return tuple(info for info in self.manifest.manifests if info.path in kept)
+
+    def _kept(self, selection: Selection, order: BoundsOrder) -> Iterator[ManifestInfo]:
+        """The manifests that pruning leaves, of those whose bounds were computed in one order."""
+        is_typed = order is BoundsOrder.TYPED
+        infos = [info for info in self.manifest.manifests if info.has_typed_bounds is is_typed]
+        keep = prune_manifests(
+            selection.predicate,
+            [info.partition_bounds for info in infos],
+            selection.schema,
+            selection.partition_columns,
+            order=order,
+        )
+        return compress(infos, keep.to_pylist())
+
+    def read(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
+        """All entries of manifests, dead ones included; without `columns`, foreign columns too."""
+        if len(manifests) <= 1 or self.parallelism <= 1:
+            return [self._read_one(info, columns) for info in manifests]
+        with ThreadPoolExecutor(
+            min(self.parallelism, len(manifests)), thread_name_prefix="indextables-state"
+        ) as pool:
+            return list(pool.map(lambda info: self._read_one(info, columns), manifests))
+
+    def live(self, entries: pa.Table) -> pa.Table:
+        """Entries without those that a tombstone hides; of several for one path, the newest."""
+        return newest_per_path(self._not_hidden(entries))
+
+    def _not_hidden(self, entries: pa.Table) -> pa.Table:
+        tombstones = self.manifest.tombstones
+        if not len(tombstones):
+            return entries
+        return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
+
+    def _read_one(self, info: ManifestInfo, columns: Sequence[str] | None) -> pa.Table:
+        key = manifest_key(info.path, self.manifest.state_version)
+        return read_manifest(
+            self.store.get(key),
+            name=f"{self.store.url}/{key}",
+            columns=columns,
+            expected_entries=info.num_entries,
+        )
+
+
+def newest_per_path(entries: pa.Table) -> pa.Table:
+    """Writers that add a path again without rewriting its old entry leave both; the later manifest wins."""
+    codes = entries["path"].combine_chunks().dictionary_encode()
+    if len(codes.dictionary) == entries.num_rows:
+        return entries
+    last = np.zeros(len(codes.dictionary), dtype=np.int64)
+    rows = np.arange(entries.num_rows, dtype=np.int64)
+    np.maximum.at(last, codes.indices.to_numpy(), rows)
+    return entries.take(pa.array(np.sort(last)))
+
+
+def _have_disjoint_paths(manifests: Sequence[pa.Table]) -> bool:
+    """Whether no path can be in two of these manifests, by the first and the last path of each.
+
+    That is so where a table is compact and its partitions are folders, and costs far less than to compare all paths.
+    """
+    ranges = [pc.min_max(entries["path"]).as_py() for entries in manifests if entries.num_rows]
+    ranges.sort(key=itemgetter("min"))
+    return all(before["max"] < after["min"] for before, after in pairwise(ranges))
+
+
+def _schema_of(names: Sequence[str]) -> pa.Schema:
+    return pa.schema([FILE_ENTRY_SCHEMA.field(name) for name in names])

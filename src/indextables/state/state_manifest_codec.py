@@ -1,0 +1,214 @@
+"""State manifests ↔ bytes: `_manifest.avro`, written and read, and `_manifest.json`, which is only read.
+
+Fields that we do not know are ignored; those that are missing take their default.
+"""
+
+import io
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+import fastavro
+import msgspec
+import orjson
+import pyarrow as pa
+
+from indextables.errors import ManifestCorruptedError, UnsupportedProtocolError
+from indextables.log.actions import (
+    ACTION_NAMES,
+    Metadata,
+    Protocol,
+    SkipAction,
+    encode_actions,
+    parse_action,
+)
+from indextables.pruning import Bounds
+from indextables.state.avro_codec import DEFAULT_CODEC, Codec
+from indextables.state.avro_container import Container, encode_block, encode_header, parse_container
+from indextables.state.avro_rows import read_rows
+from indextables.state.avro_types import AvroFormatError
+from indextables.state.schemas import STATE_MANIFEST_SCHEMA
+from indextables.state.state_manifest import (
+    FORMAT_VERSION,
+    PROTOCOL_VERSION,
+    UNKNOWN_COUNT,
+    UNKNOWN_TIME,
+    ManifestInfo,
+    StateManifest,
+)
+
+A = TypeVar("A", Metadata, Protocol, SkipAction)
+
+_MAX_LONG = 2**63 - 1
+_Long = Annotated[int, msgspec.Meta(ge=-_MAX_LONG - 1, le=_MAX_LONG)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_LONG)]
+_JsonAction = str | dict[str, Any]
+
+_SCHEMA = orjson.dumps(STATE_MANIFEST_SCHEMA)
+_PARSED_SCHEMA = fastavro.parse_schema(orjson.loads(_SCHEMA))
+
+
+class _BoundsItem(msgspec.Struct):
+    min: str | None = None
+    max: str | None = None
+
+
+class _ManifestItem(msgspec.Struct, rename="camel"):
+    path: str
+    num_entries: _Count
+    min_added_at_version: _Long
+    max_added_at_version: _Long
+    partition_bounds: dict[str, _BoundsItem] | None = None
+    tombstone_count: _Long = 0
+    live_entry_count: _Long = UNKNOWN_COUNT
+    has_typed_bounds: bool = False
+
+
+class _OnDisk(msgspec.Struct, rename="camel"):
+    """The fields of both formats, by their names there. JSON writers may put null for an empty collection."""
+
+    format_version: Annotated[int, msgspec.Meta(ge=1)]
+    state_version: _Count
+    created_at: _Long
+    num_files: _Count
+    total_bytes: _Count
+    manifests: list[_ManifestItem]
+    tombstones: list[str] | None = None
+    schema_registry: dict[str, str] | None = None
+    protocol_version: int = PROTOCOL_VERSION
+    metadata: _JsonAction | None = None
+    protocol: _JsonAction | None = None
+    skips: list[_JsonAction] | None = None
+    transactions: dict[str, _Long] | None = None
+    unknown_actions: list[str] | None = None
+    timestamp: _Long = UNKNOWN_TIME
+    recent_commits: dict[int, str] | None = None
+
+
+def encode_state_manifest(manifest: StateManifest, codec: Codec = DEFAULT_CODEC) -> bytes:
+    """The content of `_manifest.avro`. The same manifest and codec yield the same bytes."""
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, _PARSED_SCHEMA, _record(manifest))
+    header, sync = encode_header(_SCHEMA, codec, num_records=1)
+    return header + encode_block(1, codec.compress(stream.getvalue()), sync)
+
+
+def decode_state_manifest(data: bytes, name: str) -> StateManifest:
+    """A state manifest from `_manifest.avro`. `name` is the file's, for messages.
+
+    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format is newer than
+    this release.
+    """
+    try:
+        row = _only_row(parse_container(data))
+        return _state_manifest(msgspec.convert(row, _OnDisk, strict=False), name)
+    except (AvroFormatError, msgspec.ValidationError, orjson.JSONDecodeError) as error:
+        raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
+
+
+def decode_json_state_manifest(data: bytes, name: str) -> StateManifest:
+    """A state manifest from `_manifest.json`, with the errors of `decode_state_manifest`."""
+    try:
+        # This parser, unlike the typed one, bounds how deep the text may be nested.
+        return _state_manifest(msgspec.convert(orjson.loads(data), _OnDisk, strict=False), name)
+    except (msgspec.ValidationError, orjson.JSONDecodeError) as error:
+        raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
+
+
+def _only_row(container: Container) -> dict[str, Any]:
+    if container.num_records != 1:
+        raise AvroFormatError(f"it has {container.num_records} records, and should have one")
+    (row,) = read_rows(container)
+    return row
+
+
+def _record(manifest: StateManifest) -> dict[str, Any]:
+    return {
+        "formatVersion": manifest.format_version,
+        "stateVersion": manifest.state_version,
+        "createdAt": manifest.created_at_ms,
+        "numFiles": manifest.num_files,
+        "totalBytes": manifest.total_bytes,
+        "manifests": [_manifest_record(info) for info in manifest.manifests],
+        "tombstones": manifest.tombstones.to_pylist(),
+        "schemaRegistry": dict(manifest.schema_registry),
+        "protocolVersion": manifest.protocol_version,
+        "metadata": None if manifest.metadata is None else _action_json(manifest.metadata),
+        "protocol": None if manifest.protocol is None else _action_json(manifest.protocol),
+        "skips": [_action_json(skip) for skip in manifest.skips],
+        "transactions": dict(manifest.transactions),
+        "unknownActions": list(manifest.unknown_actions),
+        "timestamp": manifest.timestamp_ms,
+        "recentCommits": {str(version): commit for version, commit in manifest.recent_commits.items()},
+    }
+
+
+def _manifest_record(info: ManifestInfo) -> dict[str, Any]:
+    return {
+        "path": info.path,
+        "numEntries": info.num_entries,
+        "minAddedAtVersion": info.min_added_at_version,
+        "maxAddedAtVersion": info.max_added_at_version,
+        "partitionBounds": _bounds_record(info.partition_bounds),
+        "tombstoneCount": info.tombstone_count,
+        "liveEntryCount": info.live_entry_count,
+        "hasTypedBounds": info.has_typed_bounds,
+    }
+
+
+def _bounds_record(bounds: Mapping[str, Bounds] | None) -> dict[str, Any] | None:
+    if bounds is None:
+        return None
+    return {column: {"min": bound.min, "max": bound.max} for column, bound in bounds.items()}
+
+
+def _action_json(action: Metadata | Protocol | SkipAction) -> str:
+    return encode_actions([action]).decode().strip()
+
+
+def _state_manifest(found: _OnDisk, name: str) -> StateManifest:
+    if found.format_version > FORMAT_VERSION:
+        raise UnsupportedProtocolError(
+            f"{name} has the state format {found.format_version}; this release reads up to {FORMAT_VERSION}, "
+            f"so upgrade indextables"
+        )
+    return StateManifest(
+        format_version=found.format_version,
+        state_version=found.state_version,
+        created_at_ms=found.created_at,
+        num_files=found.num_files,
+        total_bytes=found.total_bytes,
+        manifests=tuple(_manifest_info(item) for item in found.manifests),
+        tombstones=pa.array(found.tombstones or [], pa.string()),
+        schema_registry=found.schema_registry or {},
+        protocol_version=found.protocol_version,
+        metadata=None if found.metadata is None else _action(found.metadata, Metadata),
+        protocol=None if found.protocol is None else _action(found.protocol, Protocol),
+        skips=tuple(_action(skip, SkipAction) for skip in found.skips or ()),
+        transactions=found.transactions or {},
+        unknown_actions=tuple(found.unknown_actions or ()),
+        timestamp_ms=found.timestamp,
+        recent_commits=found.recent_commits or {},
+    )
+
+
+def _manifest_info(item: _ManifestItem) -> ManifestInfo:
+    bounds = item.partition_bounds
+    return ManifestInfo(
+        path=item.path,
+        num_entries=item.num_entries,
+        min_added_at_version=item.min_added_at_version,
+        max_added_at_version=item.max_added_at_version,
+        partition_bounds=bounds
+        if bounds is None
+        else {column: Bounds(bound.min, bound.max) for column, bound in bounds.items()},
+        tombstone_count=item.tombstone_count,
+        live_entry_count=item.live_entry_count,
+        has_typed_bounds=item.has_typed_bounds,
+    )
+
+
+def _action(found: _JsonAction, kind: type[A]) -> A:
+    """An action as the log has it, `{"metaData": {…}}`, or bare; as an object, or as JSON text."""
+    value = orjson.loads(found) if isinstance(found, str) else found
+    name = ACTION_NAMES[kind]
+    return parse_action(value[name] if isinstance(value, dict) and name in value else value, kind)

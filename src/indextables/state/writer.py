@@ -1,0 +1,232 @@
+"""Writing a state: only what is new, or compacted.
+
+An incremental write adds one manifest with the new entries and a state manifest that points to the old ones; removes
+become tombstones. A path that comes back while an old entry of it lies in a manifest needs care, because a
+tombstone hides the path in every manifest: the manifest with the old entry is rewritten without it.
+
+A state at version v is a pure function of the versions up to v. It is written if absent; the loser's is thrown away
+and never relabelled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config import Settings
+from indextables.config.registry import (
+    STATE_COMPRESSION,
+    STATE_COMPRESSION_LEVEL,
+    STATE_SCHEMA_RENORMALIZE_THRESHOLD,
+)
+from indextables.log.header import LogHeader
+from indextables.log.paths import LOG_PREFIX, state_manifest_key
+from indextables.pruning import partition_bounds
+from indextables.state.accounting import locate
+from indextables.state.avro_codec import Codec
+from indextables.state.compaction import (
+    CompactionRules,
+    Trigger,
+    compaction_trigger,
+    manifests_to_rewrite,
+)
+from indextables.state.layout import cut, sorted_by_partition, target_entries
+from indextables.state.manifest_path import new_manifest_path
+from indextables.state.manifest_writer import write_manifest
+from indextables.state.net_changes import NetChanges
+from indextables.state.registry import deduplicate, renormalize
+from indextables.state.source import StateSource
+from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
+from indextables.state.state_manifest_codec import encode_state_manifest
+from indextables.storage import ObjectStore, PutOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class StateTarget:
+    """Where a state goes and how it is laid out."""
+
+    store: ObjectStore
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    codec: Codec
+    rules: CompactionRules
+    renormalize_threshold: int
+
+    @classmethod
+    def from_settings(
+        cls, store: ObjectStore, schema: pa.Schema, partition_columns: tuple[str, ...], settings: Settings
+    ) -> "StateTarget":
+        """The target that a table's settings give."""
+        return cls(
+            store=store,
+            schema=schema,
+            partition_columns=partition_columns,
+            codec=Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL]),
+            rules=CompactionRules.from_settings(settings),
+            renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
+        )
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether entries have partition values to sort by."""
+        return bool(self.partition_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten:
+    """What a write did. `is_written` is false if another writer's state of this version was there first."""
+
+    is_written: bool
+    trigger: Trigger | None
+    state: StateManifest
+    manifests_written: int
+    bytes_written: int
+
+
+def write_full_state(target: StateTarget, header: LogHeader, entries: pa.Table) -> StateWritten:
+    """Write a state of all these live entries, with new manifests only."""
+    entries, registry = deduplicate(entries, header.schema_registry)
+    entries, registry = renormalize(entries, registry, target.renormalize_threshold)
+    new = _write_manifests(target, entries, is_compaction=True)
+    state = _state(
+        target,
+        replace(header, schema_registry=registry),
+        manifests=tuple(file.info for file in new),
+        tombstones=no_tombstones(),
+        num_files=entries.num_rows,
+        total_bytes=pc.sum(entries["size"]).as_py() or 0,
+    )
+    return _publish(target, state, new, Trigger.FORCED)
+
+
+def write_next_state(
+    target: StateTarget, header: LogHeader, base: StateSource, changes: NetChanges, trigger: Trigger | None
+) -> StateWritten:
+    """Write the state that `changes` make of `base`, compacting it if that is due or a `trigger` is given.
+
+    Nothing of the base is read unless something was removed or came back, or it is compacted. Raises
+    ManifestCorruptedError if a manifest that is needed cannot be read; nothing is published then.
+    """
+    located = locate(base, changes)
+    trigger = trigger or compaction_trigger(
+        located.state, 0, target.rules, is_partitioned=target.is_partitioned
+    )
+    rewritten = {info.path for info in located.with_outdated_entries}
+    if trigger is not None:
+        chosen = manifests_to_rewrite(
+            located.state, trigger, target.rules, is_partitioned=target.is_partitioned
+        )
+        rewritten |= {info.path for info in chosen}
+    survivors = located.survivors(rewritten)
+    adds, registry = deduplicate(changes.adds, header.schema_registry)
+    if trigger is not None:
+        adds = pa.concat_tables([survivors, adds], promote_options="default")
+        adds, registry = deduplicate(adds, registry)
+        new = _write_manifests(target, adds, is_compaction=True)
+    else:
+        new = [
+            *_write_manifests(target, survivors, is_compaction=True),
+            *_write_manifests(target, adds, is_compaction=False),
+        ]
+    kept = located.kept(rewritten)
+    state = _state(
+        target,
+        replace(header, schema_registry=registry),
+        manifests=(*kept, *(file.info for file in new)),
+        tombstones=located.tombstones_of(kept),
+        num_files=base.num_files
+        + changes.adds.num_rows
+        - changes.removed.num_rows
+        - changes.replaced.num_rows,
+        total_bytes=base.total_bytes
+        + _bytes(changes.adds)
+        - _bytes(changes.removed)
+        - _bytes(changes.replaced),
+    )
+    return _publish(target, state, new, trigger)
+
+
+@dataclass(frozen=True, slots=True)
+class _NewManifest:
+    info: ManifestInfo
+    size_bytes: int
+
+
+def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: bool) -> list[_NewManifest]:
+    """Entries as manifests. New entries stay together in one, unless they are too many for one."""
+    limit = target.rules.entries_per_manifest
+    if is_compaction:
+        limit = target_entries(entries.num_rows, limit, is_partitioned=target.is_partitioned)
+    ordered = sorted_by_partition(entries, target.partition_columns, target.schema)
+    return [_write_manifest(target, piece) for piece in cut(ordered, target.partition_columns, limit)]
+
+
+def _write_manifest(target: StateTarget, entries: pa.Table) -> _NewManifest:
+    path = new_manifest_path()
+    data = write_manifest(entries, target.codec)
+    target.store.put(LOG_PREFIX + path, data)
+    versions = pc.min_max(entries["addedAtVersion"]).as_py()
+    bounds = None
+    if target.is_partitioned:
+        bounds = partition_bounds(entries["partitionValues"], target.partition_columns, target.schema)
+    info = ManifestInfo(
+        path=path,
+        num_entries=entries.num_rows,
+        min_added_at_version=versions["min"],
+        max_added_at_version=versions["max"],
+        partition_bounds=bounds,
+        has_typed_bounds=bounds is not None,
+        tombstone_count=0,
+        live_entry_count=entries.num_rows,
+    )
+    return _NewManifest(info, len(data))
+
+
+def _state(
+    target: StateTarget,
+    header: LogHeader,
+    *,
+    manifests: tuple[ManifestInfo, ...],
+    tombstones: pa.StringArray,
+    num_files: int,
+    total_bytes: int,
+) -> StateManifest:
+    return StateManifest(
+        state_version=header.version,
+        created_at_ms=target.store.clock.now_ms(),
+        num_files=num_files,
+        total_bytes=total_bytes,
+        manifests=manifests,
+        tombstones=tombstones,
+        schema_registry=header.schema_registry,
+        metadata=header.metadata,
+        protocol=header.protocol,
+        skips=tuple(header.skips.values()),
+        transactions=header.transactions,
+        unknown_actions=header.unknown_actions,
+        timestamp_ms=header.timestamp_ms,
+        recent_commits=header.recent_commits,
+    )
+
+
+def _publish(
+    target: StateTarget, state: StateManifest, new: Sequence[_NewManifest], trigger: Trigger | None
+) -> StateWritten:
+    """Write the state manifest if absent. Manifests that only the loser would have used are deleted."""
+    data = encode_state_manifest(state, target.codec)
+    outcome = target.store.put_if_absent(state_manifest_key(state.state_version), data)
+    is_written = outcome is PutOutcome.WRITTEN
+    if not is_written:
+        target.store.delete_many(LOG_PREFIX + file.info.path for file in new)
+    return StateWritten(
+        is_written=is_written,
+        trigger=trigger,
+        state=state,
+        manifests_written=len(new),
+        bytes_written=len(data) + sum(file.size_bytes for file in new),
+    )
+
+
+def _bytes(entries: pa.Table) -> int:
+    return pc.sum(entries["size"]).as_py() or 0

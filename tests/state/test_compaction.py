@@ -1,0 +1,213 @@
+"""Compaction: when it happens, what it rewrites, and that nothing is lost."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.pruning import Bounds, map_values
+from indextables.state.compaction import (
+    CompactionRules,
+    Trigger,
+    compaction_trigger,
+    manifests_to_rewrite,
+    would_help,
+)
+from indextables.state.layout import cut, sorted_by_partition, target_entries
+from indextables.state.state_manifest import ManifestInfo, StateManifest
+from state_tables import SCHEMA, numbered, paths, split, state_of
+
+RULES = CompactionRules(
+    tombstone_threshold=0.10, max_manifests=20, large_remove_threshold=2**31 - 1, entries_per_manifest=50_000
+)
+
+
+def state(*entries: int, tombstones: int = 0, dead: int = 0) -> StateManifest:
+    """A state with manifests of these sizes, `dead` entries in the first one."""
+    manifests = tuple(
+        ManifestInfo(
+            f"manifests/manifest-{index:08x}.avro",
+            count,
+            1,
+            1,
+            tombstone_count=dead if index == 0 else 0,
+            live_entry_count=count - (dead if index == 0 else 0),
+        )
+        for index, count in enumerate(entries)
+    )
+    return StateManifest(
+        state_version=9,
+        created_at_ms=0,
+        num_files=sum(entries) - dead,
+        total_bytes=0,
+        manifests=manifests,
+        tombstones=pa.array([f"dead-{n}" for n in range(tombstones)], pa.string()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "new_removes", "expected"),
+    [
+        (state(100), 0, None),
+        (state(1000, tombstones=100, dead=100), 0, Trigger.TOMBSTONE_RATIO),
+        (state(1000), 100, None),
+        (state(1000), 101, Trigger.TOMBSTONE_RATIO),
+        (state(*[10] * 20), 0, None),
+        (state(*[10] * 21), 0, Trigger.MANIFEST_COUNT),
+        (state(), 0, None),
+        (state(*[50_000] * 30), 0, None),
+    ],
+)
+def test_when_a_state_is_compacted(given, new_removes, expected):
+    assert compaction_trigger(given, new_removes, RULES, is_partitioned=False) is expected
+
+
+def test_a_large_remove_triggers_only_when_a_threshold_is_set():
+    rules = CompactionRules(0.99, 20, 50, 50_000)
+    assert compaction_trigger(state(1000), 51, rules, is_partitioned=False) is Trigger.LARGE_REMOVE
+    assert compaction_trigger(state(1000), 50, rules, is_partitioned=False) is None
+
+
+def test_the_manifest_count_does_not_loop_on_a_table_that_is_simply_large():
+    large = state(*[15_625] * 64)
+    assert compaction_trigger(large, 0, RULES, is_partitioned=True) is None
+    assert not would_help(large, RULES, is_partitioned=True)
+
+
+def test_only_manifests_that_need_it_are_rewritten():
+    fragmented = state(50_000, 50_000, *[5] * 30)
+    chosen = manifests_to_rewrite(fragmented, Trigger.MANIFEST_COUNT, RULES, is_partitioned=False)
+    assert [info.num_entries for info in chosen] == [5] * 30
+    with_dead = state(50_000, 50_000, tombstones=7_000, dead=7_000)
+    chosen = manifests_to_rewrite(with_dead, Trigger.TOMBSTONE_RATIO, RULES, is_partitioned=False)
+    assert chosen == with_dead.manifests[:1]
+
+
+def test_a_forced_compaction_rewrites_everything():
+    everything = state(50_000, 10)
+    assert (
+        manifests_to_rewrite(everything, Trigger.FORCED, RULES, is_partitioned=False) == everything.manifests
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_partitioned", "expected"),
+    [
+        (1_000_000, False, 50_000),
+        (2_000_000, True, 15_625),
+        (70_000, True, 8192),
+        (10**8, True, 50_000),
+        (0, True, 8192),
+    ],
+)
+def test_target_size_of_a_manifest(entries, is_partitioned, expected):
+    assert target_entries(entries, 50_000, is_partitioned=is_partitioned) == expected
+
+
+def entries_with(days: list[str | None]) -> pa.Table:
+    rows = [
+        {
+            "path": f"{index}.split",
+            "partitionValues": [] if day is None else [("day", day)],
+            "size": 1,
+            "modificationTime": 1,
+            "dataChange": True,
+            "hasFooterOffsets": False,
+            "addedAtVersion": 1,
+            "addedAtTimestamp": 1,
+        }
+        for index, day in enumerate(days)
+    ]
+    return pa.Table.from_pylist(rows, schema=FILE_ENTRY_SCHEMA)
+
+
+def test_entries_are_sorted_by_the_type_of_the_partition_column():
+    ordered = sorted_by_partition(entries_with(["10", "9", None, "2", "100"]), ["day"], SCHEMA)
+    assert map_values(ordered["partitionValues"], "day").to_pylist() == ["2", "9", "10", "100", None]
+
+
+def test_values_that_do_not_parse_are_sorted_as_text_and_nothing_is_lost():
+    ordered = sorted_by_partition(entries_with(["10", "nine", "2"]), ["day"], SCHEMA)
+    assert sorted(ordered["path"].to_pylist()) == ["0.split", "1.split", "2.split"]
+
+
+def test_pieces_end_where_partitions_end():
+    entries = entries_with([str(day) for day in np.repeat([1, 2, 3], [4, 4, 4])])
+    assert [piece.num_rows for piece in cut(entries, ["day"], 5)] == [4, 4, 4]
+    assert [piece.num_rows for piece in cut(entries, ["day"], 8)] == [8, 4]
+
+
+def test_a_partition_that_is_too_large_for_one_piece_is_cut():
+    entries = entries_with(["1"] * 10 + ["2"] * 2)
+    assert [piece.num_rows for piece in cut(entries, ["day"], 4)] == [4, 4, 4]
+
+
+def test_compaction_leaves_no_tombstones_and_all_live_files(builder):
+    tables = builder("day", state__compaction__tombstoneThreshold="0.9")
+    table = tables.create()
+    for batch in range(5):
+        table.commit(adds=[split(n, day=str(n % 12 + 1)) for n in range(batch * 20, batch * 20 + 20)])
+        table.checkpoint()
+    table.commit(removes=numbered([1, 50, 99]))
+    table.checkpoint()
+    assert len(state_of(tables.open()).tombstones) == 3
+
+    report = tables.open().compact()
+    compacted = state_of(tables.open())
+    assert report.version == 7
+    assert (len(compacted.tombstones), len(compacted.manifests)) == (0, 1)
+    assert compacted.manifests[0].partition_bounds == {"day": Bounds("1", "12")}
+    assert paths(tables.open()) == numbered(set(range(100)) - {1, 50, 99})
+    assert paths(tables.at(5)) == numbered(range(100))
+
+
+def test_compacting_a_compact_table_does_nothing(builder):
+    tables = builder()
+    table = tables.create()
+    table.commit(adds=[split(1)])
+    first = table.compact()
+    before = sorted(str(file) for file in Path(tables.path).rglob("*"))
+    assert table.compact() == first.__class__(1, "avro-state", "avro-state", 1, 101)
+    assert sorted(str(file) for file in Path(tables.path).rglob("*")) == before
+
+
+def test_too_many_manifests_are_merged_at_a_checkpoint(builder):
+    tables = builder(state__compaction__maxManifests="4")
+    table = tables.create()
+    for number in range(7):
+        table.commit(adds=[split(number)])
+        table.checkpoint()
+    assert len(state_of(tables.open()).manifests) <= 5
+    assert paths(tables.open()) == numbered(range(7))
+
+
+def test_many_removes_compact_at_the_next_checkpoint(builder):
+    tables = builder()
+    table = tables.create()
+    table.commit(adds=[split(n) for n in range(20)])
+    table.checkpoint()
+    table.commit(removes=numbered(range(5)))
+    table.checkpoint()
+    compacted = state_of(tables.open())
+    assert len(compacted.tombstones) == 0
+    assert [info.num_entries for info in compacted.manifests] == [15]
+
+
+def test_output_respects_the_limit_of_entries_per_manifest(builder):
+    tables = builder(state__entriesPerManifest="10")
+    table = tables.create()
+    table.commit(adds=[split(n) for n in range(35)])
+    table.checkpoint()
+    assert [info.num_entries for info in state_of(tables.open()).manifests] == [10, 10, 10, 5]
+
+
+def test_a_pruned_listing_after_compaction_opens_few_manifests(builder):
+    tables = builder("day", state__entriesPerManifest="10")
+    table = tables.create()
+    table.commit(adds=[split(n, day=str(n // 10)) for n in range(120)])
+    table.compact()
+    selection = tables.open().select_files("day = 11")
+    assert sorted(selection.entries["path"].to_pylist()) == numbered(range(110, 120))
+    assert (selection.manifests, selection.manifests_skipped) == (12, 11)
