@@ -29,7 +29,7 @@ from indextables.log.small_actions import ScannedFile, SmallActions, scan_lines
 
 _LINE_SCHEMA = pa.schema([pa.field("add", ADD_STRUCT), pa.field("remove", REMOVE_STRUCT)])
 _CANONICAL_SCHEMA = _LINE_SCHEMA.append(pa.field("unknownFields", pa.string()))
-_ROWS_PER_BATCH = 8192
+_ROWS_PER_BATCH = 4096
 
 # The native decoder gets some characters wrong that are written as two escapes (U+20000 becomes U+10000). And its
 # error messages may quote a NUL from the lines, which aborts the process.

@@ -34,17 +34,18 @@ def files_below(directory: Path, prefix: str, start_after: str | None) -> Iterat
         if entry is None:
             open_folders.pop()
             continue
-        path, key = folder.path / entry.name, folder.prefix + entry.name
+        key = folder.prefix + entry.name
         if entry.is_folder:
             if start_after is None or start_after < key or start_after.startswith(key):
+                path = folder.path / entry.name
                 open_folders.append(_Folder(path, key, iter(_sorted_entries(path))))
         elif start_after is None or key > start_after:
-            status = _status(path)
+            status = _status(folder.path / entry.name)
             if status is not None:
                 yield FoundFile(key, status)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class _Entry:
     """A file, or a folder: its name ends in '/', which gives it its place in the order of keys."""
 
@@ -81,7 +82,11 @@ def _sorted_entries(directory: Path) -> list[_Entry]:
                     found.append(_Entry(entry.name, is_folder=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found)
+    return sorted(found, key=_name)
+
+
+def _name(entry: _Entry) -> str:
+    return entry.name
 
 
 def _can_be_key(name: str) -> bool:

@@ -1,0 +1,82 @@
+"""From a snapshot to the newest one, reading only what is new."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from indextables.log.segment import LogListing, contiguous_versions, list_log
+from indextables.log.version_file import find_version_file
+from indextables.storage import ObjectMeta
+from indextables.table.cache import stamp
+from indextables.table.load import load_snapshot
+from indextables.table.log_files import read_log_files, with_unlisted_versions
+from indextables.table.rebase import rebase, rebase_if_long
+from indextables.table.snapshot import Snapshot
+from indextables.table.winner import Winner, winner_of
+
+# Beyond this, one listing is cheaper than asking for each version.
+_FOLLOWED_VERSIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """The newest snapshot, and each version that was committed since, in order.
+
+    `winners` is None if they cannot be told any more: the log was cleaned up past the older snapshot, or the
+    table was created again.
+    """
+
+    snapshot: Snapshot
+    winners: tuple[Winner, ...] | None
+
+
+def catch_up(snapshot: Snapshot) -> CaughtUp:
+    """The table as it is now, by way of the versions after `snapshot`. Raises what `load_snapshot` raises."""
+    context = snapshot.context
+    listing = list_log(context.store, from_version=snapshot.version)
+    if not _is_ground_unchanged(snapshot, listing):
+        return CaughtUp(load_snapshot(context), None)
+    listing = with_unlisted_versions(context, listing, snapshot.version + 1)
+    files = contiguous_versions(listing, snapshot.version + 1)
+    if listing.newest_version > snapshot.version + len(files):
+        # Behind a hole there is more: the versions in between were cleaned up, or the log has a gap.
+        return CaughtUp(load_snapshot(context), None)
+    caught_up = _extended(snapshot, files)
+    if _has_newer_base(caught_up.snapshot, listing):
+        return replace(caught_up, snapshot=rebase(caught_up.snapshot))
+    return replace(caught_up, snapshot=rebase_if_long(caught_up.snapshot))
+
+
+def follow(snapshot: Snapshot) -> CaughtUp:
+    """What `catch_up` gives, for a writer that lost a race just now and is in a hurry to lose no other.
+
+    The next versions are asked for by name. That takes no longer in a long log than in a short one, as a listing would.
+    """
+    files: list[tuple[int, ObjectMeta]] = []
+    while (meta := find_version_file(snapshot.context.store, snapshot.version + len(files) + 1)) is not None:
+        files.append((snapshot.version + len(files) + 1, meta))
+        if len(files) > _FOLLOWED_VERSIONS:
+            return catch_up(snapshot)
+    return _extended(snapshot, files) if files else catch_up(snapshot)
+
+
+def _extended(snapshot: Snapshot, files: Sequence[tuple[int, ObjectMeta]]) -> CaughtUp:
+    if not files:
+        return CaughtUp(snapshot, ())
+    log_files = read_log_files(snapshot.context, files)
+    winners = tuple(winner_of(log_file) for log_file in log_files)
+    return CaughtUp(snapshot.extended(files, log_files), winners)
+
+
+def _has_newer_base(snapshot: Snapshot, listing: LogListing) -> bool:
+    base = snapshot.segment.base
+    known = base.version if base is not None else -1
+    return any(known < version <= snapshot.version for version in listing.bases)
+
+
+def _is_ground_unchanged(snapshot: Snapshot, listing: LogListing) -> bool:
+    """Whether the newest file that the snapshot was read from is still the same file."""
+    version, ground = snapshot.version, stamp(snapshot.ground)
+    found = [base.meta for base in listing.bases.get(version, ())]
+    if version in listing.versions:
+        found.append(listing.versions[version])
+    return any(stamp(meta) == ground for meta in found)

@@ -1,0 +1,36 @@
+"""How a table is reached: its store, the caller's settings and the process-wide caches."""
+
+from dataclasses import dataclass, replace
+
+from indextables.config import Settings
+from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
+from indextables.log.actions import Metadata
+from indextables.storage import ObjectStore
+from indextables.table.cache import NO_CACHE, LogCache, process_cache
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """What every operation on a table needs. Cheap to make; holds no state of the table itself."""
+
+    store: ObjectStore
+    settings: Settings
+
+    @property
+    def url(self) -> str:
+        """The table's root, for messages."""
+        return self.store.url
+
+    @property
+    def cache(self) -> LogCache:
+        """The caches of this process, or caches that keep nothing if they are switched off."""
+        return process_cache() if self.settings[TRANSACTION_CACHE_ENABLED] else NO_CACHE
+
+    @property
+    def read_parallelism(self) -> int:
+        """How many log files are fetched at once."""
+        return self.settings[CHECKPOINT_PARALLELISM]
+
+    def with_properties(self, metadata: Metadata) -> "TableContext":
+        """The same table, with its own properties among the settings."""
+        return replace(self, settings=self.settings.with_table_properties(metadata.configuration))

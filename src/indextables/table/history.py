@@ -1,0 +1,130 @@
+"""The commits that the log still holds, and time travel by their own times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
+from indextables.log.actions import CommitInfo
+from indextables.log.segment import Base, LogListing, list_log
+from indextables.table.context import TableContext
+from indextables.table.log_files import read_base, read_summaries
+
+HISTORY_SCHEMA = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("operation", pa.string()),
+        pa.field("operationParameters", pa.map_(pa.string(), pa.string())),
+        pa.field("operationMetrics", pa.map_(pa.string(), pa.int64())),
+        pa.field("readVersion", pa.int64()),
+        pa.field("commitId", pa.string()),
+        pa.field("engineInfo", pa.string()),
+    ]
+)
+
+CREATE_TABLE = "CREATE TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version: its effective time and, where its writer left one, its commitInfo."""
+
+    version: int
+    timestamp_ms: int
+    info: CommitInfo | None = None
+
+
+def read_commits(context: TableContext, newest_version: int) -> list[Commit]:
+    """Every version up to `newest_version` that the log bears witness of, oldest first.
+
+    Times never decrease: a commit by a clock that runs behind counts as made together with the one before it.
+    Versions that only a state records (other writers leave no version files) have the state's time.
+    """
+    return _commits(context, list_log(context.store), newest_version)
+
+
+def version_at(context: TableContext, newest_version: int, timestamp_ms: int) -> int:
+    """The newest version that was committed at or before a moment, and can still be read.
+
+    Raises VersionNotFoundError, with the earliest moment that is still there, if the moment is before it.
+    """
+    listing = list_log(context.store)
+    reachable = _reachable(listing)
+    commits = [commit for commit in _commits(context, listing, newest_version) if commit.version in reachable]
+    eligible = [commit.version for commit in commits if commit.timestamp_ms <= timestamp_ms]
+    if eligible:
+        return eligible[-1]
+    if not commits:
+        raise VersionNotFoundError(f"{context.url}: no version up to {newest_version} can be read any more")
+    earliest = commits[0]
+    raise VersionNotFoundError(
+        f"{context.url}: there is no version at or before {_iso(timestamp_ms)}; the earliest one left, version "
+        f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
+    )
+
+
+def history_table(commits: Sequence[Commit]) -> pa.Table:
+    """Commits as an Arrow table, newest first."""
+    rows = [
+        {
+            "version": commit.version,
+            "timestamp": commit.timestamp_ms,
+            "operation": commit.info.operation if commit.info else _operation_of_version(commit.version),
+            "operationParameters": list(commit.info.operation_parameters.items()) if commit.info else None,
+            "operationMetrics": list(commit.info.operation_metrics.items()) if commit.info else None,
+            "readVersion": commit.info.read_version if commit.info else None,
+            "commitId": commit.info.commit_id if commit.info else None,
+            "engineInfo": commit.info.engine_info if commit.info else None,
+        }
+        for commit in reversed(commits)
+    ]
+    return pa.Table.from_pylist(rows, schema=HISTORY_SCHEMA)
+
+
+def _commits(context: TableContext, listing: LogListing, newest_version: int) -> list[Commit]:
+    files = [(version, meta) for version, meta in listing.versions.items() if version <= newest_version]
+    summaries = {summary.version: summary for summary in read_summaries(context, files)}
+    commits: list[Commit] = []
+    latest_ms = 0
+    for version in sorted({*listing.versions, *listing.bases}):
+        if version > newest_version:
+            break
+        if (summary := summaries.get(version)) is not None:
+            commit = Commit(version, summary.timestamp_ms, summary.actions.commit_info)
+        else:
+            commit = Commit(version, _time_of_base(context, listing.bases[version]))
+        latest_ms = max(latest_ms, commit.timestamp_ms)
+        commits.append(Commit(version, latest_ms, commit.info))
+    return commits
+
+
+def _reachable(listing: LogListing) -> frozenset[int]:
+    """The versions that a checkpoint stands at, or that version files lead to from one or from the start."""
+    reachable: set[int] = set()
+    for version in sorted({*listing.versions, *listing.bases}):
+        if version in listing.bases or version == 0 or version - 1 in reachable:
+            reachable.add(version)
+    return frozenset(reachable)
+
+
+def _operation_of_version(version: int) -> str | None:
+    """Version 0 creates the table; what other versions of other writers did, they do not say."""
+    return CREATE_TABLE if version == 0 else None
+
+
+def _time_of_base(context: TableContext, bases: Sequence[Base]) -> int:
+    """When a checkpoint was committed, by its own word, or else the time of its file."""
+    for base in bases:
+        try:
+            header, _ = read_base(context, base)
+        except (LogCorruptedError, ObjectNotFoundError):
+            continue
+        return header.timestamp_ms
+    return bases[0].meta.last_modified_ms
+
+
+def _iso(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,106 @@
+"""What a transaction means to do, as data.
+
+An intent says what, not how: the actions are computed from it and the newest snapshot (`plan`), and computed
+again whenever another writer was faster. Blindly repeating the same removes would lose or duplicate rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from indextables.log.actions import AddAction, SkipAction
+from indextables.predicates import Predicate
+
+
+class Kind(Enum):
+    """The rows and columns of the conflict matrix."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    MERGE = "merge"
+    DROP = "drop partitions"
+    METADATA = "metadata or protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Add splits. `schemas` are the doc mappings that they refer to, by hash.
+
+    `has_new_paths` promises that this writer made the paths up, so that none of them can be live.
+    """
+
+    adds: tuple[AddAction, ...]
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    has_new_paths: bool = False
+    kind = Kind.APPEND
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Remove every live split, or those of the partitions that `where` selects, and add these."""
+
+    adds: tuple[AddAction, ...]
+    where: Predicate | None = None
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    kind = Kind.OVERWRITE
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """Remove the splits of the partitions that `where` selects."""
+
+    where: Predicate
+    kind = Kind.DROP
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFiles:
+    """Remove splits by path. Those that are not live any more are passed over."""
+
+    paths: tuple[str, ...]
+    kind = Kind.DROP
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGroup:
+    """Splits and what replaces them: all of it happens, or nothing."""
+
+    sources: tuple[str, ...]
+    adds: tuple[AddAction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Replace groups of splits. A group whose sources are not all live is given up, the others go on."""
+
+    groups: tuple[MergeGroup, ...]
+    skips: tuple[SkipAction, ...] = ()
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    kind = Kind.MERGE
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeProperties:
+    """Set table properties; None removes one."""
+
+    properties: Mapping[str, str | None]
+    kind = Kind.METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeProtocol:
+    """Ask readers and writers for at least these protocol versions."""
+
+    reader_version: int
+    writer_version: int
+    kind = Kind.METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Commit a version that changes nothing, so that a state can be written under a number of its own."""
+
+    kind = Kind.APPEND
+
+
+Intent = Append | Overwrite | DropPartitions | RemoveFiles | Merge | ChangeProperties | UpgradeProtocol | Mark

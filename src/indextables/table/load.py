@@ -1,0 +1,201 @@
+"""Opening a table: from the hint and a listing to a snapshot.
+
+1. The hint tells where to start listing; without one that matches, everything is listed.
+2. The newest base that can be read is taken; one that cannot is passed over with a warning.
+3. The version files after it are replayed as far as they are contiguous.
+
+A gap ends the readable log: visibly for readers, and writers refuse (`commit`).
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+
+from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
+from indextables.errors import (
+    LogCorruptedError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from indextables.log.actions import Metadata, Protocol
+from indextables.log.entries import empty_entries
+from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
+from indextables.log.hint import LastCheckpoint, read_hint
+from indextables.log.paths import LOG_PREFIX, version_key
+from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
+from indextables.log.replay import removed_paths
+from indextables.log.segment import Base, Gap, LogListing, LogSegment, build_segment, list_log
+from indextables.log.source import EntrySource, MemorySource
+from indextables.table.context import TableContext
+from indextables.table.log_files import read_base, read_last_actions, read_tail, with_unlisted_versions
+from indextables.table.snapshot import Snapshot, segment_identity
+
+logger = logging.getLogger(__name__)
+
+# How often a reader starts again when the log is cleaned up under it.
+_LOAD_ATTEMPTS = 3
+
+
+def load_snapshot(
+    context: TableContext, version: int | None = None, *, passing_over: Collection[str] = ()
+) -> Snapshot:
+    """The table at `version`, or at its newest; without the checkpoints under the keys in `passing_over`.
+
+    Raises TableNotFoundError, VersionNotFoundError if the log does not hold this version any more, or
+    not yet, UnsupportedProtocolError, and LogCorruptedError if a file that cannot be done without is damaged.
+    """
+    if version is not None and version < 0:
+        raise VersionNotFoundError(f"{context.url}: there is no version {version}; versions start at 0")
+    for attempt in range(_LOAD_ATTEMPTS):
+        try:
+            return _load(context, version, passing_over)
+        except ObjectNotFoundError as error:
+            if attempt == _LOAD_ATTEMPTS - 1:
+                raise VersionNotFoundError(
+                    f"{context.url}: a file of the log vanished while it was read ({error}), probably deleted by "
+                    f"a concurrent purge; open the table again"
+                ) from error
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A segment, and what its base says."""
+
+    segment: LogSegment
+    header: LogHeader
+    source: EntrySource
+
+
+def _load(context: TableContext, version: int | None, passing_over: Collection[str]) -> Snapshot:
+    hint = read_hint(context.store)
+    start, listing = None, None
+    if hint is not None and (version is None or version >= hint.version):
+        listing = _list_from_hint(context, hint, passing_over)
+        start = _first_readable(context, listing, version) if listing is not None else None
+    if start is None:
+        listing = list_log(context.store).without(passing_over)
+        if listing.is_empty and not passing_over:
+            raise TableNotFoundError(
+                f"{context.url}: there is no table here (no versions under {LOG_PREFIX}); check the path, or "
+                f"create the table with IndexTable.create"
+            )
+        start = _first_readable(context, listing, version)
+    if start is None:
+        raise _out_of_reach(context, listing, version)
+    return _build(context, start)
+
+
+def _list_from_hint(
+    context: TableContext, hint: LastCheckpoint, passing_over: Collection[str]
+) -> LogListing | None:
+    """The log from the hint on, or None if the base that it promises is not there."""
+    listing = list_log(context.store, from_version=hint.version).without(passing_over)
+    return listing if hint.version in listing.bases else None
+
+
+def _first_readable(context: TableContext, listing: LogListing, version: int | None) -> _Start | None:
+    """The newest base that can be read, with the version files after it."""
+    bases = [base for base in listing.bases_newest_first() if version is None or base.version <= version]
+    first = bases[0].version + 1 if bases else 0
+    listing = with_unlisted_versions(context, listing, first, version)
+    unreadable: list[int] = []
+    for base in bases:
+        try:
+            header, source = read_base(context, base)
+        except (LogCorruptedError, ObjectNotFoundError) as error:
+            logger.warning("%s: the checkpoint at %d is passed over: %s", context.url, base.version, error)
+            unreadable.append(base.version)
+            continue
+        segment = build_segment(listing, base, version=version)
+        return _Start(_with_gap(segment, unreadable), header, source)
+    if 0 not in listing.versions:
+        return None
+    segment = build_segment(listing, None, version=version)
+    return _Start(_with_gap(segment, unreadable), EMPTY_HEADER, MemorySource(empty_entries()))
+
+
+def _with_gap(segment: LogSegment, unreadable: list[int]) -> LogSegment:
+    """A base beyond the last version, that cannot be read, bears witness of versions that are lost."""
+    newest = max(unreadable, default=-1)
+    if newest <= segment.version or segment.gap is not None:
+        return segment
+    return replace(segment, gap=Gap(first_missing=segment.version + 1, newest=newest))
+
+
+def _build(context: TableContext, start: _Start) -> Snapshot:
+    segment = start.segment
+    header = _cached_header(context, segment)
+    tail = None
+    if header is None:
+        tail = read_last_actions(context, segment.tail)
+        header = replay_header(start.header, tail.versions, removed_paths(tail))
+        if header.metadata is None or header.protocol is None:
+            header = _recover_identity(context, header)
+        context.cache.metadata.put(context.store, segment_identity(segment), header)
+    if header.metadata is None:
+        raise LogCorruptedError(
+            f"{context.url}: no metaData action is left in the log, so the schema is unknown; rebuild the log "
+            f"with REPAIR INDEXFILES TRANSACTION LOG"
+        )
+    protocol = header.protocol or DEFAULT_PROTOCOL
+    check_readable(protocol, context.url)
+    if segment.gap is not None:
+        logger.warning(
+            "%s: version %d is missing or unreadable although version %d exists; what was committed from %d on "
+            "is not visible, and nothing can be committed before REPAIR INDEXFILES TRANSACTION LOG",
+            context.url, segment.gap.first_missing, segment.gap.newest, segment.gap.first_missing,
+        )  # fmt: skip
+    own_context = context.with_properties(header.metadata)
+    recover = partial(_replay_instead, context, segment.base) if segment.base is not None else None
+    return Snapshot(own_context, segment, header, protocol, header.metadata, start.source, tail, recover)
+
+
+def _replay_instead(context: TableContext, damaged: Base) -> EntrySource:
+    """The entries of a base whose own cannot be read: from older bases and the version files after them."""
+    older = load_snapshot(context, damaged.version, passing_over=(damaged.meta.key,))
+    return MemorySource(older.entries)
+
+
+def _cached_header(context: TableContext, segment: LogSegment) -> LogHeader | None:
+    expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
+    found: LogHeader | None = context.cache.metadata.get(context.store, segment_identity(segment), expiration)
+    return found
+
+
+def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
+    """States of other writers may leave out metadata and protocol: older states and version files have them."""
+    listing = list_log(context.store)
+    metadata: Metadata | None = header.metadata
+    protocol: Protocol | None = header.protocol
+    for base in listing.bases_newest_first():
+        if base.version >= header.version or (metadata and protocol):
+            continue
+        try:
+            older, _ = read_base(context, base)
+        except (LogCorruptedError, ObjectNotFoundError):
+            continue
+        metadata, protocol = metadata or older.metadata, protocol or older.protocol
+    for version in sorted(listing.versions, reverse=True):
+        if version > header.version or (metadata and protocol):
+            continue
+        summary = read_tail(context, [(version, listing.versions[version])]).versions[0].actions
+        metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
+    return replace(header, metadata=metadata, protocol=protocol)
+
+
+def _out_of_reach(
+    context: TableContext, listing: LogListing | None, version: int | None
+) -> VersionNotFoundError | LogCorruptedError:
+    earliest = min([*listing.versions, *listing.bases], default=0) if listing is not None else 0
+    if version is not None:
+        return VersionNotFoundError(
+            f"{context.url}: version {version} cannot be read any more: no checkpoint at or before it is left, and "
+            f"{version_key(0)} is gone; the oldest file of the log is of version {earliest}"
+        )
+    return LogCorruptedError(
+        f"{context.url}: no checkpoint can be read, and {version_key(0)} is missing; rebuild the log with "
+        f"REPAIR INDEXFILES TRANSACTION LOG"
+    )

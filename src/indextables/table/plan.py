@@ -1,0 +1,186 @@
+"""An intent and the newest snapshot give the actions of a commit. Pure: nothing is written."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import CommitConflictError, InvalidActionError
+from indextables.log.actions import AddAction, AnyAction, Metadata
+from indextables.log.header import SCHEMA_PROPERTY_PREFIX
+from indextables.log.protocol import upgraded
+from indextables.table.add_rules import check_adds
+from indextables.table.intent import (
+    Append,
+    ChangeProperties,
+    DropPartitions,
+    Intent,
+    Mark,
+    Merge,
+    MergeGroup,
+    Overwrite,
+    RemoveFiles,
+    UpgradeProtocol,
+)
+from indextables.table.partitions import files_of_partitions
+from indextables.table.snapshot import Snapshot
+
+# What a remove action tells about its file.
+_REMOVE_COLUMNS = ("path", "partitionValues", "size")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The actions of a commit, without its commitInfo; nothing at all if there is nothing to do.
+
+    `removes` are entries (path, partitionValues, size) and stay columns: an overwrite has as many as the table.
+    `is_exact` is what `CommitInfo.is_exact` means. `given_up` are merge groups that other writers undid.
+    """
+
+    actions: tuple[AnyAction, ...] = ()
+    removes: pa.Table | None = None
+    removes_data: bool = True
+    is_exact: bool = True
+    given_up: tuple[MergeGroup, ...] = ()
+    is_marker: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.actions and not self.num_removes and not self.is_marker
+
+    @property
+    def num_removes(self) -> int:
+        """How many files the commit removes."""
+        return 0 if self.removes is None else int(self.removes.num_rows)
+
+    @property
+    def metrics(self) -> Mapping[str, int]:
+        """What the history tells about the size of the commit."""
+        adds = [action for action in self.actions if isinstance(action, AddAction)]
+        return {
+            "numAddedFiles": len(adds),
+            "numAddedBytes": sum(add.size for add in adds),
+            "numAddedRows": sum(add.num_records or 0 for add in adds),
+            "numRemovedFiles": self.num_removes,
+        }
+
+
+def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
+    """What a transaction writes on top of `snapshot`.
+
+    Raises InvalidActionError for an action that contradicts the table or itself, and CommitConflictError if
+    every group of a merge was undone by other writers.
+    """
+    match intent:
+        case Append():
+            return _plan_append(intent, snapshot)
+        case Overwrite():
+            return _plan_overwrite(intent, snapshot)
+        case DropPartitions(where):
+            return Plan(removes=files_of_partitions(snapshot, where, _REMOVE_COLUMNS))
+        case RemoveFiles(paths):
+            return Plan(removes=_live_among(paths, snapshot))
+        case Merge():
+            return _plan_merge(intent, snapshot)
+        case ChangeProperties(properties):
+            return _plan_properties(properties, snapshot)
+        case UpgradeProtocol(reader_version, writer_version):
+            protocol = upgraded(snapshot.protocol, reader_version, writer_version)
+            return Plan(() if protocol == snapshot.protocol else (protocol,))
+        case Mark():
+            return Plan(is_marker=True)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _plan_append(intent: Append, snapshot: Snapshot) -> Plan:
+    check_adds(intent.adds, snapshot)
+    # Whether somebody's own paths are live already is only worth knowing if that costs nothing.
+    is_exact = intent.has_new_paths or (
+        snapshot.has_loaded_entries and not _live_among([add.path for add in intent.adds], snapshot).num_rows
+    )
+    return Plan((*_registration(intent.schemas, snapshot), *intent.adds), is_exact=is_exact)
+
+
+def _plan_overwrite(intent: Overwrite, snapshot: Snapshot) -> Plan:
+    check_adds(intent.adds, snapshot)
+    actions: tuple[AnyAction, ...] = (*_registration(intent.schemas, snapshot), *intent.adds)
+    if intent.where is None:
+        return Plan(actions, _live(snapshot))
+    doomed = files_of_partitions(snapshot, intent.where, _REMOVE_COLUMNS)
+    return Plan(actions, doomed, is_exact=_are_replaced(intent.adds, doomed["path"], snapshot))
+
+
+def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
+    _check_disjoint(intent.groups, snapshot)
+    live = _live_among([path for group in intent.groups for path in group.sources], snapshot)
+    live_paths = frozenset(live["path"].to_pylist())
+    going_on = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))
+    given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))
+    if given_up and not going_on:
+        gone = sorted({path for group in given_up for path in group.sources} - live_paths)
+        raise CommitConflictError(
+            f"{snapshot.context.url}: every file that was to be replaced is gone since it was planned, for example "
+            f"{gone[0]}; start again from the newest version"
+        )
+    adds = tuple(add for group in going_on for add in group.adds)
+    check_adds(adds, snapshot)
+    sources = pa.array([path for group in going_on for path in group.sources], pa.string())
+    removes = live.filter(pc.is_in(live["path"], value_set=sources))
+    return Plan(
+        actions=(*_registration(intent.schemas, snapshot), *adds, *intent.skips),
+        removes=removes,
+        removes_data=any(add.data_change for add in adds),
+        is_exact=_are_replaced(adds, removes["path"], snapshot),
+        given_up=given_up,
+    )
+
+
+def _check_disjoint(groups: Sequence[MergeGroup], snapshot: Snapshot) -> None:
+    """Two groups that replace the same split would both bring its rows back."""
+    counts = Counter(path for group in groups for path in set(group.sources))
+    shared = next((path for path, count in counts.items() if count > 1), None)
+    if shared is not None:
+        raise InvalidActionError(
+            f"{snapshot.context.url}: {shared!r} is to be replaced by two groups of a merge"
+        )
+
+
+def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot: Snapshot) -> bool:
+    """Whether every path of `adds` that is live is removed by the same commit."""
+    live = _live_among([add.path for add in adds], snapshot)["path"]
+    return bool(pc.all(pc.is_in(live, value_set=removed.combine_chunks()), min_count=0).as_py())
+
+
+def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -> Plan:
+    configuration = {**snapshot.metadata.configuration, **properties}
+    kept = {key: value for key, value in configuration.items() if value is not None}
+    metadata = msgspec.structs.replace(snapshot.metadata, configuration=kept)
+    return Plan(() if metadata == snapshot.metadata else (metadata,))
+
+
+def _registration(schemas: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:
+    """The metaData action that registers doc mappings which the table does not know yet."""
+    new = {
+        f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping
+        for hash_, mapping in schemas.items()
+        if hash_ not in snapshot.header.schema_registry
+    }
+    if not new:
+        return ()
+    configuration = {**snapshot.metadata.configuration, **new}
+    return (msgspec.structs.replace(snapshot.metadata, configuration=configuration),)
+
+
+def _live(snapshot: Snapshot) -> pa.Table:
+    return snapshot.select(columns=_REMOVE_COLUMNS).entries
+
+
+def _live_among(paths: Sequence[str], snapshot: Snapshot) -> pa.Table:
+    live = _live(snapshot)
+    return live.filter(pc.is_in(live["path"], value_set=pa.array(paths, pa.string())))

@@ -1,0 +1,150 @@
+"""Logs of many versions: they open in bounded memory, and from a checkpoint only what follows it is read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indextables.log.actions import CommitInfo, RemoveAction, encode_actions, new_commit_id
+from indextables.log.codec import compress
+from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
+from indextables.storage import FaultStore, ObjectStore, open_store
+from indextables.table import load_snapshot
+from indextables.table.catch_up import catch_up
+from indextables.table.history import read_commits
+from tables import (
+    FORMATS,
+    add,
+    after,
+    append,
+    checkpoint,
+    context,
+    live,
+    memory_store,
+    new_table,
+    write_version,
+)
+
+VERSIONS = 10_000
+FEWER = 300
+
+# What opening may take beyond the import of the package. Without a bound it would be more than twice as much.
+MEMORY_MEGABYTES = 250
+
+
+def info(version: int) -> CommitInfo:
+    return CommitInfo(commit_id=new_commit_id(), timestamp=1_700_000_000_000 + version, operation="WRITE")
+
+
+def write_long_log(store: ObjectStore, versions: int) -> None:
+    """Every version adds a file; every third removes the one before."""
+    for version in range(1, versions):
+        actions = [info(version), add(f"part-{version}", size=version)]
+        if version % 3 == 0:
+            actions.append(RemoveAction(path=f"part-{version - 1}", data_change=True))
+        write_version(store, version, *actions)
+
+
+def expected(version: int) -> dict[str, int]:
+    return {f"part-{v}": v for v in range(1, version + 1) if v % 3 != 2 or v == version}
+
+
+@pytest.fixture(scope="module")
+def long_log() -> ObjectStore:
+    store = memory_store()
+    new_table(store)
+    write_long_log(store, VERSIONS)
+    return store
+
+
+@pytest.fixture
+def shorter_log() -> ObjectStore:
+    store = memory_store()
+    new_table(store)
+    write_long_log(store, FEWER)
+    return store
+
+
+def test_log_of_10_000_versions_opens_without_a_checkpoint(long_log):
+    snapshot = load_snapshot(context(long_log))
+    assert snapshot.version == VERSIONS - 1
+    assert live(snapshot) == expected(VERSIONS - 1)
+    assert live(load_snapshot(context(long_log), 5_000)) == expected(5_000)
+
+
+def test_history_of_10_000_versions(long_log):
+    commits = read_commits(context(long_log), VERSIONS - 1)
+    assert [commit.version for commit in commits] == list(range(VERSIONS))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_opening_from_a_checkpoint_reads_it_and_the_tail_only(shorter_log, form):
+    checkpoint(shorter_log, form, FEWER - 4)
+    tail = {version_key(version) for version in range(FEWER - 3, FEWER)}
+    store = FaultStore(shorter_log)
+    snapshot = load_snapshot(context(store))
+    assert live(snapshot) == expected(FEWER - 1)
+    read = {call.key for call in store.calls if call.operation in ("get", "get_range")}
+    versions_read = {key for key in read if key.startswith(f"{LOG_PREFIX}0") and "checkpoint" not in key}
+    assert versions_read == tail
+    others = read - versions_read - {LAST_CHECKPOINT_KEY}
+    assert others
+    assert all("state-v" in key or "manifests/" in key or "checkpoint" in key for key in others)
+    assert store.count("list") <= 2
+
+
+def test_opening_from_a_state_reads_no_entries_before_somebody_asks():
+    inner = memory_store()
+    table = after(new_table(inner), append("a"), append("b"))
+    checkpoint(inner)
+    store = FaultStore(inner)
+    snapshot = load_snapshot(context(store))
+    assert (snapshot.version, snapshot.num_files, snapshot.total_bytes) == (table.version, 2, 20)
+    assert not any("manifests/" in call.key for call in store.calls)
+
+
+def test_refreshing_reads_the_new_versions_only(shorter_log):
+    store = FaultStore(shorter_log)
+    snapshot = load_snapshot(context(store))
+    write_version(shorter_log, FEWER, info(FEWER), add("new"))
+    store.calls.clear()
+    assert catch_up(snapshot).snapshot.version == FEWER
+    assert {call.key for call in store.calls if call.operation == "get"} == {version_key(FEWER)}
+
+
+OPEN_AND_MEASURE = """
+import resource, sys
+from indextables.config import Settings
+from indextables.storage import open_store
+from indextables.table import TableContext, load_snapshot
+
+def peak_megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+before = peak_megabytes()
+snapshot = load_snapshot(TableContext(open_store(sys.argv[1]), Settings.resolve()))
+print(snapshot.version, snapshot.num_files, peak_megabytes() - before)
+"""
+
+
+def test_log_that_rewrites_the_same_files_again_and_again_opens_in_bounded_memory(tmp_path: Path):
+    """Each version replaces all 1,000 files: of more than a million actions, 1,000 remain."""
+    path = tmp_path / "table"
+    new_table(open_store(path))
+    files, rounds = 1_000, 600
+    lines = encode_actions(
+        [
+            action
+            for n in range(files)
+            for action in (RemoveAction(path=f"p{n}", data_change=True), add(f"p{n}"))
+        ]
+    )
+    data = compress(lines)
+    for version in range(1, rounds):
+        (path / version_key(version)).write_bytes(data)
+    output = subprocess.run(
+        [sys.executable, "-c", OPEN_AND_MEASURE, str(path)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert [int(output[0]), int(output[1])] == [rounds - 1, files]
+    assert float(output[2]) < MEMORY_MEGABYTES

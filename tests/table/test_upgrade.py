@@ -1,0 +1,167 @@
+"""Tables of older protocol versions, and the way back."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from indextables.schema import to_spark_json
+from state_tables import SCHEMA, TableBuilder, numbered, paths, split, state_of
+
+MAPPING = '[{"name":"id","type":"i64"}]'
+
+
+def write_lines(path: Path, *actions: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def add(number: int, **more) -> dict:
+    return {
+        "add": {
+            "path": f"part-{number:05d}.split",
+            "partitionValues": {"day": str(number)},
+            "size": 100 + number,
+            "modificationTime": 1_696_000_000_000,
+            "dataChange": True,
+            "numRecords": 10,
+            "minValues": {"id": "1"},
+            "maxValues": {"id": "9"},
+            **more,
+        }
+    }
+
+
+PROTOCOL_V1 = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+METADATA = {
+    "metaData": {
+        "id": "a-table",
+        "name": None,
+        "description": None,
+        "format": {"provider": "indextables", "options": {}},
+        "schemaString": to_spark_json(SCHEMA),
+        "partitionColumns": ["day"],
+        "configuration": {"kept": "yes"},
+        "createdTime": 1_696_000_000_000,
+    }
+}
+
+
+@pytest.fixture
+def tables(tmp_path) -> TableBuilder:
+    """A version 1 table: plain JSON lines, doc mappings inline, no checkpoint."""
+    log = tmp_path / "table" / "_transaction_log"
+    write_lines(log / f"{0:020d}.json", PROTOCOL_V1, METADATA)
+    write_lines(
+        log / f"{1:020d}.json",
+        add(1, docMappingJson=MAPPING, tags={"a": "b"}),
+        add(2, docMappingJson=MAPPING),
+    )
+    write_lines(log / f"{2:020d}.json", add(3, hotcacheStartOffset=5, hotcacheLength=6, timeRangeStart="x"))
+    write_lines(log / f"{3:020d}.json", {"remove": {"path": "part-00002.split", "dataChange": True}})
+    return TableBuilder(str(tmp_path / "table"), ("day",))
+
+
+def log_of(tables: TableBuilder) -> Path:
+    return Path(tables.path, "_transaction_log")
+
+
+def check_content(tables: TableBuilder) -> None:
+    table = tables.open()
+    assert table.version == 3
+    assert paths(table) == numbered([1, 3])
+    assert table.metadata.configuration["kept"] == "yes"
+    files = {row["path"]: row for row in table.files().to_pylist()}
+    assert files["part-00001.split"]["tags"] == [("a", "b")]
+    assert dict(files["part-00001.split"]["partitionValues"]) == {"day": "1"}
+    assert dict(files["part-00001.split"]["minValues"]) == {"id": "1"}
+    assert files["part-00003.split"]["hotcacheLength"] == 6
+    assert files["part-00003.split"]["timeRangeStart"] == "x"
+
+
+def test_a_table_without_a_checkpoint_is_read_as_it_is(tables):
+    check_content(tables)
+    assert tables.open().protocol.min_reader_version == 1
+
+
+@pytest.mark.parametrize("legacy", ["json", "multi-part json", "parquet", "version files only"])
+def test_a_checkpoint_makes_an_avro_state_of_any_older_format(tables, legacy):
+    if legacy != "version files only":
+        more = {"state__format": legacy.removeprefix("multi-part ")}
+        if legacy == "multi-part json":
+            more["checkpoint__maxFileSize"] = "1K"
+        tables.open(**more).checkpoint()
+        for version in range(4):
+            (log_of(tables) / f"{version:020d}.json").unlink()
+    check_content(tables)
+
+    report = tables.open().checkpoint()
+    assert report.new_format == "avro-state"
+    check_content(tables)
+    state = state_of(tables.open())
+    assert (state.num_files, state.total_bytes) == (2, 204)
+    assert list(state.schema_registry.values()) == [MAPPING]
+    files = tables.open().files()
+    assert files["docMappingJson"].null_count == 2
+    assert files["docMappingRef"].drop_null().to_pylist() == list(state.schema_registry)
+
+
+@pytest.mark.parametrize("older", ["json", "parquet"])
+def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
+    tables.open().checkpoint()
+    report = tables.open(state__format=older).checkpoint()
+    assert (report.previous_format, report.new_format) == ("avro-state", older)
+    for file in log_of(tables).rglob("*.avro"):
+        file.unlink()
+    for version in range(4):
+        (log_of(tables) / f"{version:020d}.json").unlink()
+    check_content(tables)
+
+
+def test_writes_after_the_upgrade_are_incremental(tables):
+    tables.open().checkpoint()
+    table = tables.open()
+    table.commit(adds=[split(10, day="10")])
+    table.checkpoint()
+    assert [info.num_entries for info in state_of(tables.open()).manifests] == [2, 1]
+
+
+def test_the_flattened_parquet_checkpoint_of_the_first_design_is_read(tmp_path):
+    log = tmp_path / "table" / "_transaction_log"
+    string_map = pa.map_(pa.string(), pa.string())
+    rows = [
+        {
+            "actionType": "add",
+            "path": "a.split",
+            "partitionValues": [("day", "1")],
+            "size": 7,
+            "numRecords": 2,
+        },
+        {
+            "actionType": "metadata",
+            "metadataId": "m",
+            "schemaString": to_spark_json(SCHEMA),
+            "partitionColumns": ["day"],
+            "format": [("provider", "indextables")],
+        },
+    ]
+    schema = pa.schema(
+        [
+            ("path", pa.string()), ("partitionValues", string_map), ("size", pa.int64()), ("numRecords", pa.int64()),
+            ("minValues", string_map), ("maxValues", string_map), ("metadataId", pa.string()),
+            ("schemaString", pa.string()), ("partitionColumns", pa.list_(pa.string())), ("format", string_map),
+            ("actionType", pa.string()),
+        ]
+    )  # fmt: skip
+    folder = log / "_checkpoints" / f"{250:020d}.checkpoint.parquet"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "part-00000.snappy.parquet")
+    (log / "_checkpoints" / f"{250:020d}.checkpoint.json").write_text(
+        '{"version": 250, "size": 1, "createdTime": 5}'
+    )
+    table = TableBuilder(str(tmp_path / "table")).open()
+    assert table.version == 250
+    assert paths(table) == ["a.split"]
+    assert table.partition_columns == ["day"]
