@@ -1,0 +1,223 @@
+"""One split under construction on local disk: rows and index, and in the end the bundle of both.
+
+The rows go into the bundle's own file as they come, at its start, where the Parquet file is valid as it is;
+the index is built beside it and appended.
+"""
+
+import contextlib
+import hashlib
+import mmap
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from indextables.errors import SplitWriteError
+from indextables.pruning import ColumnStatistics, StatisticsOptions, column_statistics, merge_statistics
+from indextables.split.bundle import Member, encode_footer, encode_manifest
+from indextables.split.footer import ROWS_MEMBER, SplitInfo, encode_info
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.mapping import DocMapping
+from indextables.split.rows_file import ROWS_PER_GROUP, RowsFile, read_rows_footer
+
+# Rows wait in memory until there are this many, or this many bytes of them: the work per column and per row
+# group is then spread over many rows.
+CHUNK_ROWS: Final = 16 * ROWS_PER_GROUP
+CHUNK_BYTES: Final = 16 * 1024**2
+
+_COPY_BYTES: Final = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class SplitShape:
+    """What the splits of one writer have in common. `schema` is the table's, partition columns included."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    mapping: DocMapping
+    statistics: StatisticsOptions
+    heap_bytes: int
+    split_tags: tuple[str, ...] = ()
+
+    @property
+    def data_schema(self) -> pa.Schema:
+        """The columns that are in the split."""
+        return pa.schema([field for field in self.schema if field.name not in self.partition_columns])
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSplit:
+    """A complete bundle on local disk."""
+
+    path: Path
+    info: SplitInfo
+    size: int
+    footer_start: int
+    rows_bytes: int
+
+
+class SplitBuilder:
+    """One split under construction, in a directory of its own, which `discard` removes."""
+
+    def __init__(
+        self, directory: Path, shape: SplitShape, partition_values: Mapping[str, str | None]
+    ) -> None:
+        self.num_records = 0
+        self.buffered_bytes = 0
+        self._directory = directory
+        self._shape = shape
+        self._partition_values = dict(partition_values)
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._statistics: ColumnStatistics | None = None
+        self._rows: RowsFile | None = None
+        self._index: IndexBuilder | None = None
+
+    @property
+    def rows_bytes(self) -> int:
+        """The size of the rows that are on disk."""
+        return 0 if self._rows is None else self._rows.bytes_written
+
+    @property
+    def has_file(self) -> bool:
+        """Whether the split holds a file open."""
+        return self._rows is not None
+
+    def start_index(self) -> None:
+        """Index rows as they come, from the first one on. Otherwise they are indexed in `finish`."""
+        self._index = self._new_index()
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows. Raises InvalidValueError and SplitWriteError."""
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self.buffered_bytes += rows.nbytes
+        self.num_records += rows.num_rows
+        if self._waiting_rows >= CHUNK_ROWS or self.buffered_bytes >= CHUNK_BYTES:
+            self.flush(self._waiting_rows - self._waiting_rows % ROWS_PER_GROUP or self._waiting_rows)
+
+    def flush(self, row_count: int | None = None) -> None:
+        """Write the first rows that wait in memory to disk; all of them without a count."""
+        if not self._waiting_rows:
+            return
+        waiting = pa.concat_tables(self._waiting)
+        rows = waiting if row_count is None else waiting.slice(0, row_count)
+        rest = waiting.slice(rows.num_rows)
+        self._waiting, self._waiting_rows, self.buffered_bytes = [rest], rest.num_rows, rest.nbytes
+        self._add_statistics(rows)
+        self._write_rows(rows)
+        if self._index is not None:
+            for batch in rows.combine_chunks().to_batches():
+                self._index.add(batch)
+
+    def finish(self, created_time_ms: int) -> BuiltSplit:
+        """Complete the bundle. Raises InvalidValueError and SplitWriteError."""
+        self.flush()
+        rows = self._open_rows()
+        with _writing(self._directory):
+            rows.close()
+            rows_footer = read_rows_footer(self._bundle_path)
+        if self._index is None:
+            self._index = self._new_index()
+            for batch in rows.batches():
+                self._index.add(batch)
+        index_files = self._index.finish()
+        with _writing(self._directory):
+            members, checksums = _assemble(self._bundle_path, index_files)
+            info = SplitInfo(
+                schema=self._shape.schema,
+                partition_columns=self._shape.partition_columns,
+                partition_values=self._partition_values,
+                mapping=self._shape.mapping,
+                num_records=self.num_records,
+                statistics=self._statistics or ColumnStatistics(),
+                uncompressed_size_bytes=rows_footer.uncompressed_bytes,
+                created_time_ms=created_time_ms,
+                split_tags=self._shape.split_tags,
+                checksums=checksums,
+                rows_footer_bytes=rows_footer.length,
+                rows_footer_checksum=rows_footer.checksum,
+            )
+            manifest = encode_manifest(members)
+            footer = encode_footer(manifest, encode_info(info, manifest))
+            with self._bundle_path.open("ab") as bundle:
+                footer_start = bundle.tell()
+                bundle.write(footer)
+        return BuiltSplit(
+            self._bundle_path, info, footer_start + len(footer), footer_start, members[ROWS_MEMBER].size
+        )
+
+    def discard(self) -> None:
+        """Remove everything from local disk, complete or not."""
+        if self._rows is not None:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._rows.close()
+        self._index = None
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def _bundle_path(self) -> Path:
+        return self._directory / "bundle"
+
+    def _new_index(self) -> IndexBuilder:
+        directory = self._directory / "index"
+        with _writing(self._directory):
+            directory.mkdir(parents=True)
+        return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes)
+
+    def _open_rows(self) -> RowsFile:
+        if self._rows is None:
+            with _writing(self._directory):
+                self._directory.mkdir(parents=True, exist_ok=True)
+                self._rows = RowsFile(self._bundle_path, self._shape.data_schema)
+        return self._rows
+
+    def _write_rows(self, rows: pa.Table) -> None:
+        file = self._open_rows()
+        with _writing(self._directory):
+            file.append(rows)
+
+    def _add_statistics(self, rows: pa.Table) -> None:
+        found = column_statistics(rows, self._shape.statistics, self._shape.partition_columns)
+        if self._statistics is None:
+            self._statistics = found
+        else:
+            self._statistics = merge_statistics(self._statistics, found, self._shape.data_schema)
+
+
+def _assemble(bundle: Path, index_files: list[Path]) -> tuple[dict[str, Member], dict[str, str]]:
+    """Append the index to the rows; where everything lies then, and the checksum of each member."""
+    rows_end = bundle.stat().st_size
+    members = {ROWS_MEMBER: Member(0, rows_end)}
+    checksums = {ROWS_MEMBER: _checksum(bundle)}
+    with bundle.open("ab") as target:
+        for path in index_files:
+            start = target.tell()
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, target, _COPY_BYTES)
+            members[path.name] = Member(start, target.tell())
+            checksums[path.name] = _checksum(path)
+            path.unlink()
+    return members, checksums
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def mapped(path: Path) -> memoryview:
+    """The bytes of a file, without holding them all in memory. They outlive the file's name."""
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise SplitWriteError(f"a split cannot be written in {directory}: {error}") from error

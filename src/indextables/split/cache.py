@@ -1,0 +1,230 @@
+"""A bounded cache of index directories on local disk, shared by processes.
+
+    <root>/entries/<key>/   complete entries, renamed into place
+    <root>/new/<name>/      entries under construction, and those on their way out; locked by whoever works
+                            on them, so that the remains of a crash are told from work in progress
+    <root>/locks/<nn>       locks, each for the keys that share its number
+
+An entry is read under a shared lock and removed under an exclusive one, which is tried and not waited for: an
+entry in use is not evicted. The time of its last use is the modification time of its directory.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from indextables.errors import IndexCacheError
+from indextables.split.guarded import PRIVATE, new_guarded_directory, sweep_abandoned
+
+_STRIPES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """A complete entry: its directory, its size, and when it was last used."""
+
+    path: Path
+    size: int
+    used_ns: int
+
+
+def cache_key(parts: Iterable[str | bytes]) -> str:
+    """A name for an entry. The parts are to say all that its content depends on."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class IndexCache:
+    """Directories by key, the least recently used of which go when there are more than `max_bytes` of them.
+
+    Keys come from `cache_key` and contain a checksum of what the entry was made from, which only those know
+    who have just read it from the store with their own credentials: no entry is found through another table,
+    another version of a file, or by somebody who may not read it. The directory is private to its user.
+    """
+
+    def __init__(self, root: Path, max_bytes: int) -> None:
+        self._root = root
+        self._max_bytes = max_bytes
+        self._is_ready = False
+
+    @contextlib.contextmanager
+    def lease(self, key: str, fill: Callable[[Path], None]) -> Iterator[Path]:
+        """The directory of an entry, made by `fill` if it is not there. It stays for the time of the block.
+
+        `fill` gets an empty directory; if it fails, nothing is kept. Of several processes that need the same
+        entry, one makes it. An entry that is larger than the whole cache is made, and removed after the block.
+        Files that were opened in the block stay readable after it. Raises IndexCacheError, and what `fill`
+        raises.
+        """
+        with self._translating():
+            self._prepare()
+            lock = self._lock(key)
+        try:
+            with self._translating():
+                is_there = self._use(key, lock)
+            if is_there:
+                yield self._entry(key)
+                return
+            with self._made(key, lock, fill) as path:
+                yield path
+        finally:
+            os.close(lock)
+
+    def entries(self) -> list[CacheEntry]:
+        """The complete entries, the least recently used first."""
+        with self._translating():
+            self._prepare()
+            found = [_measured(path) for path in (self._root / "entries").iterdir()]
+        return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.used_ns)
+
+    def size(self) -> int:
+        """The bytes of all complete entries."""
+        return sum(entry.size for entry in self.entries())
+
+    def discard(self, key: str) -> None:
+        """Remove an entry that turned out to be unusable, unless somebody uses it."""
+        self._evict(CacheEntry(self._entry(key), 0, 0))
+
+    def flush(self) -> int:
+        """Remove every entry that is not in use, and what crashes have left; the bytes that this freed."""
+        freed = sum(entry.size for entry in self.entries() if self._evict(entry))
+        with self._translating():
+            sweep_abandoned(self._root / "new", "")
+        return freed
+
+    @contextlib.contextmanager
+    def _made(self, key: str, lock: int, fill: Callable[[Path], None]) -> Iterator[Path]:
+        """A new entry; the exclusive lock on its key is held."""
+        with self._translating():
+            sweep_abandoned(self._root / "new", "")
+            new = new_guarded_directory(self._root / "new", "")
+        try:
+            fill(new.path)
+            with self._translating():
+                size = _flush_files(new.path)
+                fits = size <= self._max_bytes
+                path = self._place(new.path, key, size) if fits else new.path
+                # Others may read it now; nobody may remove it before the block ends.
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            yield path
+        finally:
+            new.close()
+
+    def _use(self, key: str, lock: int) -> bool:
+        """Wait for the lock: shared if the entry is there, exclusive if it has to be made."""
+        path = self._entry(key)
+        while True:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if _touch(path):
+                return True
+            # Changing a lock lets go of it for a moment, in which the entry may appear or go.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.is_dir():
+                return False
+
+    def _place(self, directory: Path, key: str, size: int) -> Path:
+        """Give a complete entry its name, with room for it. One process at a time, so that the bound holds."""
+        path = self._entry(key)
+        door = os.open(self._root / "locks" / "room", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            self._make_room(size)
+            directory.rename(path)
+            _flush(path.parent)
+        finally:
+            os.close(door)
+        return path
+
+    def _make_room(self, size: int) -> None:
+        entries = self.entries()
+        surplus = sum(entry.size for entry in entries) + size - self._max_bytes
+        for entry in entries:
+            if surplus <= 0:
+                return
+            if self._evict(entry):
+                surplus -= entry.size
+
+    def _evict(self, entry: CacheEntry) -> bool:
+        """Remove an entry, unless somebody uses it."""
+        with self._translating():
+            lock = self._lock(entry.path.name)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                doomed = self._root / "new" / uuid.uuid4().hex
+                entry.path.rename(doomed)
+            except (BlockingIOError, FileNotFoundError):
+                return False
+            finally:
+                os.close(lock)
+            shutil.rmtree(doomed, ignore_errors=True)
+        return True
+
+    def _prepare(self) -> None:
+        if self._is_ready:
+            return
+        for name in ("entries", "new", "locks"):
+            (self._root / name).mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        self._root.chmod(PRIVATE)
+        self._is_ready = True
+
+    def _lock(self, key: str) -> int:
+        stripe = int(hashlib.sha256(key.encode()).hexdigest(), 16) % _STRIPES
+        path = self._root / "locks" / f"{stripe:02x}"
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _entry(self, key: str) -> Path:
+        return self._root / "entries" / key
+
+    @contextlib.contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise IndexCacheError(
+                f"the index cache in {self._root} cannot be used: {error}; free space there, or use another place"
+            ) from error
+
+
+def _touch(path: Path) -> bool:
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _measured(path: Path) -> CacheEntry | None:
+    try:
+        used_ns = path.stat().st_mtime_ns
+        return CacheEntry(path, sum(file.stat().st_size for file in path.iterdir()), used_ns)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _flush_files(directory: Path) -> int:
+    """Make the files of a directory durable; their size."""
+    size = 0
+    for path in directory.iterdir():
+        _flush(path)
+        size += path.stat().st_size
+    _flush(directory)
+    return size
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,170 @@
+"""From columns to documents: Arrow values as Python lists, field by field, and rows of those as documents.
+
+Adding a value to a document, and a document to the index, are calls for each of them; everything before that
+is done a column at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from tantivy import Document
+
+from indextables.errors import InvalidValueError
+from indextables.pruning.order import order_keys
+from indextables.split.analyzers import MAX_TOKEN_BYTES
+from indextables.split.fields import ROW_FIELD, FieldKind, FieldMapping
+from indextables.split.json_values import json_objects
+from indextables.split.mapping import DocMapping
+
+_Objects: TypeAlias = npt.NDArray[np.object_]
+_Add: TypeAlias = Callable[[Document, str, Any], None]
+
+DECIMAL_WORDS = 2  # a decimal is 128 bits: the low 64 of them hold up to 18 digits
+LONGEST_ECHO = 80
+
+
+class DocumentEncoder:
+    """Makes documents out of record batches, for indexes with one mapping."""
+
+    def __init__(self, mapping: DocMapping) -> None:
+        self._fields = mapping.indexed_fields()
+        fields = [(_ADD[field.kind], field.index_name) for field in self._fields]
+        # By position, because this is looked up for every value.
+        self._targets: list[tuple[int, _Add, str]] = [
+            (position, add, name)
+            for position, (add, name) in enumerate([*fields, (Document.add_integer, ROW_FIELD)])
+        ]
+
+    def documents(self, rows: pa.RecordBatch, first_row: int) -> Iterator[Document]:
+        """One document for each row, in order; the first of them is the split's row `first_row`.
+
+        Raises InvalidValueError, naming the column, for text that is not what its mapping says.
+        """
+        columns = [index_values(field, rows.column(field.name)) for field in self._fields]
+        columns.append(list(range(first_row, first_row + rows.num_rows)))
+        targets = self._targets
+        name: str = ROW_FIELD
+        value: Any = None
+        row: tuple[Any, ...] = (first_row,)
+        try:
+            for row in zip(*columns, strict=True):
+                document = Document()
+                for position, add, name in targets:
+                    value = row[position]
+                    if value is not None:
+                        add(document, name, value)
+                yield document
+        except (ValueError, TypeError) as error:
+            raise self._refused(name, value, row[-1], error) from error
+
+    def _refused(self, name: str, value: object, row: object, error: Exception) -> InvalidValueError:
+        field = next(field for field in self._fields if field.index_name == name)
+        echo = repr(value)
+        shown = echo if len(echo) <= LONGEST_ECHO else f"{echo[:LONGEST_ECHO]}…"
+        return InvalidValueError(
+            f"column {field.name!r} is indexed as {field.kind.value}, but row {row} has {shown}: {error}; "
+            f"clean the data, or index the column as string"
+        )
+
+
+def index_values(field: FieldMapping, column: pa.Array) -> list[Any]:
+    """The values of a column as its field holds them; None for a null."""
+    try:
+        objects = _ENCODE[field.kind](column, field)
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"column {field.name!r} has text that is not utf-8: {error}") from error
+    if column.null_count:
+        objects[_mask(column.is_null())] = None
+    values: list[Any] = objects.tolist()
+    return values
+
+
+def _integers(column: pa.Array, _: FieldMapping) -> _Objects:
+    return _objects(column.cast(pa.int64()).fill_null(0).to_numpy())
+
+
+def _days(column: pa.Array, _: FieldMapping) -> _Objects:
+    return _objects(column.cast(pa.int32()).fill_null(0).to_numpy())
+
+
+def _floats(column: pa.Array, _: FieldMapping) -> _Objects:
+    numbers = column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0  # -0.0 becomes 0.0
+    numbers[np.isnan(numbers)] = np.nan
+    return _objects(numbers)
+
+
+def _plain(column: pa.Array, _: FieldMapping) -> _Objects:
+    objects: _Objects = column.to_numpy(zero_copy_only=False).astype(object)
+    return objects
+
+
+def _bytes(column: pa.Array, field: FieldMapping) -> _Objects:
+    objects = _plain(column, field)
+    too_long = pc.fill_null(pc.greater(pc.binary_length(column), MAX_TOKEN_BYTES), False)
+    objects[_mask(too_long)] = None
+    return objects
+
+
+def _decimals(column: pa.Array, _: FieldMapping) -> _Objects:
+    words = np.frombuffer(column.buffers()[1] or b"", np.int64)
+    low = words[column.offset * DECIMAL_WORDS : (column.offset + len(column)) * DECIMAL_WORDS : DECIMAL_WORDS]
+    return _objects(low)
+
+
+def _big_decimals(column: pa.Array, _: FieldMapping) -> _Objects:
+    keys = order_keys(column).fill_null(b"").to_pylist()
+    return _objects([key.hex() for key in keys])
+
+
+def _json(column: pa.Array, field: FieldMapping) -> _Objects:
+    if pa.types.is_string(column.type):
+        return _plain(column, field)
+    return _objects(json_objects(column, field))
+
+
+def _objects(values: Any) -> _Objects:
+    objects = np.empty(len(values), object)
+    objects[:] = values if isinstance(values, list) else values.tolist()
+    return objects
+
+
+def _mask(truths: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = truths.to_numpy(zero_copy_only=False)
+    return mask
+
+
+_ENCODE: dict[FieldKind, Callable[[pa.Array, FieldMapping], _Objects]] = {
+    FieldKind.TEXT: _plain,
+    FieldKind.STRING: _plain,
+    FieldKind.JSON: _json,
+    FieldKind.IP: _plain,
+    FieldKind.I64: _integers,
+    FieldKind.F64: _floats,
+    FieldKind.BOOL: _plain,
+    FieldKind.DATE: _days,
+    FieldKind.TIMESTAMP: _integers,
+    FieldKind.TIMESTAMP_NTZ: _integers,
+    FieldKind.DECIMAL: _decimals,
+    FieldKind.BIG_DECIMAL: _big_decimals,
+    FieldKind.BYTES: _bytes,
+}
+
+_ADD: dict[FieldKind, _Add] = {
+    FieldKind.TEXT: Document.add_text,
+    FieldKind.STRING: Document.add_text,
+    FieldKind.JSON: Document.add_json,
+    FieldKind.IP: Document.add_ip_addr,
+    FieldKind.I64: Document.add_integer,
+    FieldKind.F64: Document.add_float,
+    FieldKind.BOOL: Document.add_boolean,
+    FieldKind.DATE: Document.add_integer,
+    FieldKind.TIMESTAMP: Document.add_integer,
+    FieldKind.TIMESTAMP_NTZ: Document.add_integer,
+    FieldKind.DECIMAL: Document.add_integer,
+    FieldKind.BIG_DECIMAL: Document.add_text,
+    FieldKind.BYTES: Document.add_bytes,
+}

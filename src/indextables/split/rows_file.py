@@ -1,0 +1,112 @@
+"""The rows of a split as a Parquet file: small row groups, so that a few rows can be read for little."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import InvalidSchemaError
+from indextables.split.bundle import U32_BYTES
+
+ROWS_PER_GROUP: Final = 2048
+# Text offsets within one row group are 32 bits, and a reader holds a whole row group.
+MAX_GROUP_BYTES: Final = 64 * 1024**2
+
+COMPRESSION: Final = "zstd"
+
+# A Parquet file ends with the length of its metadata and four magic bytes.
+PARQUET_TAIL_BYTES: Final = 8
+
+
+class RowsFile:
+    """A Parquet file under construction; it begins at the start of its file."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._schema = schema
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pq.ParquetWriter(self._sink, schema, compression=COMPRESSION, write_page_checksum=True)
+
+    def append(self, rows: pa.Table) -> None:
+        """Write rows, in row groups of their own."""
+        for group in row_groups(rows):
+            self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+
+    @property
+    def bytes_written(self) -> int:
+        """How much is on disk."""
+        return int(self._sink.tell())
+
+    def close(self) -> None:
+        """Complete the file, or give it up: it may be removed afterwards."""
+        try:
+            self._writer.close()
+        finally:
+            self._sink.close()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows again, in order; the file must be closed."""
+        with pq.ParquetFile(self._path) as file:
+            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 16)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFooter:
+    """The end of a Parquet file, from its metadata on."""
+
+    length: int
+    checksum: str
+    uncompressed_bytes: int
+
+
+def read_rows_footer(path: Path) -> RowsFooter:
+    """The footer of a complete Parquet file. Raises OSError and Arrow's errors."""
+    metadata = pq.read_metadata(path)
+    with path.open("rb") as file:
+        file.seek(-PARQUET_TAIL_BYTES, os.SEEK_END)
+        length = int.from_bytes(file.read(U32_BYTES), "little") + PARQUET_TAIL_BYTES
+        file.seek(-length, os.SEEK_END)
+        checksum = hashlib.sha256(file.read()).hexdigest()
+    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+    return RowsFooter(length, checksum, sum(group.total_byte_size for group in groups))
+
+
+def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Slices that fit a row group each."""
+    return bounded_slices(rows, ROWS_PER_GROUP, MAX_GROUP_BYTES)
+
+
+def bounded_slices(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.Table]:
+    """Slices of at most so many rows and, unless a single row is larger, so many bytes."""
+    for start in range(0, rows.num_rows, max_rows):
+        yield from _halved(rows.slice(start, max_rows), max_bytes)
+
+
+def _halved(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
+    if rows.num_rows <= 1 or rows.nbytes <= max_bytes:
+        yield rows
+        return
+    middle = rows.num_rows // 2
+    yield from _halved(rows.slice(0, middle), max_bytes)
+    yield from _halved(rows.slice(middle), max_bytes)
+
+
+def check_storable(schema: pa.Schema) -> None:
+    """Raise InvalidSchemaError, naming the column, for types that Parquet has no place for."""
+    for field in schema:
+        _check_type(field.type, field.name)
+
+
+def _check_type(data_type: pa.DataType, column: str) -> None:
+    if pa.types.is_struct(data_type) and not data_type.num_fields:
+        raise InvalidSchemaError(
+            f"column {column!r} is a struct without fields, which cannot be stored; give it one or leave it out"
+        )
+    for position in range(data_type.num_fields):
+        member = data_type.field(position)
+        _check_type(member.type, f"{column}.{member.name}")

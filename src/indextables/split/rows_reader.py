@@ -1,0 +1,181 @@
+"""Reads the rows of one of our splits: scans with pruning, and single rows by their numbers."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import IndexTablesError, SplitCorruptedError
+from indextables.predicates import Predicate
+from indextables.schema import find_column
+from indextables.split.bundle import Bundle, find_member
+from indextables.split.footer import ROWS_MEMBER, SplitInfo
+from indextables.split.parquet_ranges import Fetched, MemberFile, Window, plan_windows
+from indextables.split.prefetch import prefetched
+from indextables.split.row_groups import matching_row_groups
+from indextables.split.table_columns import TableColumns, matching, needed_columns
+from indextables.storage import ObjectStore
+
+
+class RowsReader:
+    """The rows of a split. What is read is checked: the metadata by its checksum, the pages by theirs."""
+
+    def __init__(
+        self, store: ObjectStore, key: str, bundle: Bundle, info: SplitInfo, table: TableColumns
+    ) -> None:
+        self._place = f"{store.url}: {key}"
+        self._member = find_member(bundle, ROWS_MEMBER, self._place)
+        self._store = store
+        self._key = key
+        self._info = info
+        self._table = table
+
+    def scan(self, names: Sequence[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+        """The rows for which a bound predicate is true, with these columns, in order."""
+        needed = needed_columns(names, bound)
+        groups: Sequence[int] = range(self.metadata.num_row_groups)
+        if bound is not None:
+            groups = matching_row_groups(
+                self.metadata, bound, self._table.schema, self._plain_leaves(), self._table.partition_texts()
+            )
+        for _, rows in self._read(groups, self._table.stored(needed)):
+            found = matching(self._table.assemble(rows, needed), bound)
+            if found.num_rows:
+                yield from found.select(list(names)).to_batches()
+
+    def take(self, row_numbers: Sequence[int] | npt.NDArray[np.int64], names: Sequence[str]) -> pa.Table:
+        """The rows of these numbers, in the order given. Only their row groups are read."""
+        numbers = np.asarray(row_numbers, np.int64)
+        self._check_numbers(numbers)
+        if not self._table.stored(names):
+            # Partition columns alone are known without the file; only their number is needed.
+            return self._table.assemble(pa.table({"row": numbers}), names)
+        ends = self._group_ends
+        group_of_row = np.searchsorted(ends, numbers, side="right")
+        taken: list[pa.Table] = []
+        origins: list[npt.NDArray[np.int64]] = []
+        for window, rows in self._read(
+            [int(group) for group in np.unique(group_of_row)], self._table.stored(names)
+        ):
+            wanted = np.flatnonzero(np.isin(group_of_row, window.groups))
+            sizes = np.array([self.metadata.row_group(group).num_rows for group in window.groups])
+            first_rows = np.array([ends[group] for group in window.groups]) - sizes
+            places_of_group = np.cumsum(sizes) - sizes
+            position = np.searchsorted(np.array(window.groups), group_of_row[wanted])
+            places = numbers[wanted] - first_rows[position] + places_of_group[position]
+            taken.append(self._table.assemble(rows.take(pa.array(places)), names))
+            origins.append(wanted)
+        if not taken:
+            return self._table.assemble(self._schema.empty_table(), names)
+        order = np.argsort(np.concatenate(origins), kind="stable")
+        return pa.concat_tables(taken).take(pa.array(order))
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The metadata of the Parquet file, read with one request. Raises SplitCorruptedError."""
+        size = self._member.size
+        start = size - self._info.rows_footer_bytes
+        if start < 0:
+            raise SplitCorruptedError(f"{self._place}: the footer of the rows is larger than the rows")
+        footer = self._file().fetch([(start, size)])[0].data
+        if hashlib.sha256(footer).hexdigest() != self._info.rows_footer_checksum:
+            raise SplitCorruptedError(f"{self._place}: the checksum of the rows' footer is wrong")
+        try:
+            # For its metadata, a Parquet file may as well consist of its footer.
+            return pq.read_metadata(pa.BufferReader(footer))
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+
+    def _read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Window, pa.Table]]:
+        """Row groups with the stored columns of these names, window by window; the next is fetched meanwhile."""
+        columns = self._columns_of(names)
+        leaves = [leaf for name in columns for leaf in self._leaves[name]]
+        windows = plan_windows(self.metadata, groups, leaves)
+        file = self._file()
+        try:
+            reader = pq.ParquetFile(file, metadata=self.metadata, page_checksum_verification=True)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+        for window, fetched in prefetched(lambda each: file.fetch(each.ranges), windows, depth=1):
+            yield window, self._decode(reader, file, fetched, window, columns)
+
+    def _decode(
+        self,
+        reader: pq.ParquetFile,
+        file: MemberFile,
+        fetched: list[Fetched],
+        window: Window,
+        columns: Sequence[str],
+    ) -> pa.Table:
+        file.load(fetched)
+        try:
+            rows = reader.read_row_groups(list(window.groups), columns=list(columns))
+        except IndexTablesError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+        # A name with a dot in it also matches members of a struct.
+        return rows.select(list(columns))
+
+    def _file(self) -> MemberFile:
+        return MemberFile(self._store, self._key, self._member)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        try:
+            return self.metadata.schema.to_arrow_schema()
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+
+    @cached_property
+    def _leaves(self) -> dict[str, range]:
+        """Where each column's values are among the leaves of the file."""
+        leaves: dict[str, range] = {}
+        start = 0
+        for field in self._schema:
+            end = start + _leaf_count(field.type)
+            leaves[field.name] = range(start, end)
+            start = end
+        if start != self.metadata.num_columns:
+            raise SplitCorruptedError(f"{self._place}: the schema of the rows contradicts their columns")
+        return leaves
+
+    def _plain_leaves(self) -> dict[str, int]:
+        """The leaf of each column of the table that is stored as a plain value of the same type."""
+        plain: dict[str, int] = {}
+        for field in self._table.schema:
+            stored = find_column(self._schema, field.name)
+            if stored is not None and stored.type.equals(field.type) and not pa.types.is_nested(field.type):
+                plain[field.name] = self._leaves[stored.name].start
+        return plain
+
+    def _columns_of(self, names: Sequence[str]) -> list[str]:
+        """The stored columns of these names, as the file spells them; those added since are not there."""
+        found = (find_column(self._schema, name) for name in names)
+        return [field.name for field in found if field is not None]
+
+    @cached_property
+    def _group_ends(self) -> npt.NDArray[np.int64]:
+        sizes = [self.metadata.row_group(group).num_rows for group in range(self.metadata.num_row_groups)]
+        return np.cumsum(np.array(sizes, np.int64))
+
+    def _check_numbers(self, numbers: npt.NDArray[np.int64]) -> None:
+        count = self.metadata.num_rows
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= count):
+            raise SplitCorruptedError(
+                f"{self._place}: row {int(numbers.max())} was asked for, and the split has {count}; its index and "
+                f"its rows contradict each other"
+            )
+
+    def _damaged(self, error: Exception) -> SplitCorruptedError:
+        return SplitCorruptedError(f"{self._place}: the rows cannot be read: {error}")
+
+
+def _leaf_count(data_type: pa.DataType) -> int:
+    if not data_type.num_fields:
+        return 1
+    return sum(_leaf_count(data_type.field(position).type) for position in range(data_type.num_fields))

@@ -1,0 +1,272 @@
+"""Writes rows as splits: Arrow batches in, uploaded split files out.
+
+The life of a writer: `write` sorts rows by partition into splits under construction on local disk; a split
+that has reached its size is completed and uploaded; `commit` completes the rest and returns what a commit to
+the log needs. Until a log refers to them, uploaded splits are orphans: `abort`, and every failure, removes
+them again. A writer that is killed leaves at most orphans, never a part of a file.
+"""
+
+import contextlib
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, cast
+
+import pyarrow as pa
+
+from indextables.config import Settings
+from indextables.errors import SplitWriteError, StorageError
+from indextables.pruning import StatisticsOptions, column_statistics
+from indextables.schema import canonical_schema, check_partition_columns
+from indextables.split.builder import CHUNK_BYTES, CHUNK_ROWS, BuiltSplit, SplitBuilder, SplitShape, mapped
+from indextables.split.conform import conform
+from indextables.split.guarded import GuardedDirectory, new_guarded_directory, sweep_abandoned
+from indextables.split.mapping import DocMapping
+from indextables.split.partitions import by_partition
+from indextables.split.rows_file import bounded_slices, check_storable
+from indextables.storage import ObjectStore, partition_path
+
+# Directories of writers that were killed are removed by the next one that builds in the same place.
+_SCRATCH_PREFIX: Final = "indextables-writer-"
+
+# How much larger than its rows a split is expected to be before the first one of a writer is complete.
+_FIRST_GUESS: Final = 1.75
+# Rows that are sorted by partition at a time: text gathered from all over them must fit 32-bit offsets.
+_SLICE_ROWS: Final = 1024**2
+_SLICE_BYTES: Final = 256 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """Bounds of a writer: when a split is large enough, and what it may use.
+
+    `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds
+    the rows that wait in memory, over all partitions, and `max_open_files` the splits under construction that
+    have a file. `scratch` is a local directory; without it, the system's for temporary files.
+    """
+
+    target_bytes: int = 1024**3
+    heap_bytes: int = 256_000_000
+    buffer_bytes: int = 64 * 1024**2
+    max_open_files: int = 128
+    scratch: Path | None = None
+    split_tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFile:
+    """An uploaded split: everything that an add action says about it. The path is relative to the table."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    modification_time_ms: int
+    num_records: int
+    min_values: dict[str, str]
+    max_values: dict[str, str]
+    footer_start_offset: int
+    footer_end_offset: int
+    uncompressed_size_bytes: int
+    doc_mapping_ref: str
+    doc_mapping_json: str
+    split_tags: tuple[str, ...] = field(default=())
+
+
+class SplitWriter:
+    """Writes rows into new splits of one table. Not for use by several threads.
+
+    Used as a context manager it aborts unless `commit` was called. Construction raises InvalidSchemaError and
+    InvalidOptionError for what can be neither stored nor indexed, before anything is written.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        schema: pa.Schema,
+        partition_columns: Sequence[str],
+        settings: Settings,
+        options: WriterOptions | None = None,
+    ) -> None:
+        self._store = store
+        self._options = options or WriterOptions()
+        table_schema = canonical_schema(schema)
+        partitions = check_partition_columns(table_schema, partition_columns)
+        statistics = StatisticsOptions.from_settings(settings)
+        # Complains about unknown columns now, and not with the first rows.
+        column_statistics(table_schema.empty_table(), statistics, partitions)
+        self._shape = SplitShape(
+            table_schema,
+            partitions,
+            DocMapping.from_schema(table_schema, partitions, settings),
+            _without(statistics, partitions),
+            # With partitions, one index is built as its rows come while another is being completed.
+            self._options.heap_bytes // 2 if partitions else self._options.heap_bytes,
+            self._options.split_tags,
+        )
+        check_storable(self._shape.data_schema)
+        self._builders: dict[tuple[str | None, ...], SplitBuilder] = {}
+        self._live: SplitBuilder | None = None
+        self._uploaded: list[str] = []
+        self._finished: list[SplitFile] = []
+        self._growth = _FIRST_GUESS
+        self._is_open = True
+        self._scratch = self._new_scratch()
+
+    @property
+    def mapping(self) -> DocMapping:
+        """How the columns are indexed."""
+        return self._shape.mapping
+
+    def write(self, data: pa.Table | pa.RecordBatch) -> None:
+        """Add rows, whose columns are found by name.
+
+        Raises InvalidSchemaError and InvalidValueError for rows that do not fit the table, SplitWriteError,
+        and storage errors. After any failure the writer has aborted.
+        """
+        self._require_open()
+        with self._aborting_on_failure():
+            rows = conform(data, self._shape.schema)
+            for piece in bounded_slices(rows, _SLICE_ROWS, _SLICE_BYTES):
+                for partition in by_partition(piece, self._shape.partition_columns):
+                    for chunk in bounded_slices(partition.rows, CHUNK_ROWS, CHUNK_BYTES):
+                        self._append(partition.values, chunk)
+
+    def commit(self) -> tuple[SplitFile, ...]:
+        """Complete and upload what is left, and return all splits. Without any rows there are none.
+
+        Raises as `write` does. The splits are in the store, but no part of the table before the log says so.
+        """
+        self._require_open()
+        with self._aborting_on_failure():
+            while self._builders:
+                self._finish(next(iter(self._builders)))
+        self._close()
+        return tuple(self._finished)
+
+    def abort(self) -> None:
+        """Remove everything that was written and uploaded. A second time, and after `commit`, it does nothing.
+
+        Raises storage errors; what could not be deleted is an orphan, which a purge removes.
+        """
+        if not self._is_open:
+            return
+        self._close()
+        if self._uploaded:
+            self._store.delete_many(self._uploaded)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.abort()
+        else:
+            self._abort_quietly()
+
+    def _append(self, values: tuple[str | None, ...], rows: pa.Table) -> None:
+        builder = self._builders.get(values)
+        if builder is None:
+            builder = self._new_builder(values)
+        builder.append(rows)
+        if builder.rows_bytes * self._growth >= self._options.target_bytes:
+            self._finish(values)
+        while self._buffered_bytes() > self._options.buffer_bytes:
+            max(self._builders.values(), key=lambda each: each.buffered_bytes).flush()
+        if sum(each.has_file for each in self._builders.values()) > self._options.max_open_files:
+            self._finish(max(self._builders, key=lambda each: self._builders[each].rows_bytes))
+
+    def _new_builder(self, values: tuple[str | None, ...]) -> SplitBuilder:
+        builder = SplitBuilder(self._scratch.path / uuid.uuid4().hex, self._shape, self._named(values))
+        self._builders[values] = builder
+        # One index at a time is built as rows come. The others have their rows on disk until they are completed.
+        if self._live is None:
+            self._live = builder
+            builder.start_index()
+        return builder
+
+    def _finish(self, values: tuple[str | None, ...]) -> None:
+        """Complete and upload one split."""
+        builder = self._builders[values]
+        built = builder.finish(self._store.clock.now_ms())
+        self._growth = built.size / max(built.rows_bytes, 1)
+        self._finished.append(self._upload(built, values))
+        builder.discard()
+        del self._builders[values]
+        if self._live is builder:
+            self._live = None
+
+    def _upload(self, built: BuiltSplit, values: tuple[str | None, ...]) -> SplitFile:
+        named = self._named(values)
+        folder = partition_path(named.items())
+        name = f"part-{uuid.uuid4()}.split"
+        key = f"{folder}/{name}" if folder else name
+        # Noted before the upload: if that fails, nobody knows whether the object is there.
+        self._uploaded.append(key)
+        # Stores take any buffer; a memory map spares us a copy of the split in memory.
+        self._store.put(key, cast("bytes", mapped(built.path)))
+        return SplitFile(
+            path=key,
+            partition_values=named,
+            size=built.size,
+            modification_time_ms=built.info.created_time_ms,
+            num_records=built.info.num_records,
+            min_values=built.info.statistics.min_values,
+            max_values=built.info.statistics.max_values,
+            footer_start_offset=built.footer_start,
+            footer_end_offset=built.size,
+            uncompressed_size_bytes=built.info.uncompressed_size_bytes,
+            doc_mapping_ref=self._shape.mapping.hash,
+            doc_mapping_json=self._shape.mapping.to_json(),
+            split_tags=self._shape.split_tags,
+        )
+
+    def _named(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
+        return dict(zip(self._shape.partition_columns, values, strict=True))
+
+    def _buffered_bytes(self) -> int:
+        return sum(builder.buffered_bytes for builder in self._builders.values())
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise SplitWriteError(f"{self._store.url}: this writer has committed or aborted; use a new one")
+
+    def _new_scratch(self) -> GuardedDirectory:
+        parent = self._options.scratch or Path(tempfile.gettempdir())
+        try:
+            sweep_abandoned(parent, _SCRATCH_PREFIX)
+            return new_guarded_directory(parent, _SCRATCH_PREFIX)
+        except OSError as error:
+            raise SplitWriteError(f"there is no local directory to build splits in: {error}") from error
+
+    @contextlib.contextmanager
+    def _aborting_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._abort_quietly()
+            raise
+
+    def _abort_quietly(self) -> None:
+        # The failure on its way to the caller counts; what cannot be deleted now is an orphan for the purge.
+        with contextlib.suppress(StorageError):
+            self.abort()
+
+    def _close(self) -> None:
+        self._is_open = False
+        for builder in self._builders.values():
+            builder.discard()
+        self._builders.clear()
+        self._live = None
+        self._scratch.close()
+
+
+def _without(statistics: StatisticsOptions, partition_columns: Sequence[str]) -> StatisticsOptions:
+    """The same options for rows that do not have the partition columns any more."""
+    partitions = {name.lower() for name in partition_columns}
+    named = tuple(name for name in statistics.named_columns if name.lower() not in partitions)
+    return replace(statistics, named_columns=named)
