@@ -1,0 +1,157 @@
+"""Which parts of a text a query found: for showing them, by the same tokens that the index has."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from indextables.search.analysis import NGRAMS, AnalyzedToken, normalized, tokens, unstemmed_tokens
+from indextables.search.edits import is_within
+from indextables.search.nodes import (
+    Boolean,
+    Boost,
+    Bound,
+    Fuzzy,
+    Leaf,
+    OneOf,
+    Phrase,
+    QueryNode,
+    Range,
+    Term,
+    Wildcard,
+)
+from indextables.search.scope import DEFAULT_KINDS, SearchScope, Target
+from indextables.split.mapping import FieldMapping
+
+_Matcher: TypeAlias = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a text, in characters."""
+
+    start: int
+    end: int
+
+
+def highlight(node: QueryNode, scope: SearchScope, column: str, text: str) -> tuple[Span, ...]:
+    """Return the parts of a column's text that the query asks for, in order and apart from each other.
+
+    Clauses that exclude rows mark nothing. Columns other than text and strings have no parts. Raises
+    InvalidQueryError for a query that names unknown fields.
+    """
+    target = scope.find_column(column)
+    if not isinstance(target, Target) or target.field.kind not in DEFAULT_KINDS:
+        return ()
+    found = tokens(target.field, text)
+    leaves = [leaf for leaf in _leaves(node) if target in _targets(leaf, scope)]
+    return _joined(span for leaf in leaves for span in _spans(leaf, target.field, found))
+
+
+def _leaves(node: QueryNode) -> Iterator[Leaf]:
+    match node:
+        case Leaf():
+            yield node
+        case Boost(operand=operand):
+            yield from _leaves(operand)
+        case Boolean(must=must, should=should):
+            for child in (*must, *should):
+                yield from _leaves(child)
+
+
+def _targets(leaf: Leaf, scope: SearchScope) -> Sequence[object]:
+    return scope.defaults() if leaf.field is None else (scope.resolve(leaf.field),)
+
+
+def _spans(leaf: Leaf, field: FieldMapping, found: Sequence[AnalyzedToken]) -> Iterable[Span]:
+    match leaf:
+        case Term(text=text):
+            return _together(tokens(field, text), field, found, slop=0)
+        case Phrase(text=text, slop=slop):
+            return _together(tokens(field, text), field, found, slop)
+        case OneOf(values=values):
+            return [span for text in values for span in _together(tokens(field, text), field, found, slop=0)]
+        case Wildcard(parts=parts):
+            return _wildcard(parts, field, found)
+        case Fuzzy(text=text, distance=distance):
+            wanted = [token.text for token in tokens(field, text)]
+            return _each(found, lambda term: any(is_within(term, word, distance) for word in wanted))
+        case Range(lower=lower, upper=upper):
+            return _each(found, _between(field, lower, upper))
+    return ()
+
+
+def _wildcard(parts: tuple[str, ...], field: FieldMapping, found: Sequence[AnalyzedToken]) -> Iterable[Span]:
+    if field.tokenizer in NGRAMS:
+        return _together([token for part in parts for token in tokens(field, part)], field, found, slop=0)
+    *before, last = parts
+    if len(before) != 1 or last:
+        pattern = re.compile(".*".join(re.escape(normalized(field, part)) for part in parts), re.DOTALL)
+        return _each(found, lambda term: pattern.fullmatch(term) is not None)
+    wanted, beginnings = tokens(field, before[0]), unstemmed_tokens(field, before[0])
+    if not wanted or beginnings[-1].end < len(before[0]):
+        return _together(wanted, field, found, slop=0)
+    matchers: list[_Matcher] = [token.text.__eq__ for token in wanted]
+    matchers[-1] = lambda term: term.startswith(beginnings[-1].text) or term == wanted[-1].text
+    return _sequences(matchers, wanted, found)
+
+
+def _together(
+    wanted: Sequence[AnalyzedToken], field: FieldMapping, found: Sequence[AnalyzedToken], slop: int
+) -> Iterable[Span]:
+    if not wanted:
+        return ()
+    words = {token.text for token in wanted}
+    if field.tokenizer in NGRAMS:
+        return _each(found, words.__contains__)
+    if slop:
+        return _near(words, wanted[-1].position - wanted[0].position + slop, found)
+    return _sequences([token.text.__eq__ for token in wanted], wanted, found)
+
+
+def _sequences(
+    matchers: Sequence[_Matcher], wanted: Sequence[AnalyzedToken], found: Sequence[AnalyzedToken]
+) -> Iterator[Span]:
+    """Tokens that match one after the other, at the distances that the wanted ones have."""
+    at_position = {token.position: token for token in found}
+    steps = [token.position - wanted[0].position for token in wanted]
+    for first in found:
+        run = [at_position.get(first.position + step) for step in steps]
+        pairs = zip(matchers, run, strict=True)
+        last = run[-1]
+        if last is not None and all(token is not None and matches(token.text) for matches, token in pairs):
+            yield Span(first.start, last.end)
+
+
+def _near(words: set[str], reach: int, found: Sequence[AnalyzedToken]) -> Iterator[Span]:
+    """Tokens that stand within reach of each other and are together all the words."""
+    candidates = [token for token in found if token.text in words]
+    for first in candidates:
+        near = [token for token in candidates if 0 <= token.position - first.position <= reach]
+        if {token.text for token in near} == words:
+            yield from (Span(token.start, token.end) for token in near)
+
+
+def _each(found: Sequence[AnalyzedToken], matches: _Matcher) -> Iterator[Span]:
+    return (Span(token.start, token.end) for token in found if matches(token.text))
+
+
+def _between(field: FieldMapping, lower: Bound | None, upper: Bound | None) -> _Matcher:
+    low, high = (None if bound is None else normalized(field, bound.text) for bound in (lower, upper))
+
+    def matches(term: str) -> bool:
+        is_above = lower is None or low is None or term > low or (lower.is_inclusive and term == low)
+        is_below = upper is None or high is None or term < high or (upper.is_inclusive and term == high)
+        return is_above and is_below
+
+    return matches
+
+
+def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+    joined: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if joined and span.start < joined[-1].end:
+            joined[-1] = Span(joined[-1].start, max(joined[-1].end, span.end))
+        elif span.end > span.start:
+            joined.append(span)
+    return tuple(joined)

@@ -1,0 +1,92 @@
+"""Queries on one index, answered as row numbers and scores, and the answers of many splits merged."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from tantivy import DocAddress, Index, Order, Query, Searcher
+
+from indextables.errors import SearchFailedError
+from indextables.split.mapping import ROW_FIELD
+from indextables.split.tantivy_errors import translating
+
+_score = itemgetter(0)
+_address = itemgetter(1)
+
+_FAILED: Final = "the index cannot be searched"
+_ROWS: Final = "rows"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Rows of one split, best first: scores, and row numbers in the split."""
+
+    scores: NDArray[np.float32]
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedHits:
+    """Rows of many splits, best first: which split each comes from, its row number there, and its score."""
+
+    scores: NDArray[np.float32]
+    splits: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def search_index(index: Index, query: Query, limit: int) -> Hits:
+    """Return the `limit` best rows of an index, best first; equal scores in the order of the index.
+
+    Scores are BM25 with the frequencies of this index. Raises SearchFailedError.
+    """
+    with translating(_FAILED, SearchFailedError):
+        searcher = index.searcher()
+        limit = min(limit, searcher.num_docs)
+        if limit <= 0:
+            return Hits(np.empty(0, np.float32), np.empty(0, np.int64))
+        found = searcher.search(query, limit, count=False).hits
+        scores = np.fromiter(map(_score, found), np.float32, len(found))
+        rows = np.fromiter(_row_numbers(searcher, found), np.int64, len(found))
+    return Hits(scores, rows)
+
+
+def matching_rows(index: Index, query: Query) -> NDArray[np.int64]:
+    """Return the numbers of all rows that match, ascending, without scoring them. Raises SearchFailedError."""
+    with translating(_FAILED, SearchFailedError):
+        searcher = index.searcher()
+        if not searcher.num_docs:
+            return np.empty(0, np.int64)
+        found = searcher.search(
+            query, searcher.num_docs, count=False, order_by_field=ROW_FIELD, order=Order.Asc
+        ).hits
+        return np.fromiter(map(_score, found), np.int64, len(found))
+
+
+def count_index(index: Index, query: Query) -> int:
+    """Return how many rows match. Raises SearchFailedError."""
+    with translating(_FAILED, SearchFailedError):
+        # Faster than a search for one row with its count, because nothing is scored.
+        answer = index.searcher().aggregate(query, {_ROWS: {"value_count": {"field": ROW_FIELD}}})
+    return int(answer[_ROWS]["value"])
+
+
+def merge_hits(hits: Sequence[Hits], limit: int) -> MergedHits:
+    """Return the `limit` best rows of all splits; equal scores by the order of the splits, then by row."""
+    scores = np.concatenate([each.scores for each in hits]) if hits else np.empty(0, np.float32)
+    rows = np.concatenate([each.rows for each in hits]) if hits else np.empty(0, np.int64)
+    splits = np.repeat(np.arange(len(hits)), [len(each) for each in hits])
+    best = np.lexsort((rows, splits, -scores))[: max(limit, 0)]
+    return MergedHits(scores[best], splits[best], rows[best])
+
+
+def _row_numbers(searcher: Searcher, found: Sequence[tuple[Any, DocAddress]]) -> Iterable[Any]:
+    return searcher.fast_field_values(ROW_FIELD, list(map(_address, found)))

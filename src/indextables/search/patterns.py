@@ -1,0 +1,126 @@
+"""Regular expressions over whole terms, for what Tantivy has no query of its own: stars and text ranges.
+
+Every character of the user's is written as its code point, so that none can be mistaken for syntax. Tantivy
+bounds the size of a compiled expression, and a wildcard is large: patterns share theirs where they can.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from indextables.search.nodes import Bound
+
+# Without it, a dot would stop at the end of a line.
+_DOT_MATCHES_ALL: Final = "(?s)"
+
+_FIRST_SURROGATE: Final = 0xD800
+_LAST_SURROGATE: Final = 0xDFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """The characters that terms are made of: a pattern for any of them, and the last one."""
+
+    any_character: str
+    last: int
+
+
+UNICODE: Final = Alphabet(".", 0x10FFFF)
+HEXADECIMAL: Final = Alphabet("[0-9a-f]", ord("f"))
+
+
+def star_pattern(parts: tuple[str, ...]) -> str:
+    """Terms that consist of these texts, in order, with anything in between."""
+    return _DOT_MATCHES_ALL + ".*".join(map(literal_pattern, parts))
+
+
+def literal_pattern(text: str) -> str:
+    """Exactly this text."""
+    return "".join(f"\\x{{{ord(character):x}}}" for character in text)
+
+
+def range_pattern(lower: Bound | None, upper: Bound | None, alphabet: Alphabet = UNICODE) -> str | None:
+    """Terms between two texts by their code points, which is the order of the index; None if there are none."""
+    inside = _Range(alphabet).between(lower or Bound("", is_inclusive=True), upper)
+    return _DOT_MATCHES_ALL + one_of(inside) if inside else None
+
+
+def one_of(alternatives: list[str]) -> str:
+    """What any of these patterns matches."""
+    return alternatives[0] if len(alternatives) == 1 else f"(?:{'|'.join(alternatives)})"
+
+
+class _Range:
+    __slots__ = ("alphabet", "anything")
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.alphabet = alphabet
+        self.anything = f"{alphabet.any_character}*"
+
+    def between(self, lower: Bound, upper: Bound | None) -> list[str]:
+        """The alternatives of a range; none for an empty one."""
+        if upper is None:
+            return [self.beginnings_from(lower) + self.anything]
+        if lower.text > upper.text:
+            return []
+        shared = _shared(lower.text, upper.text)
+        low, high = lower.text[shared:], upper.text[shared:]
+        if low:
+            inside = self.apart(Bound(low, lower.is_inclusive), Bound(high, upper.is_inclusive))
+        else:
+            inside = [""] if lower.is_inclusive and (high or upper.is_inclusive) else []
+            inside += self.longer_below(high) if high else []
+            inside += [literal_pattern(high)] if high and upper.is_inclusive else []
+        start = literal_pattern(lower.text[:shared])
+        return [start + each for each in inside]
+
+    def apart(self, lower: Bound, upper: Bound) -> list[str]:
+        """Between two texts that begin differently."""
+        first, last = lower.text[0], upper.text[0]
+        rest = Bound(lower.text[1:], lower.is_inclusive)
+        openings = [literal_pattern(first) + self.beginnings_from(rest)]
+        openings += self.characters(ord(first) + 1, ord(last) - 1)
+        below = self.longer_below(upper.text[1:])
+        below += [literal_pattern(upper.text[1:])] if upper.is_inclusive else []
+        if len(upper.text) > 1:
+            below.append("")
+        endings = [literal_pattern(last) + one_of(below)] if below else []
+        return [one_of(openings) + self.anything, *endings]
+
+    def beginnings_from(self, bound: Bound) -> str:
+        """What the texts not below the bound begin with; anything may follow."""
+        pattern = "" if bound.is_inclusive else self.alphabet.any_character
+        for character in reversed(bound.text):
+            above = self.characters(ord(character) + 1, self.alphabet.last)
+            pattern = one_of([literal_pattern(character) + pattern, *above])
+        return pattern
+
+    def longer_below(self, text: str) -> list[str]:
+        """What is below a text, but for the empty text."""
+        if not text:
+            return []
+        beginnings = ""
+        proper = ""
+        for character in reversed(text):
+            below = self.characters(0, ord(character) - 1)
+            deeper = [literal_pattern(character) + beginnings] if beginnings else []
+            beginnings = one_of([*below, *deeper]) if below or deeper else ""
+        for character in reversed(text[:-1]):
+            proper = literal_pattern(character) + (f"(?:{proper})?" if proper else "")
+        found = [beginnings + self.anything] if beginnings else []
+        return [*found, proper] if proper else found
+
+    def characters(self, first: int, last: int) -> list[str]:
+        """One character between two code points; none if there are none."""
+        if _FIRST_SURROGATE <= first <= _LAST_SURROGATE:
+            first = _LAST_SURROGATE + 1
+        if _FIRST_SURROGATE <= last <= _LAST_SURROGATE:
+            last = _FIRST_SURROGATE - 1
+        return [f"[\\x{{{first:x}}}-\\x{{{last:x}}}]"] if first <= last else []
+
+
+def _shared(left: str, right: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    length = 0
+    while length < len(left) and left[length] == right[length]:
+        length += 1
+    return length

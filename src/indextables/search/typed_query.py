@@ -1,0 +1,205 @@
+"""Leaves over numbers, dates, booleans and addresses: their text becomes values of the column's type."""
+
+from datetime import datetime, timedelta, tzinfo
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+import pyarrow as pa
+from tantivy import FieldType, Query, Schema
+
+from indextables.errors import InvalidPredicateError, InvalidQueryError
+from indextables.predicates import (
+    And,
+    Comparison,
+    IsNotNull,
+    Like,
+    Operator,
+    Predicate,
+    StartsWith,
+    Value,
+    all_of,
+    any_of,
+    bind,
+    to_arrow_filter,
+)
+from indextables.predicates.literals import parse_date, parse_decimal
+from indextables.search.exact import ExactQueries, any_query
+from indextables.search.nodes import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
+from indextables.split.mapping import FieldKind, FieldMapping
+
+ARROW_TYPES: Final = {
+    FieldKind.I64: pa.int64(),
+    FieldKind.F64: pa.float64(),
+    FieldKind.BOOL: pa.bool_(),
+    FieldKind.DATE: pa.date32(),
+    FieldKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    FieldKind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+DECIMAL_DIGITS: Final = {FieldKind.DECIMAL: 18, FieldKind.BIG_DECIMAL: 38}
+
+ONE_DAY: Final = timedelta(days=1)
+
+LOWEST_ADDRESS: Final = "::"
+
+
+def arrow_type(field: FieldMapping) -> pa.DataType:
+    """The widest Arrow type of the values that a typed field can hold."""
+    if field.kind in DECIMAL_DIGITS:
+        return pa.decimal128(DECIMAL_DIGITS[field.kind], field.scale)
+    return ARROW_TYPES[field.kind]
+
+
+def typed_query(leaf: Leaf, field: FieldMapping, exact: ExactQueries, time_zone: tzinfo) -> Query:
+    """The query of a leaf over a typed field. Raises InvalidQueryError for text that is no such value."""
+    column = pa.field(field.name, arrow_type(field))
+    query = exact.where_true(_bound_predicate(leaf, column, time_zone))
+    if query is None:
+        raise leaf.place.error(
+            f"column {field.name!r} is not a fast field, so that only values can be looked for"
+        )
+    return query
+
+
+def matches_value(leaf: Leaf, row: pa.Table, time_zone: tzinfo) -> bool:
+    """Whether a leaf holds for the one value of a table. Raises InvalidQueryError like `typed_query`."""
+    predicate = _bound_predicate(leaf, row.schema.field(0), time_zone)
+    return bool(row.filter(to_arrow_filter(predicate)).num_rows)
+
+
+def address_query(leaf: Leaf, field: FieldMapping, schema: Schema) -> Query:
+    """The query of a leaf over addresses; 10.0.0.0/8 means the whole network."""
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0):
+            return _network(text, leaf, field, schema)
+        case OneOf(values=values):
+            return any_query([_network(text, leaf, field, schema) for text in values])
+        case Range(lower=lower, upper=upper):
+            return _addresses(lower, upper, leaf, field, schema)
+        case Exists():
+            return _addresses(Bound(LOWEST_ADDRESS, is_inclusive=True), None, leaf, field, schema)
+    raise leaf.place.error(
+        f"column {field.name!r} holds addresses; write a network, as in {field.name}:10.0.0.0/8"
+    )
+
+
+def _bound_predicate(leaf: Leaf, column: pa.Field, time_zone: tzinfo) -> Predicate:
+    try:
+        return bind(_predicate(leaf, column), pa.schema([column]), time_zone=time_zone)
+    except InvalidPredicateError as error:
+        raise leaf.place.error(str(error)) from error
+
+
+def _predicate(leaf: Leaf, column: pa.Field) -> Predicate:
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0):
+            return _equal(column, text)
+        case OneOf(values=values):
+            return any_of(_equal(column, text) for text in values)
+        case Range(lower=lower, upper=upper):
+            bounds = [_above(column, lower)] if lower is not None else []
+            bounds += [_below(column, upper)] if upper is not None else []
+            return all_of(bounds)
+        case Exists():
+            return IsNotNull(column.name)
+        case Wildcard(parts=parts) if pa.types.is_string(column.type):
+            return _like(column.name, parts)
+    raise _not_text(leaf, column)
+
+
+def _not_text(leaf: Leaf, column: pa.Field) -> InvalidQueryError:
+    return leaf.place.error(
+        f"column {column.name!r} has the type {column.type}, and * and ~ apply to text; "
+        f"write a range, as in {column.name}:[low TO high]"
+    )
+
+
+# A day, compared with timestamps, stands for all of its moments: ts:2024-01-31 is that day, and
+# ts:<=2024-01-31 includes it.
+
+
+def _equal(column: pa.Field, text: str) -> Predicate:
+    day = _day(column, text)
+    if day is None:
+        return Comparison(column.name, Operator.EQ, _literal(column, text))
+    return And(Comparison(column.name, Operator.GE, day), Comparison(column.name, Operator.LT, day + ONE_DAY))
+
+
+def _above(column: pa.Field, bound: Bound) -> Predicate:
+    day = _day(column, bound.text)
+    if day is not None and not bound.is_inclusive:
+        return Comparison(column.name, Operator.GE, day + ONE_DAY)
+    return Comparison(
+        column.name, Operator.GE if bound.is_inclusive else Operator.GT, _literal(column, bound.text)
+    )
+
+
+def _below(column: pa.Field, bound: Bound) -> Predicate:
+    day = _day(column, bound.text)
+    if day is not None and bound.is_inclusive:
+        return Comparison(column.name, Operator.LT, day + ONE_DAY)
+    return Comparison(
+        column.name, Operator.LE if bound.is_inclusive else Operator.LT, _literal(column, bound.text)
+    )
+
+
+def _literal(column: pa.Field, text: str) -> Value:
+    # Text that stands for a whole number would have to be one; a number may lie between two of them.
+    number = parse_decimal(text) if pa.types.is_integer(column.type) else None
+    return text if number is None else number
+
+
+def _day(column: pa.Field, text: str) -> datetime | None:
+    day = parse_date(text) if pa.types.is_timestamp(column.type) else None
+    if day is None or day == day.max:
+        return None
+    return datetime(day.year, day.month, day.day)  # binding reads it in the right zone
+
+
+def _like(name: str, parts: tuple[str, ...]) -> Predicate:
+    if len(parts) == 2 and not parts[1]:
+        return StartsWith(name, parts[0])
+    escaped = (part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in parts)
+    return Like(name, "%".join(escaped))
+
+
+def _network(text: str, leaf: Leaf, field: FieldMapping, schema: Schema) -> Query:
+    if "/" not in text:
+        return Query.term_query(schema, field.index_name, _address(text, leaf, field), index_option="basic")
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError as error:
+        raise _no_address(text, leaf, field) from error
+    lower, upper = str(network[0]), str(network[-1])
+    return _addresses(Bound(lower, is_inclusive=True), Bound(upper, is_inclusive=True), leaf, field, schema)
+
+
+def _addresses(
+    lower: Bound | None, upper: Bound | None, leaf: Leaf, field: FieldMapping, schema: Schema
+) -> Query:
+    return Query.range_query(
+        schema,
+        field.index_name,
+        FieldType.IpAddr,
+        lower_bound=_address(lower.text, leaf, field) if lower is not None else None,
+        upper_bound=_address(upper.text, leaf, field) if upper is not None else None,
+        include_lower=lower is None or lower.is_inclusive,
+        include_upper=upper is None or upper.is_inclusive,
+        use_inverted_index=not field.fast,
+    )
+
+
+def _address(text: str, leaf: Leaf, field: FieldMapping) -> str:
+    try:
+        address = ip_address(text)
+    except ValueError as error:
+        raise _no_address(text, leaf, field) from error
+    if getattr(address, "scope_id", None):
+        raise _no_address(text, leaf, field)
+    return str(address)
+
+
+def _no_address(text: str, leaf: Leaf, field: FieldMapping) -> InvalidQueryError:
+    return leaf.place.error(
+        f"column {field.name!r} holds addresses, and {text[:40]!r} is none; "
+        f"write one such as 10.0.0.1 or 2001:db8::1, or a network such as 10.0.0.0/8"
+    )
