@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from indextables.config.kinds import Boolean, Choice, Hours, Integer, Names, Ratio, Size, WholeDuration
+from indextables.config.kinds import Boolean, Choice, Hours, Integer, Names, Ratio, Size, Text, WholeDuration
 from indextables.config.setting import PREFIX, Alias, Section, Setting, SettingFamily
 
 _LONGEST_DELAY_MS = 24 * 60 * 60 * 1000
@@ -65,6 +65,10 @@ class Definitions:
     ) -> Setting[str]:
         """Define one word out of a few."""
         return Setting(PREFIX + key, Choice(choices), default, self.section, line, aliases=aliases)
+
+    def text(self, key: str, default: str, line: str) -> Setting[str]:
+        """Define a text, as it is."""
+        return Setting(PREFIX + key, Text(), default, self.section, line)
 
     def names(self, key: str, line: str) -> Setting[tuple[str, ...]]:
         """Define a list of names, empty by default."""

@@ -364,6 +364,29 @@ INDEXING_TOKEN_LENGTH = _indexing.family(
     "indexing.tokenLength.", "field", "The longest token of a column, or a length and its columns."
 )
 
+# --- splits -------------------------------------------------------------------------------------------
+
+_splits = Definitions(Section.WRITING)
+
+WRITE_TARGET_SPLIT_SIZE = _splits.size(
+    "write.targetSplitSize", "1G", "Size at which a split is complete and the next one begins.", minimum="1K"
+)
+INDEX_WRITER_HEAP_SIZE = _splits.size(
+    "indexWriter.heapSize", "256M", "Memory for building the index of a split.", minimum="32M"
+)
+READ_PARALLELISM = _splits.integer(
+    "read.parallelism", 4, "Splits that are scanned or searched at once.", minimum=1, maximum=_MAX_THREADS
+)
+DISK_CACHE_PATH = _splits.text(
+    "cache.disk.path", "", "Folder of the local cache of indexes; empty: the user's cache folder."
+)
+DISK_CACHE_MAX_SIZE = _splits.size(
+    "cache.disk.maxSize",
+    "10G",
+    "Size of the local cache of indexes, above which the oldest go.",
+    minimum="1M",
+)
+
 # --- storage ------------------------------------------------------------------------------------------
 
 _storage = Definitions(Section.STORAGE)

@@ -37,6 +37,7 @@ class Section(Enum):
     SKIPPED_FILES = "Skipped files"
     PROTOCOL = "Protocol"
     INDEXING = "Indexing"
+    WRITING = "Writing and reading splits"
     STORAGE = "Storage and credentials"
 
 

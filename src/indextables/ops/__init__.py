@@ -1,0 +1,1 @@
+"""What can be done to a table, one file per operation."""

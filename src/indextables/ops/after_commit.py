@@ -1,0 +1,79 @@
+"""What is due after a commit. None of it ever fails the commit, which stands."""
+
+import atexit
+import logging
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+
+from indextables.config.registry import CHECKPOINT_ASYNC, CHECKPOINT_ENABLED, CHECKPOINT_INTERVAL
+from indextables.errors import IndexTablesError
+from indextables.log.hint import read_hint
+from indextables.log.segment import list_log
+from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.cleanup import clean_up
+from indextables.table import Snapshot
+from indextables.table.rebase import rebase, rebase_if_long
+
+logger = logging.getLogger(__name__)
+
+
+def after_commit(snapshot: Snapshot) -> Snapshot:
+    """Write a checkpoint after every N versions, here or in the background, and clean up what it covers.
+
+    Returns the same version, read from the checkpoint if there is a new one.
+    """
+    settings = snapshot.context.settings
+    if not settings[CHECKPOINT_ENABLED]:
+        return snapshot
+    if not settings[CHECKPOINT_ASYNC]:
+        return _checkpoint_if_due(snapshot)
+    try:
+        _background(os.getpid()).submit(_checkpoint_if_due, snapshot)
+    except RuntimeError:  # the interpreter is about to end
+        return _checkpoint_if_due(snapshot)
+    return snapshot
+
+
+def wait_for_background() -> None:
+    """Return when all checkpoints that were started in the background are done."""
+    done: Future[None] = _background(os.getpid()).submit(lambda: None)
+    done.result()
+
+
+def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
+    context = snapshot.context
+    try:
+        since = _versions_since_checkpoint(snapshot)
+        # Every writer sees the same versions: only the one whose turn it is writes.
+        if since <= 0 or since % context.settings[CHECKPOINT_INTERVAL]:
+            return rebase_if_long(snapshot)
+        report = write_checkpoint(snapshot)
+        clean_up(context, report.version)
+        return rebase(snapshot)
+    except IndexTablesError as error:
+        logger.warning("%s: no checkpoint at version %d: %s", context.url, snapshot.version, error)
+    except Exception:
+        # Whatever it is: the commit stands, and a caller who saw an error would commit again.
+        logger.exception("%s: no checkpoint at version %d", context.url, snapshot.version)
+    return snapshot
+
+
+def _versions_since_checkpoint(snapshot: Snapshot) -> int:
+    """How many versions ago the hint's checkpoint was made: a negative number if others went on meanwhile."""
+    hint = read_hint(snapshot.context.store)
+    if hint is None:
+        return snapshot.version
+    if hint.version > snapshot.version:
+        listing = list_log(snapshot.context.store, from_version=hint.version)
+        if hint.version not in listing.bases:
+            return snapshot.version
+    return snapshot.version - hint.version
+
+
+@cache
+def _background(process_id: int) -> ThreadPoolExecutor:  # noqa: ARG001  # threads do not survive a fork
+    """One thread for the whole process; what it has begun is finished before the process ends."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="indextables-background")
+    atexit.register(pool.shutdown)
+    return pool

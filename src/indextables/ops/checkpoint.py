@@ -1,0 +1,198 @@
+"""CHECKPOINT and COMPACT: the table's state in one place, so that a reader need not replay the log."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from indextables.config.registry import (
+    CHECKPOINT_COMPRESSION,
+    CHECKPOINT_MAX_FILE_SIZE,
+    STATE_FORMAT,
+)
+from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.log.decode import UnknownContent
+from indextables.log.hint import LastCheckpoint, advance_hint, read_hint
+from indextables.log.json_checkpoint import read_part_names, write_json_checkpoint
+from indextables.log.parquet_checkpoint import write_parquet_checkpoint
+from indextables.log.paths import LAST_CHECKPOINT_KEY, parquet_checkpoint_key, state_dir
+from indextables.log.segment import Base, BaseFormat, list_log
+from indextables.log.source import EntrySource
+from indextables.log.version_file import find_object
+from indextables.ops.state_checkpoint import is_compact, write_state
+from indextables.ops.verification import read_entries
+from indextables.state.compaction import Trigger
+from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
+from indextables.table.intent import Mark
+from indextables.table.log_files import read_base_uncached
+from indextables.table.rebase import rebase
+from indextables.table.rewrite import read_for_rewrite
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """What a checkpoint did. Formats are those of `_last_checkpoint`; none before the first checkpoint."""
+
+    version: int
+    previous_format: str | None
+    new_format: str
+    num_files: int
+    total_bytes: int
+
+
+def write_checkpoint(snapshot: Snapshot) -> CheckpointReport:
+    """Write the snapshot down in the configured format, read it back, and point the hint at it.
+
+    If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
+    it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
+    never written.
+    """
+    return _write(snapshot, _WRITERS[_configured_format(snapshot)])
+
+
+def compact(snapshot: Snapshot) -> CheckpointReport:
+    """Write the state anew, without tombstones and fragments; a compact state stays as it is.
+
+    A state is never replaced: if this version has one, it is compacted under a version of its own, which changes
+    nothing else. In the older formats every checkpoint is compact.
+    """
+    if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
+        return write_checkpoint(snapshot)
+    base = snapshot.segment.base
+    if base is not None and base.format is BaseFormat.AVRO_STATE and base.version == snapshot.version:
+        snapshot = commit(snapshot, Mark(), Operation("COMPACT")).snapshot
+    return _write(snapshot, lambda snapshot: write_state(snapshot, Trigger.FORCED))
+
+
+@dataclass(frozen=True, slots=True)
+class _Readable:
+    base: Base
+    source: EntrySource
+
+
+def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
+    context, version, wanted = snapshot.context, snapshot.version, _configured_format(snapshot)
+    existing = _bases(context, version, wanted)
+    damaged = [base for base in existing if not _is_whole(context, base)]
+    if len(damaged) == len(existing):
+        write(_make_room(snapshot, damaged) if damaged else rebase(snapshot))
+    found = _find_readable(context, version, wanted)
+    if found is None:
+        raise LogCorruptedError(
+            f"{context.url}: the checkpoint of version {version} could not be read back after it was written; nothing "
+            f"was cleaned up, and readers replay the log as before"
+        )
+    previous = read_hint(context.store)
+    _advance_hint(context, previous, _hint(snapshot, found))
+    return CheckpointReport(
+        version=version,
+        previous_format=None if previous is None else previous.format or BaseFormat.JSON.value,
+        new_format=wanted.value,
+        num_files=found.source.num_files,
+        total_bytes=found.source.total_bytes,
+    )
+
+
+def _is_whole(context: TableContext, base: Base) -> bool:
+    try:
+        read_entries(context, base)
+    except LogCorruptedError as error:
+        logger.warning("%s: the checkpoint at %d is built again: %s", context.url, base.version, error)
+        return False
+    return True
+
+
+def _make_room(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
+    """Delete checkpoints that cannot be read. Returns the same version, by way of other files.
+
+    Raises what `load_snapshot` raises, with nothing deleted, if there is no other way. Of a checkpoint that another
+    writer has built again meanwhile nothing is deleted either.
+    """
+    context = snapshot.context
+    other = load_snapshot(context, snapshot.version, passing_over=[base.meta.key for base in damaged])
+    _ = other.entries
+    for base in damaged:
+        if find_object(context.store, base.meta.key) == base.meta:
+            context.store.delete_many(_keys(base))
+    return other
+
+
+def _keys(base: Base) -> tuple[str, ...]:
+    """What has to go so that a checkpoint can be written again, first the file that makes it valid."""
+    if base.format is BaseFormat.PARQUET:
+        return (base.meta.key, parquet_checkpoint_key(base.version))
+    return (base.meta.key,)
+
+
+def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: LastCheckpoint) -> None:
+    if current is not None and current.version > hint.version:
+        is_matched = current.version in list_log(context.store, from_version=current.version).bases
+        if not is_matched:
+            # It would keep the hint from ever moving on.
+            context.store.delete_many([LAST_CHECKPOINT_KEY])
+    advance_hint(context.store, hint)
+
+
+def _configured_format(snapshot: Snapshot) -> BaseFormat:
+    return _FORMATS[snapshot.context.settings[STATE_FORMAT]]
+
+
+def _write_json(snapshot: Snapshot) -> None:
+    context = snapshot.context
+    write_json_checkpoint(
+        context.store,
+        read_for_rewrite(snapshot),
+        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE],
+        created_ms=context.store.clock.now_ms(),
+    )
+
+
+def _write_parquet(snapshot: Snapshot) -> None:
+    context = snapshot.context
+    write_parquet_checkpoint(
+        context.store,
+        read_for_rewrite(snapshot),
+        compression=context.settings[CHECKPOINT_COMPRESSION],
+        created_ms=context.store.clock.now_ms(),
+    )
+
+
+def _find_readable(context: TableContext, version: int, wanted: BaseFormat) -> _Readable | None:
+    """The checkpoint of a version in a format, if it is there and can be read."""
+    for base in _bases(context, version, wanted):
+        try:
+            _, source = read_base_uncached(context, base, UnknownContent.IGNORE)
+        except (LogCorruptedError, ObjectNotFoundError):
+            continue
+        return _Readable(base, source)
+    return None
+
+
+def _bases(context: TableContext, version: int, wanted: BaseFormat) -> list[Base]:
+    listing = list_log(context.store, from_version=version)
+    return [base for base in listing.bases.get(version, ()) if base.format is wanted]
+
+
+def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
+    base, store = found.base, snapshot.context.store
+    parts = read_part_names(store, base.meta) if base.format is BaseFormat.JSON else ()
+    return LastCheckpoint(
+        version=snapshot.version,
+        size=found.source.num_files,
+        size_in_bytes=found.source.total_bytes,
+        num_files=found.source.num_files,
+        created_time=store.clock.now_ms(),
+        parts=len(parts) or None,
+        format="json-multipart" if parts else base.format.value,
+        state_dir=state_dir(base.version) if base.format is BaseFormat.AVRO_STATE else None,
+        protocol_version=snapshot.protocol.min_reader_version,
+    )
+
+
+_FORMATS = {"avro": BaseFormat.AVRO_STATE, "json": BaseFormat.JSON, "parquet": BaseFormat.PARQUET}
+_WRITERS: Mapping[BaseFormat, Callable[[Snapshot], object]] = {
+    BaseFormat.AVRO_STATE: write_state,
+    BaseFormat.JSON: _write_json,
+    BaseFormat.PARQUET: _write_parquet,
+}

@@ -1,0 +1,272 @@
+"""Searching, counting and aggregating: the indexes of many splits, and the rows of the best hits only."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tantivy
+from numpy.typing import NDArray
+
+from indextables.config.registry import READ_PARALLELISM
+from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.ops.index_cache import index_cache
+from indextables.ops.ordered_parallel import parallel_map
+from indextables.ops.read import projected_schema
+from indextables.ops.splits import open_ref, split_refs
+from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
+from indextables.pruning import match_partitions
+from indextables.search.aggregation import Aggregation
+from indextables.search.compile import compile_query
+from indextables.search.exact import filtered, split_predicate
+from indextables.search.grammar import parse_query
+from indextables.search.highlight import Span, highlight
+from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
+from indextables.search.merge_aggregates import merge_aggregates
+from indextables.search.nodes import QueryNode
+from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
+from indextables.search.rows_query import rows_query
+from indextables.search.scope import SearchScope
+from indextables.split.base import Split
+from indextables.split.mapping import DocMapping, FieldKind
+from indextables.table import Snapshot
+
+SCORE = pa.field("_score", pa.float32(), nullable=False)
+
+# How many more hits are looked at, each time that too few of them satisfy a predicate.
+_WIDENING = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every split: a query, or all rows, restricted by a bound predicate."""
+
+    query: QueryNode | None
+    where: Predicate | None
+    fields: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, query: str | None, where: Predicate | None, fields: Sequence[str] = ()
+    ) -> "Question":
+        """The question in a caller's words. Raises InvalidQueryError and InvalidPredicateError."""
+        return cls(
+            query=None if query is None else parse_query(query),
+            where=None if where is None else bind(where, snapshot.schema),
+            fields=tuple(fields),
+        )
+
+
+def search(snapshot: Snapshot, question: Question, columns: Sequence[str] | None, limit: int) -> pa.Table:
+    """The `limit` best rows, best first, with their score as the last column.
+
+    Scores are BM25 with the term frequencies of each split. Raises InvalidQueryError for a query that does not
+    fit the table, and errors of splits that cannot be read: none is left out.
+    """
+    if limit < 1:
+        raise InvalidOptionError(f"the limit is {limit}; ask for at least one row")
+    schema = projected_schema(snapshot.schema, columns)
+    splits, hits = best_hits(snapshot, question, limit)
+    scores = pa.array(hits.scores, pa.float32())
+    if not schema.names:
+        return pa.table([scores], schema=pa.schema([SCORE]))
+    return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
+
+
+def best_hits(snapshot: Snapshot, question: Question, limit: int) -> tuple[list[Split], MergedHits]:
+    """The `limit` best rows by their numbers, and the splits that these are numbers in. See `search`."""
+    entries, question = _narrowed(snapshot, question)
+    splits = _open_splits(snapshot, entries, question)
+    hits = _on_each(snapshot, splits, partial(_hits, snapshot, question, limit))
+    return splits, merge_hits(hits, limit)
+
+
+def count(snapshot: Snapshot, question: Question) -> int:
+    """How many rows match. The log alone answers where it can: no split is opened then."""
+    entries, question = _narrowed(snapshot, question)
+    is_decided = question.query is None and question.where is None
+    if is_decided and not entries["numRecords"].null_count:
+        return pc.sum(entries["numRecords"]).as_py() or 0
+    splits = _open_splits(snapshot, entries, question)
+    return sum(_on_each(snapshot, splits, partial(_count, snapshot, question)))
+
+
+def aggregate(snapshot: Snapshot, question: Question, aggregation: Aggregation) -> pa.Table:
+    """Metrics over all matching rows, or over groups of them, without fetching rows.
+
+    Raises InvalidAggregationError for columns that do not exist or do not fit, and what `search` raises.
+    """
+    aggregation.check(snapshot.schema)
+    entries, question = _narrowed(snapshot, question)
+    splits = _open_splits(snapshot, entries, question)
+    partials = _on_each(snapshot, splits, partial(_aggregate, snapshot, question, aggregation))
+    return merge_aggregates(aggregation, partials, snapshot.schema)
+
+
+def _narrowed(snapshot: Snapshot, question: Question) -> tuple[pa.Table, Question]:
+    """The entries that may have matching rows, and the question without what their partition values decide."""
+    entries = snapshot.select(question.where).entries
+    return entries, replace(question, where=_undecided(snapshot, entries, question.where))
+
+
+def _open_splits(snapshot: Snapshot, entries: pa.Table, question: Question) -> list[Split]:
+    if not entries.num_rows:
+        _check_query(snapshot, question)
+    # Equal scores go by the order of the splits, and that of entries depends on what they were read from.
+    refs = split_refs(entries.sort_by("path"))
+    return parallel_map(partial(open_ref, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
+
+
+def _check_query(snapshot: Snapshot, question: Question) -> None:
+    """Raise InvalidQueryError for a query that fits no mapping of the table, where there is no split to ask."""
+    if question.query is None:
+        return
+    columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]
+    partition = pa.table([pa.nulls(1, column.type) for column in columns], schema=pa.schema(columns))
+    refusals: list[InvalidQueryError] = []
+    for mapping in _known_mappings(snapshot):
+        try:
+            compile_query(question.query, SearchScope(mapping, snapshot.schema, partition, question.fields))
+        except InvalidQueryError as error:
+            refusals.append(error)
+        else:
+            return
+    raise refusals[0]
+
+
+def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
+    """The mappings of all splits that the table ever had, or that of the first split to come."""
+    registered = [DocMapping.from_json(each) for each in snapshot.header.schema_registry.values()]
+    columns = (snapshot.schema, snapshot.partition_columns)
+    return registered or [DocMapping.from_schema(*columns, snapshot.context.settings)]
+
+
+def _on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
+    return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
+
+
+@dataclass(frozen=True, slots=True)
+class Highlighter:
+    """Finds the words of a query in the texts of rows, for showing them to people."""
+
+    query: QueryNode
+    scope: SearchScope
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
+        """A highlighter for a query, by the index settings of the table."""
+        settings = snapshot.context.settings
+        mapping = DocMapping.from_schema(snapshot.schema, snapshot.partition_columns, settings)
+        return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
+
+    def is_text(self, column: str) -> bool:
+        """Whether a column holds words."""
+        field = self.scope.mapping.find(column)
+        return field is not None and field.kind is FieldKind.TEXT
+
+    def spans(self, column: str, text: str) -> tuple[Span, ...]:
+        """The parts of a column's text that the query asks for."""
+        return highlight(self.query, self.scope, column, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question as one split understands it; `rest` is what its index cannot answer."""
+
+    index: tantivy.Index
+    query: tantivy.Query
+    scope: SearchScope
+    rest: Predicate | None
+
+
+def _ask(snapshot: Snapshot, question: Question, split: Split) -> _Asked:
+    scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
+    query = tantivy.Query.all_query()
+    if question.query is not None:
+        query = compile_query(question.query, scope)
+    condition, rest = None, None
+    if question.where is not None:
+        condition, rest = split_predicate(question.where, split.mapping)
+    index = split.index(index_cache(snapshot.context.settings))
+    return _Asked(index, filtered(query, condition), scope, rest)
+
+
+def _hits(snapshot: Snapshot, question: Question, limit: int, split: Split) -> Hits:
+    asked = _ask(snapshot, question, split)
+    if asked.rest is None:
+        return search_index(asked.index, asked.query, limit)
+    # Rows decide the rest: more and more of the best hits are looked at, until enough of them are left.
+    wanted = limit
+    while True:
+        wanted = min(wanted * _WIDENING, split.num_records)
+        hits = search_index(asked.index, asked.query, wanted)
+        kept = np.isin(hits.rows, _matching(split, hits.rows, asked.rest))
+        if len(hits) < wanted or wanted == split.num_records or np.count_nonzero(kept) >= limit:
+            return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit])
+
+
+def _count(snapshot: Snapshot, question: Question, split: Split) -> int:
+    asked = _ask(snapshot, question, split)
+    if asked.rest is None:
+        return count_index(asked.index, asked.query)
+    return len(_matching(split, matching_rows(asked.index, asked.query), asked.rest))
+
+
+def _aggregate(
+    snapshot: Snapshot, question: Question, aggregation: Aggregation, split: Split
+) -> PartialAggregate:
+    asked = _ask(snapshot, question, split)
+    query = asked.query
+    if asked.rest is not None:
+        rows = _matching(split, matching_rows(asked.index, asked.query), asked.rest)
+        query = rows_query(split.mapping, rows)
+    return aggregate_index(asked.index, query, aggregation, asked.scope)
+
+
+def _matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:
+    """Those of the rows for which a bound predicate is true."""
+    if not len(rows):
+        return rows
+    names = sorted(columns_of(predicate))
+    number = "~".join(["row", *names])  # longer than any of the names
+    numbered = split.take(rows, names).append_column(number, pa.array(rows))
+    matching: NDArray[np.int64] = numbered.filter(to_arrow_filter(predicate))[number].to_numpy()
+    return matching
+
+
+def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema: pa.Schema) -> pa.Table:
+    """The rows of hits, in the order of the hits, each split read once."""
+    order = np.argsort(hits.splits, kind="stable")
+    taken = parallel_map(
+        lambda split: splits[split].take(hits.rows[hits.splits == split], schema.names),
+        np.unique(hits.splits).tolist(),
+        snapshot.context.settings[READ_PARALLELISM],
+    )
+    rows = pa.concat_tables([schema.empty_table(), *taken])
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    return rows.take(pa.array(back))
+
+
+def _undecided(snapshot: Snapshot, entries: pa.Table, where: Predicate | None) -> Predicate | None:
+    """What partition values leave open of a predicate by which these entries were selected."""
+    if where is None:
+        return None
+    conjuncts = where.operands if isinstance(where, And) else (where,)
+    partition_columns = frozenset(snapshot.partition_columns)
+    left = [
+        conjunct
+        for conjunct in conjuncts
+        if not columns_of(conjunct) <= partition_columns or not _holds_for_all(snapshot, entries, conjunct)
+    ]
+    return all_of(left) if left else None
+
+
+def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: Predicate) -> bool:
+    matches = match_partitions(entries, predicate, snapshot.schema, snapshot.partition_columns)
+    return not matches.null_count and bool(pc.all(matches).as_py())

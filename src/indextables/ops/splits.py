@@ -1,0 +1,79 @@
+"""The splits of a snapshot, from file entries to open files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from indextables.log.actions import AddAction
+from indextables.split.base import Split
+from indextables.split.reader import open_split
+from indextables.split.writer import SplitFile
+from indextables.storage import relative_key
+from indextables.table import Snapshot
+
+_COLUMNS = ("path", "partitionValues", "size", "footerStartOffset", "footerEndOffset", "numRecords")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRef:
+    """What the log knows about a split that is needed to open it."""
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    size: int
+    footer_start_offset: int | None
+    footer_end_offset: int | None
+    num_records: int | None
+
+
+def split_refs(entries: pa.Table) -> list[SplitRef]:
+    """The splits of file entries, as objects: for the few that are about to be opened."""
+    rows = entries.select(list(_COLUMNS)).to_pylist(maps_as_pydicts="strict")
+    return [
+        SplitRef(
+            path=row["path"],
+            partition_values=row["partitionValues"],
+            size=row["size"],
+            footer_start_offset=row["footerStartOffset"],
+            footer_end_offset=row["footerEndOffset"],
+            num_records=row["numRecords"],
+        )
+        for row in rows
+    ]
+
+
+def open_ref(snapshot: Snapshot, ref: SplitRef) -> Split:
+    """Open a split of a snapshot; its rows have the table's schema. Raises what `open_split` raises."""
+    store = snapshot.context.store
+    return open_split(
+        store,
+        relative_key(ref.path, store.url),
+        ref.size,
+        ref.footer_start_offset,
+        ref.footer_end_offset,
+        schema=snapshot.schema,
+        partition_columns=snapshot.partition_columns,
+        partition_values=ref.partition_values,
+    )
+
+
+def add_of(file: SplitFile) -> AddAction:
+    """The add action of a split that was just uploaded."""
+    return AddAction(
+        path=file.path,
+        partition_values={name: value for name, value in file.partition_values.items() if value is not None},
+        size=file.size,
+        modification_time=file.modification_time_ms,
+        data_change=True,
+        min_values=file.min_values,
+        max_values=file.max_values,
+        num_records=file.num_records,
+        footer_start_offset=file.footer_start_offset,
+        footer_end_offset=file.footer_end_offset,
+        has_footer_offsets=True,
+        split_tags=file.split_tags or None,
+        num_merge_ops=0,
+        doc_mapping_ref=file.doc_mapping_ref,
+        uncompressed_size_bytes=file.uncompressed_size_bytes,
+    )

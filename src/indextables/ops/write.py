@@ -1,0 +1,178 @@
+"""Writing to a table: a transaction, and what is due after it."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, READ_PARALLELISM, WRITE_TARGET_SPLIT_SIZE
+from indextables.errors import (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidActionError,
+    InvalidPredicateError,
+    InvalidValueError,
+    LogGapError,
+    StorageError,
+)
+from indextables.log.actions import AddAction
+from indextables.log.entries import STRING_MAP
+from indextables.log.protocol import check_writable
+from indextables.log.version_file import find_object
+from indextables.ops.after_commit import after_commit
+from indextables.ops.ordered_parallel import parallel_map
+from indextables.ops.splits import add_of
+from indextables.predicates import Predicate
+from indextables.pruning import match_partitions
+from indextables.split.writer import SplitFile, SplitWriter, WriterOptions
+from indextables.table import CommitResult, Operation, Snapshot, commit
+from indextables.table.intent import Append, Intent, Merge, MergeGroup, Overwrite, RemoveFiles
+
+# Raised before a version file is written, or when every attempt has lost its race.
+_NOT_LANDED: Final = (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidActionError,
+    InvalidPredicateError,
+    InvalidValueError,
+    LogGapError,
+)
+
+# No purge takes younger files for orphans, unless somebody has switched its check off.
+_LONG_WAIT_MS: Final = 3_600_000
+
+
+def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequence[str]) -> CommitResult:
+    """Commit files that somebody else wrote, and remove others: metadata only.
+
+    Adds alone are an append. Removes alone pass over what is not live any more. Both together replace files:
+    if any of `removes` is gone by the time of the commit, nothing is committed. Raises what `commit` raises.
+    """
+    if not adds and not removes:
+        raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")
+    intent: Intent
+    if not removes:
+        intent, name = Append(tuple(adds)), "WRITE"
+    elif not adds:
+        intent, name = RemoveFiles(tuple(dict.fromkeys(removes))), "DELETE"
+    else:
+        intent, name = Merge((MergeGroup(tuple(dict.fromkeys(removes)), tuple(adds)),)), "REPLACE"
+    return run(snapshot, intent, Operation(name))
+
+
+def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:
+    """Write rows as new splits and add them in one commit; without any rows there is nothing to commit.
+
+    `data` may be anything that gives Arrow batches. Raises InvalidSchemaError for columns that do not fit the
+    table, before anything is written, InvalidValueError for values that do not, and what `commit` raises. Splits
+    that were uploaded are deleted again if the commit provably did not land.
+    """
+    files = _write_splits(snapshot, data)
+    with _deleting_unless_landed(snapshot, files):
+        _check_still_there(snapshot, files)
+        intent = Append(_adds(files), _mappings(files), has_new_paths=True)
+        result = commit(snapshot, intent, Operation("WRITE"))
+    return _with_what_is_due(result)
+
+
+def overwrite(
+    snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader, where: Predicate | None = None
+) -> CommitResult:
+    """Replace all rows, or those of the partitions that `where` selects, in one commit. See `append`.
+
+    Raises InvalidPredicateError, too, for a `where` that needs more than partition values, and
+    InvalidValueError for rows of a partition that it does not select: they would be added to what is there.
+    """
+    if where is not None:
+        match_partitions(_partitions(()), where, snapshot.schema, snapshot.partition_columns)
+    files = _write_splits(snapshot, data)
+    with _deleting_unless_landed(snapshot, files):
+        if where is not None:
+            _check_selected(snapshot, files, where)
+        _check_still_there(snapshot, files)
+        intent = Overwrite(_adds(files), where, _mappings(files))
+        result = commit(snapshot, intent, Operation("OVERWRITE"))
+    return _with_what_is_due(result)
+
+
+def run(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitResult:
+    """Commit a transaction, then do what is due after it, which never fails the commit."""
+    return _with_what_is_due(commit(snapshot, intent, operation))
+
+
+def _with_what_is_due(result: CommitResult) -> CommitResult:
+    return replace(result, snapshot=after_commit(result.snapshot)) if result.is_committed else result
+
+
+def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
+    """Upload rows as splits that no log refers to yet. After a failure none of them is left."""
+    context = snapshot.context
+    check_writable(snapshot.protocol, context.url)
+    options = WriterOptions(
+        target_bytes=context.settings[WRITE_TARGET_SPLIT_SIZE],
+        heap_bytes=context.settings[INDEX_WRITER_HEAP_SIZE],
+    )
+    reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+    columns = (snapshot.schema, snapshot.partition_columns)
+    with SplitWriter(context.store, *columns, context.settings, options) as writer:
+        # Columns that do not fit are refused even if no rows come.
+        writer.write(reader.schema.empty_table())
+        for batch in reader:
+            writer.write(batch)
+        return writer.commit()
+
+
+@contextlib.contextmanager
+def _deleting_unless_landed(snapshot: Snapshot, files: Sequence[SplitFile]) -> Iterator[None]:
+    """Delete splits after a failure that proves that no log will ever refer to them.
+
+    After any other one, an interruption included, the commit may stand: what it refers to stays.
+    """
+    try:
+        yield
+    except _NOT_LANDED:
+        # The failure on its way to the caller counts; what cannot be deleted now is an orphan for the purge.
+        with contextlib.suppress(StorageError):
+            snapshot.context.store.delete_many(file.path for file in files)
+        raise
+
+
+def _check_still_there(snapshot: Snapshot, files: Sequence[SplitFile]) -> None:
+    """A purge may take splits that wait too long for their commit for what a crash has left."""
+    context = snapshot.context
+    now_ms = context.store.clock.now_ms()
+    waiting = [file.path for file in files if now_ms - file.modification_time_ms > _LONG_WAIT_MS]
+    found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
+    gone = next((path for path, meta in zip(waiting, found, strict=True) if meta is None), None)
+    if gone is not None:
+        raise CommitConflictError(
+            f"{context.url}: {gone} was deleted, probably by a purge, before it could be committed; write again, and "
+            f"purge with a longer retention"
+        )
+
+
+def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
+    matches = match_partitions(_partitions(files), where, snapshot.schema, snapshot.partition_columns)
+    outside = next((file for file, match in zip(files, matches.to_pylist(), strict=True) if not match), None)
+    if outside is not None:
+        values = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())
+        raise InvalidValueError(
+            f"{snapshot.context.url}: the data has rows with {values}, which the overwrite does not replace; leave "
+            f"them out, or select their partition, too"
+        )
+
+
+def _partitions(files: Sequence[SplitFile]) -> pa.Table:
+    values = [list(file.partition_values.items()) for file in files]
+    return pa.table({"partitionValues": pa.array(values, STRING_MAP)})
+
+
+def _adds(files: Sequence[SplitFile]) -> tuple[AddAction, ...]:
+    return tuple(add_of(file) for file in files)
+
+
+def _mappings(files: Sequence[SplitFile]) -> dict[str, str]:
+    return {file.doc_mapping_ref: file.doc_mapping_json for file in files}
