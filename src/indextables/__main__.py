@@ -1,0 +1,5 @@
+"""`python -m indextables`: the command line."""
+
+from indextables.cli import main
+
+main()

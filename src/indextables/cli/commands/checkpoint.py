@@ -1,0 +1,81 @@
+"""`indextables checkpoint`: write the table's state down in one place."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.json_output import print_json
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
+from indextables.cli.output import print_line
+from indextables.cli.people import count, duration, size
+from indextables.cli.waiting import working
+from indextables.config.kinds import Choice
+from indextables.config.registry import STATE_FORMAT
+from indextables.errors import InvalidOptionError
+
+EXAMPLES = examples(
+    "indextables checkpoint ./logs",
+    "indextables checkpoint ./logs --format parquet",
+    "indextables checkpoint s3://bucket/logs --json",
+)
+
+
+def _formats() -> list[str]:
+    kind = STATE_FORMAT.kind
+    return list(kind.choices) if isinstance(kind, Choice) else []
+
+
+def _check_format(name: str | None) -> str | None:
+    if name is None:
+        return None
+    try:
+        return STATE_FORMAT.parse(name)
+    except InvalidOptionError as error:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(_formats())}") from error
+
+
+def checkpoint(
+    path: TablePath,
+    format_name: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(_formats()),
+            callback=_check_format,
+            autocompletion=_formats,
+            help="The format, instead of the one that the table's settings name.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Write a checkpoint: readers start there instead of replaying the log.
+
+    It is of the newest version. A checkpoint that is there already, in the same format, stays.
+    """
+    chosen = [] if format_name is None else [f"{STATE_FORMAT.key}={format_name}"]
+    table = open_table(path, [*(option or ()), *chosen], storage_option)
+    started = time.perf_counter()
+    with working("writing the checkpoint"):
+        report = table.checkpoint()
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json(
+            {
+                "version": report.version,
+                "previousFormat": report.previous_format,
+                "newFormat": report.new_format,
+                "numFiles": report.num_files,
+                "totalBytes": report.total_bytes,
+            }
+        )
+        return
+    print_line(
+        f"checkpoint of version {report.version} in the format {report.new_format} "
+        f"(before: {report.previous_format or 'none'}), in {duration(seconds)}"
+    )
+    print_line(f"{count(report.num_files, 'file')}, {size(report.total_bytes)}")

@@ -1,0 +1,120 @@
+"""`indextables describe`: everything about a table but its files and rows."""
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.cli.command_line import examples
+from indextables.cli.json_output import print_json
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
+from indextables.cli.output import print_facts, print_heading, print_line
+from indextables.cli.people import size, when
+from indextables.cli.properties import is_schema_registry, shown_properties
+from indextables.cli.waiting import working
+from indextables.index_table import IndexTable
+from indextables.log.actions import Protocol
+from indextables.storage import StoreLocation
+
+EXAMPLES = examples(
+    "indextables describe ./logs",
+    "indextables describe ./logs --timestamp 2026-01-31T12:00:00Z",
+    "indextables describe s3://bucket/logs --json",
+)
+
+
+def describe(
+    path: TablePath,
+    as_json: AsJson = False,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Describe a table: version, schema, size, properties and state.
+
+    The state is what the log knows about itself: checkpoints, manifests and what is left to replay.
+    """
+    table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
+    with working("reading the state of the log"):
+        document = _document(table, path)
+    if as_json:
+        print_json(document)
+        return
+    print_facts(_facts(document, table.protocol))
+    _print_section("schema", _schema_facts(table.schema))
+    _print_section("properties", _property_facts(document["properties"]))
+    _print_section("state", [(name, value or "-") for name, value in document["state"].items()])
+
+
+def _document(table: IndexTable, path: str) -> dict[str, Any]:
+    metadata, protocol = table.metadata, table.protocol
+    state = table.describe_state()
+    return {
+        "path": StoreLocation.of(path).url,
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "createdTime": metadata.created_time,
+        "version": table.version,
+        "protocol": {
+            "minReaderVersion": protocol.min_reader_version,
+            "minWriterVersion": protocol.min_writer_version,
+            "readerFeatures": list(protocol.reader_features or ()),
+            "writerFeatures": list(protocol.writer_features or ()),
+        },
+        "schema": [
+            {"name": field.name, "type": str(field.type), "nullable": field.nullable}
+            for field in table.schema
+        ],
+        "partitionColumns": table.partition_columns,
+        "numFiles": table.num_files,
+        "numRows": table.num_rows,
+        "totalBytes": table.total_bytes,
+        "properties": shown_properties(metadata.configuration),
+        "state": dict(zip(state["property"].to_pylist(), state["value"].to_pylist(), strict=True)),
+    }
+
+
+def _facts(document: dict[str, Any], protocol: Protocol) -> list[tuple[str, str]]:
+    rows, created_ms = document["numRows"], document["createdTime"]
+    facts = [
+        ("path", document["path"]),
+        ("id", document["id"]),
+        ("name", document["name"]),
+        ("description", document["description"]),
+        ("created", None if created_ms is None else when(created_ms, time.time_ns() // 1_000_000)),
+        ("version", str(document["version"])),
+        ("protocol", _protocol_text(protocol)),
+        ("partitioned by", ", ".join(document["partitionColumns"]) or "nothing"),
+        ("files", f"{document['numFiles']:,}"),
+        ("rows", "unknown: some file does not say" if rows is None else f"{rows:,}"),
+        ("size", f"{size(document['totalBytes'])} ({document['totalBytes']:,} bytes)"),
+    ]
+    return [(name, value) for name, value in facts if value is not None]
+
+
+def _protocol_text(protocol: Protocol) -> str:
+    versions = f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
+    features = sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())})
+    return f"{versions} ({', '.join(features)})" if features else versions
+
+
+def _schema_facts(schema: pa.Schema) -> list[tuple[str, str]]:
+    return [(field.name, f"{field.type}{'' if field.nullable else ' not null'}") for field in schema]
+
+
+def _property_facts(properties: dict[str, str]) -> list[tuple[str, str]]:
+    """The properties; registered schemas, which are long, by their size."""
+    return [
+        (key, f"{len(value):,} characters, shown by --json" if is_schema_registry(key) else value)
+        for key, value in properties.items()
+    ]
+
+
+def _print_section(title: str, facts: list[tuple[str, str]]) -> None:
+    if facts:
+        print_line()
+        print_heading(title)
+        print_facts([(f"  {name}", value) for name, value in facts])

@@ -1,0 +1,126 @@
+"""`indextables files`: the live splits of a table."""
+
+import difflib
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.json_output import print_json_rows
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
+from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.people import count, size, when
+from indextables.cli.waiting import working
+from indextables.log.entries import FILE_ENTRY_SCHEMA
+
+EXAMPLES = examples(
+    "indextables files ./logs",
+    "indextables files ./logs --where \"date = '2026-01-31'\" --limit 20",
+    "indextables files s3://bucket/logs --version 7 --columns path,size --json",
+)
+
+# The partition is left out where nobody asks for it: it shows in the path, and a terminal is narrow.
+_TITLES = {"path": "path", "numRecords": "rows", "size": "size", "addedAtTimestamp": "added"}
+_SIZES = frozenset({"size", "uncompressedSizeBytes"})
+_MOMENTS = frozenset({"modificationTime", "addedAtTimestamp"})
+
+
+def files(
+    path: TablePath,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Only splits that may hold rows for which this is true."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="The columns of a file entry to show, separated by commas."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most so many.")] = None,
+    as_json: AsJson = False,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """List the live files of a table, and skip those that cannot match.
+
+    Only the log is read: no split is opened.
+    """
+    chosen = _parse_columns(columns)
+    table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
+    if chosen is None and not as_json:
+        chosen = list(_TITLES)
+    with working("reading the list of files"):
+        found = table.files(where=where, columns=chosen)
+    shown = found if limit is None else found.slice(0, limit)
+    if as_json:
+        print_json_rows(shown)
+        return
+    if shown.num_rows:
+        _print_files(shown, _TITLES if columns is None else {})
+    _print_limit(shown.num_rows, found.num_rows)
+    print_line(count(found.num_rows, "file") if where is None else _skipped(found.num_rows, table.num_files))
+
+
+def _parse_columns(columns: str | None) -> list[str] | None:
+    if columns is None:
+        return None
+    names = list(dict.fromkeys(name.strip() for name in columns.split(",")))
+    for name in names:
+        if name not in FILE_ENTRY_SCHEMA.names:
+            near = difflib.get_close_matches(name, FILE_ENTRY_SCHEMA.names, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(FILE_ENTRY_SCHEMA.names)}"
+            raise typer.BadParameter(
+                f"a file entry has no column {name!r}; {remedy}", param_hint="'--columns'"
+            )
+    return names
+
+
+def _print_files(entries: pa.Table, titles: Mapping[str, str]) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    columns: list[Column] = []
+    texts: list[list[str]] = []
+    for field in entries.schema:
+        show = _formatter(field, now_ms)
+        columns.append(_column(field, titles.get(field.name, field.name)))
+        values = entries[field.name].to_pylist(maps_as_pydicts="lossy")
+        texts.append(["-" if value is None else show(value) for value in values])
+    print_table(columns, list(zip(*texts, strict=True)))
+
+
+def _column(field: pa.Field, title: str) -> Column:
+    is_number = pa.types.is_integer(field.type) and field.name not in _MOMENTS
+    return Column(title, "right" if is_number else "left")
+
+
+def _formatter(field: pa.Field, now_ms: int) -> Callable[[Any], str]:
+    if field.name in _SIZES:
+        return size
+    if field.name in _MOMENTS:
+        return lambda moment_ms: when(moment_ms, now_ms)
+    if field.name == "numRecords":
+        return lambda number: f"{number:,}"
+    if pa.types.is_map(field.type):
+        return lambda values: ", ".join(f"{name}={_text(value)}" for name, value in values.items()) or "-"
+    if pa.types.is_list(field.type):
+        return lambda values: ", ".join(map(_text, values)) or "-"
+    if pa.types.is_boolean(field.type):
+        return lambda value: "yes" if value else "no"
+    return str
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _print_limit(shown: int, found: int) -> None:
+    if shown < found:
+        print_line(f"… the first {shown:,} of {found:,} are shown; leave out --limit for all")
+
+
+def _skipped(found: int, live: int) -> str:
+    return f"{count(found, 'file')} may match, {live - found:,} of {live:,} skipped"

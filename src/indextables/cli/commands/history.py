@@ -1,0 +1,80 @@
+"""`indextables history`: the commits that the log still holds."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.json_output import print_json_rows
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
+from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.people import count, size, when
+from indextables.cli.waiting import working
+
+EXAMPLES = examples(
+    "indextables history ./logs",
+    "indextables history ./logs --limit 5",
+    "indextables history s3://bucket/logs --json",
+)
+
+_COLUMNS = (
+    Column("version", "right"),
+    Column("committed"),
+    Column("operation"),
+    Column("changes"),
+)
+
+
+def history(
+    path: TablePath,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show the newest N only.")] = None,
+    as_json: AsJson = False,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """List the commits of a table, newest first.
+
+    Every version in the list can be read with --version, and every moment with --timestamp.
+    """
+    table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
+    with working("reading the log"):
+        commits = table.history(limit)
+    if as_json:
+        print_json_rows(commits)
+        return
+    now_ms = time.time_ns() // 1_000_000
+    moments_ms = commits["timestamp"].cast("int64").to_pylist()
+    rows = [
+        _row(commit, moment_ms, now_ms)
+        for commit, moment_ms in zip(
+            commits.drop_columns(["timestamp"]).to_pylist(maps_as_pydicts="lossy"), moments_ms, strict=True
+        )
+    ]
+    if rows:
+        print_table(_COLUMNS, rows)
+    print_line(count(len(rows), "commit"))
+
+
+def _row(commit: dict[str, Any], moment_ms: int, now_ms: int) -> tuple[str, ...]:
+    return (
+        str(commit["version"]),
+        when(moment_ms, now_ms),
+        commit["operation"] or "-",
+        _changes(commit["operationMetrics"] or {}),
+    )
+
+
+def _changes(metrics: dict[str, int]) -> str:
+    """What a commit did, in short; --json has everything that its writer said."""
+    added, removed = metrics.get("numAddedFiles"), metrics.get("numRemovedFiles")
+    added_bytes = metrics.get("numAddedBytes")
+    parts = (
+        f"{count(added, 'file')} added" if added else None,
+        size(added_bytes) if added_bytes else None,
+        f"{count(removed, 'file')} removed" if removed else None,
+    )
+    return ", ".join(part for part in parts if part) or "-"

@@ -1,0 +1,140 @@
+"""`indextables index`: files in, a table out; no Spark."""
+
+import time
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.json_output import print_json
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
+from indextables.cli.output import print_line
+from indextables.cli.people import count, duration, size
+from indextables.cli.waiting import working
+from indextables.errors import InvalidSchemaError, TableNotFoundError
+from indextables.index_table import IndexTable
+
+EXAMPLES = examples(
+    "indextables index events.parquet ./events --text message",
+    "indextables index logs/*.jsonl ./logs --partition-by date --text message,stack",
+    "indextables index more.csv ./events",
+)
+
+
+class FileFormat(StrEnum):
+    """The formats that can be indexed."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+
+
+_FORMAT_OF_SUFFIX = {
+    ".parquet": FileFormat.PARQUET,
+    ".csv": FileFormat.CSV,
+    ".json": FileFormat.JSON,
+    ".jsonl": FileFormat.JSON,
+    ".ndjson": FileFormat.JSON,
+}
+
+
+def index(
+    places: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE... PATH", help="Parquet, CSV or JSON lines files, and the table at the end."
+        ),
+    ],
+    text: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns to tokenise, if the table is created.")
+    ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns to partition by, if the table is created.")
+    ] = None,
+    file_format: Annotated[
+        FileFormat | None, typer.Option("--format", help="The files' format, if their names do not tell.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows of the table.")] = False,
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Index files into a table, which is created if there is none.
+
+    All files become visible in one commit, or none of them does.
+    """
+    *files, path = places
+    if not files:
+        raise typer.BadParameter(
+            "give at least one file, and the table after it", param_hint="'FILE... PATH'"
+        )
+    rows = _open_files(files, file_format)
+    settings, storage = parse_settings(option), parse_pairs(storage_option)
+    started = time.perf_counter()
+    try:
+        table = IndexTable(path, options=settings, storage_options=storage)
+    except TableNotFoundError:
+        table = IndexTable.create(
+            path,
+            rows.schema,
+            partition_by=_names(partition_by),
+            text=_names(text),
+            options=settings,
+            storage_options=storage,
+        )
+    with working(f"indexing {count(len(files), 'file')}"):
+        version = table.overwrite(_batches(rows)) if overwrite else table.append(_batches(rows))
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json(
+            {
+                "version": version,
+                "numRows": table.num_rows,
+                "numFiles": table.num_files,
+                "totalBytes": table.total_bytes,
+            }
+        )
+        return
+    print_line(f"version {version} of {path}, in {duration(seconds)}")
+    print_line(
+        f"the table has {count(table.num_rows or 0, 'row')} in {count(table.num_files, 'split')}, "
+        f"{size(table.total_bytes)}"
+    )
+
+
+def _open_files(files: Sequence[str], file_format: FileFormat | None) -> ds.Dataset:
+    formats = {file_format or _FORMAT_OF_SUFFIX.get(Path(file).suffix.lower()) for file in files}
+    for file in files:
+        if not Path(file).is_file():
+            raise typer.BadParameter(f"there is no file {file}", param_hint="'FILE... PATH'")
+    if len(formats) != 1 or None in formats:
+        raise typer.BadParameter(
+            "the files' names do not tell one format; say which with --format parquet, csv or json",
+            param_hint="'FILE... PATH'",
+        )
+    (found,) = formats
+    assert found is not None  # just checked
+    try:
+        return ds.dataset(list(files), format=found.value)
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidSchemaError(f"the files cannot be read as {found.value}: {error}") from error
+
+
+def _batches(rows: ds.Dataset) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(rows.schema, _read(rows))
+
+
+def _read(rows: ds.Dataset) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from rows.to_batches()
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidSchemaError(f"the files cannot be read to the end: {error}") from error
+
+
+def _names(columns: str | None) -> list[str]:
+    return [name.strip() for name in (columns or "").split(",") if name.strip()]

@@ -1,0 +1,71 @@
+"""Ctrl-C, also where the interpreter does not get to see it.
+
+Python raises KeyboardInterrupt between two of its own instructions. A call into a library, such as a store's client
+that waits for an answer, can keep it from getting there for as long as the library's time-outs allow; so can
+threads that have to be joined. A thread of our own therefore hears of the signal at the same time, gives the command
+a moment to end by itself, and then ends the process. The log is made for writers that vanish at any point.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+from indextables.cli.output import print_interrupted
+from indextables.cli.waiting import stop_waiting
+
+INTERRUPTED = 130
+
+_GRACE_SECONDS = 2.0
+
+_saying = threading.Lock()
+_is_said = threading.Event()
+
+
+@contextlib.contextmanager
+def prompt_interrupts() -> Iterator[None]:
+    """While it lasts, and while the process ends after it, Ctrl-C ends the process soon, and a second one at once.
+
+    For the main thread of a process that is ours alone.
+    """
+    hearing, telling = socket.socketpair()
+    telling.setblocking(False)
+    previous = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_after_interrupt, args=(hearing,), name="interrupts", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(previous)
+        telling.close()
+
+
+def announce_interrupt() -> None:
+    """Say that the command was interrupted; the process then has nothing more to say about it."""
+    with _saying:
+        print_interrupted()
+        _is_said.set()
+
+
+def _end_after_interrupt(hearing: socket.socket) -> None:
+    while (signals := hearing.recv(1)) and signals[0] != signal.SIGINT:
+        pass
+    if not signals:
+        return
+    _give_time_to_end(hearing)
+    with _saying:
+        if not _is_said.is_set():
+            stop_waiting()
+            print_interrupted()
+    os._exit(INTERRUPTED)
+
+
+def _give_time_to_end(hearing: socket.socket) -> None:
+    hearing.settimeout(_GRACE_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        while (signals := hearing.recv(1)) and signals[0] != signal.SIGINT:
+            pass
+        if not signals:
+            # The command is over; what is left is the end of the interpreter.
+            threading.Event().wait(_GRACE_SECONDS)

@@ -1,0 +1,45 @@
+"""`indextables checkpoint`."""
+
+import json
+
+import pytest
+
+from cli.tables import Invoke
+from indextables import IndexTable
+from indextables.log.segment import BaseFormat
+
+FORMATS = {"avro": BaseFormat.AVRO_STATE, "json": BaseFormat.JSON, "parquet": BaseFormat.PARQUET}
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_format_of_the_checkpoint_can_be_chosen(invoke: Invoke, table_path: str, name: str) -> None:
+    result = invoke("checkpoint", table_path, "--format", name, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "version": 3,
+        "previousFormat": None,
+        "newFormat": FORMATS[name].value,
+        "numFiles": 2,
+        "totalBytes": 2 * 1_258_291,
+    }
+    state = {row["property"]: row["value"] for row in IndexTable(table_path).describe_state().to_pylist()}
+    assert state["format"] == FORMATS[name].value
+
+
+def test_people_read_what_was_written(invoke: Invoke, table_path: str) -> None:
+    invoke("checkpoint", table_path, "--format", "JSON")
+    first, second = invoke("checkpoint", table_path, "--format", "parquet").stdout.splitlines()
+    assert first.startswith("checkpoint of version 3 in the format parquet (before: json), in ")
+    assert second == "2 files, 2.4 MiB"
+
+
+def test_format_beats_the_same_setting_as_an_option(invoke: Invoke, table_path: str) -> None:
+    result = invoke(
+        "checkpoint", table_path, "--json", "--format", "parquet", "--option", "state.format=json"
+    )
+    assert json.loads(result.stdout)["newFormat"] == "parquet"
+
+
+def test_setting_chooses_the_format_where_no_format_is_given(invoke: Invoke, table_path: str) -> None:
+    result = invoke("checkpoint", table_path, "--json", "--option", "state.format=json")
+    assert json.loads(result.stdout)["newFormat"] == "json"

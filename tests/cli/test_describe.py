@@ -1,0 +1,113 @@
+"""`indextables describe`."""
+
+import json
+
+import pytest
+
+from cli.tables import SCHEMA, Invoke, add
+from indextables import IndexTable
+
+KEYS = [
+    "path",
+    "id",
+    "name",
+    "description",
+    "createdTime",
+    "version",
+    "protocol",
+    "schema",
+    "partitionColumns",
+    "numFiles",
+    "numRows",
+    "totalBytes",
+    "properties",
+    "state",
+]
+CANARY = "canary-5f0c3b"
+
+
+def test_json_has_stable_keys_and_says_what_the_table_is(invoke: Invoke, table_path: str) -> None:
+    result = invoke("describe", table_path, "--json")
+    document = json.loads(result.stdout)
+    table = IndexTable(table_path)
+    assert list(document) == KEYS
+    assert document["path"] == f"file://{table_path}"
+    assert document["id"] == table.metadata.id
+    assert document["version"] == 3
+    assert document["protocol"] == {
+        "minReaderVersion": table.protocol.min_reader_version,
+        "minWriterVersion": table.protocol.min_writer_version,
+        "readerFeatures": list(table.protocol.reader_features or ()),
+        "writerFeatures": list(table.protocol.writer_features or ()),
+    }
+    assert document["schema"] == [
+        {"name": "date", "type": "string", "nullable": True},
+        {"name": "latency_ms", "type": "int64", "nullable": True},
+        {"name": "message", "type": "string", "nullable": False},
+    ]
+    assert document["partitionColumns"] == ["date"]
+    assert (document["numFiles"], document["numRows"], document["totalBytes"]) == (2, 2000, 2 * 1_258_291)
+    assert document["properties"] == {"spark.indextables.indexing.typemap.message": "text"}
+
+
+def test_state_holds_the_rows_of_describe_state(invoke: Invoke, table_path: str) -> None:
+    rows = IndexTable(table_path).describe_state().to_pylist()
+    document = json.loads(invoke("describe", table_path, "--json").stdout)
+    assert document["state"] == {row["property"]: row["value"] for row in rows}
+    plain = invoke("describe", table_path).stdout
+    assert all(f"  {row['property']} " in plain for row in rows)
+
+
+def test_people_see_sizes_and_times_they_can_read(invoke: Invoke, table_path: str) -> None:
+    result = invoke("describe", table_path)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert "size            2.4 MiB (2,516,582 bytes)" in lines
+    assert "rows            2,000" in lines
+    assert "partitioned by  date" in lines
+    assert "  message     string not null" in lines
+    assert any(line.startswith("created ") and line.endswith("Z)") for line in lines)
+
+
+def test_older_version_is_described_as_it_was(invoke: Invoke, table_path: str) -> None:
+    document = json.loads(invoke("describe", table_path, "--json", "--version", "2").stdout)
+    assert (document["version"], document["numFiles"]) == (2, 3)
+
+
+def test_rows_are_unknown_if_a_file_does_not_say(invoke: Invoke, table_path: str) -> None:
+    IndexTable(table_path).commit(adds=[add("2026-02-01", "d", rows=None)])
+    assert json.loads(invoke("describe", table_path, "--json").stdout)["numRows"] is None
+    assert "rows            unknown: some file does not say" in invoke("describe", table_path).stdout
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.indextables.aws.secretKey",
+        "spark.hadoop.fs.s3a.secret.key",
+        "fs.azure.account.key.somewhere",
+        "custom.password",
+    ],
+)
+@pytest.mark.filterwarnings("ignore::indextables.config.SettingWarning")
+def test_credential_that_somebody_stored_in_a_table_is_not_shown(
+    invoke: Invoke, tmp_path: object, key: str
+) -> None:
+    IndexTable.create(f"{tmp_path}/leaky", SCHEMA, properties={key: CANARY, "team": "search"})
+    for arguments in ((), ("--json",)):
+        result = invoke("describe", f"{tmp_path}/leaky", *arguments)
+        assert result.exit_code == 0
+        assert CANARY not in result.output
+        assert key in result.stdout
+        assert "search" in result.stdout
+
+
+def test_registered_schemas_are_counted_for_people_and_whole_in_json(
+    invoke: Invoke, tmp_path: object
+) -> None:
+    mapping = json.dumps([{"name": "message", "type": "text"}] * 50)
+    IndexTable.create(f"{tmp_path}/mapped", SCHEMA, properties={"docMappingSchema.abc": mapping})
+    plain = invoke("describe", f"{tmp_path}/mapped").stdout
+    assert f"docMappingSchema.abc  {len(mapping):,} characters, shown by --json" in plain
+    document = json.loads(invoke("describe", f"{tmp_path}/mapped", "--json").stdout)
+    assert document["properties"]["docMappingSchema.abc"] == mapping

@@ -1,0 +1,118 @@
+"""`indextables files`."""
+
+import json
+
+from cli.tables import SCHEMA, Invoke, add
+from indextables import AddAction, IndexTable
+from indextables.log.entries import FILE_ENTRY_SCHEMA
+
+
+def test_listing_is_an_aligned_table_for_people(invoke: Invoke, table_path: str) -> None:
+    result = invoke("files", table_path)
+    assert result.exit_code == 0
+    header, first, second, summary = result.stdout.splitlines()
+    assert header.split() == ["path", "rows", "size", "added"]
+    assert first.split()[:4] == ["date=2026-01-30/a.split", "1,000", "1.2", "MiB"]
+    assert second.startswith("date=2026-01-31/b.split")
+    assert first.index("1,000") == second.index("1,000")
+    assert "ago (" in first or "just now (" in first
+    assert summary == "2 files"
+
+
+def test_json_has_every_column_with_exact_numbers(invoke: Invoke, table_path: str) -> None:
+    rows = json.loads(invoke("files", table_path, "--json").stdout)
+    assert [list(row) for row in rows] == [FILE_ENTRY_SCHEMA.names] * 2
+    assert [row["path"] for row in rows] == ["date=2026-01-30/a.split", "date=2026-01-31/b.split"]
+    assert rows[0]["size"] == 1_258_291
+    assert rows[0]["numRecords"] == 1000
+    assert rows[0]["modificationTime"] == 1_700_000_000_000
+    assert rows[0]["partitionValues"] == {"date": "2026-01-30"}
+    assert rows[0]["addedAtVersion"] == 1
+
+
+def test_where_skips_files_and_says_how_many(invoke: Invoke, table_path: str) -> None:
+    where = "date = '2026-01-31'"
+    result = invoke("files", table_path, "--where", where)
+    assert "2026-01-30" not in result.stdout
+    assert result.stdout.splitlines()[-1] == "1 file may match, 1 of 2 skipped"
+    rows = json.loads(invoke("files", table_path, "--where", where, "--json").stdout)
+    assert [row["path"] for row in rows] == ["date=2026-01-31/b.split"]
+
+
+def test_where_that_leaves_nothing_prints_no_empty_table(invoke: Invoke, table_path: str) -> None:
+    where = "date = '1999-01-01'"
+    assert invoke("files", table_path, "--where", where).stdout == "0 files may match, 2 of 2 skipped\n"
+    assert invoke("files", table_path, "--where", where, "--json").stdout == "[]\n"
+
+
+def test_where_that_does_not_fit_the_table_ends_with_1(invoke: Invoke, table_path: str) -> None:
+    for where in ("nowhere = 1", "date ="):
+        result = invoke("files", table_path, "--where", where)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+
+
+def test_columns_are_shown_as_asked_for_and_in_that_order(invoke: Invoke, table_path: str) -> None:
+    asked = ("--columns", "size, path,partitionValues,dataChange,size")
+    lines = invoke("files", table_path, *asked).stdout.splitlines()
+    assert lines[0].split() == ["size", "path", "partitionValues", "dataChange"]
+    assert lines[1].split() == ["1.2", "MiB", "date=2026-01-30/a.split", "date=2026-01-30", "yes"]
+    rows = json.loads(invoke("files", table_path, "--json", *asked).stdout)
+    assert list(rows[0]) == ["size", "path", "partitionValues", "dataChange"]
+
+
+def test_unknown_column_is_wrong_use_and_the_nearest_is_suggested(invoke: Invoke, table_path: str) -> None:
+    result = invoke("files", table_path, "--columns", "path,sise")
+    assert result.exit_code == 2
+    assert "did you mean size?" in result.stderr
+    assert invoke("files", table_path, "--columns", "").exit_code == 2
+
+
+def test_limit_says_what_it_left_out(invoke: Invoke, table_path: str) -> None:
+    lines = invoke("files", table_path, "--limit", "1").stdout.splitlines()
+    assert lines[-2:] == ["… the first 1 of 2 are shown; leave out --limit for all", "2 files"]
+    assert len(json.loads(invoke("files", table_path, "--limit", "1", "--json").stdout)) == 1
+    assert json.loads(invoke("files", table_path, "--limit", "0", "--json").stdout) == []
+
+
+def test_time_travel_shows_the_files_of_then(invoke: Invoke, table_path: str) -> None:
+    assert len(json.loads(invoke("files", table_path, "--version", "2", "--json").stdout)) == 3
+    history = json.loads(invoke("history", table_path, "--json").stdout)
+    created = next(commit["timestamp"] for commit in history if commit["version"] == 0)
+    result = invoke("files", table_path, "--timestamp", created, "--json")
+    assert result.exit_code == 0
+    assert len(json.loads(result.stdout)) <= 1
+
+
+def test_table_with_no_files_is_no_error(invoke: Invoke, tmp_path: object) -> None:
+    IndexTable.create(f"{tmp_path}/empty", SCHEMA)
+    assert invoke("files", f"{tmp_path}/empty").stdout == "0 files\n"
+    assert invoke("files", f"{tmp_path}/empty", "--json").stdout == "[]\n"
+
+
+def test_what_a_file_does_not_say_is_shown_as_such(invoke: Invoke, tmp_path: object) -> None:
+    table = IndexTable.create(f"{tmp_path}/odd", SCHEMA, partition_by=["date"])
+    nameless = AddAction(
+        path="x.split", partition_values={"date": None}, size=1, modification_time=0, data_change=False
+    )
+    table.commit(adds=[nameless])
+    lines = invoke(
+        "files", f"{tmp_path}/odd", "--columns", "path,partitionValues,numRecords,dataChange"
+    ).stdout
+    assert lines.splitlines()[1].split() == ["x.split", "-", "-", "no"]
+
+
+def test_path_that_would_steer_the_terminal_is_escaped_for_people_and_exact_in_json(
+    invoke: Invoke, tmp_path: object
+) -> None:
+    table = IndexTable.create(f"{tmp_path}/odd", SCHEMA, partition_by=["date"])
+    evil = "\u202eevil-é.split"
+    table.commit(adds=[add("2026-01-31", "ordinary"), AddAction(
+        path=evil, partition_values={"date": "x"}, size=1, modification_time=0, data_change=True
+    )])  # fmt: skip
+    plain = invoke("files", f"{tmp_path}/odd").stdout
+    assert "\u202e" not in plain
+    assert "\\u202eevil-é.split" in plain
+    rows = json.loads(invoke("files", f"{tmp_path}/odd", "--json").stdout)
+    assert evil in [row["path"] for row in rows]
