@@ -1,0 +1,61 @@
+"""`python -m benchmarks`: run benchmarks, print the table of ratios, and keep it as JSON."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.benchmark import Benchmark, run_benchmarks
+from benchmarks.machine import describe_machine
+from benchmarks.report import result_json, result_markdown, result_table, write_json
+from benchmarks.sizes import FULL, QUICK, TINY
+from benchmarks.suite import BENCHMARKS
+from benchmarks.workshop import open_workshop
+
+_WIDTH = 140
+_LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what was asked for. A goal that is missed is reported, and no error: times depend on the machine."""
+    options = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    if options.list:
+        for benchmark in BENCHMARKS:
+            console.print(f"{benchmark.name:<12} {benchmark.title}", highlight=False)
+        return
+    with open_workshop(options.work_dir, options.sizes, console) as workshop:
+        measured = run_benchmarks(_chosen(options.only), workshop, console)
+    machine = describe_machine()
+    console.print(result_table(measured))
+    write_json(result_json(measured, machine, options.sizes), options.json)
+    if options.markdown is not None:
+        options.markdown.write_text(result_markdown(measured, machine, options.sizes))
+
+
+def _chosen(names: Sequence[str] | None) -> tuple[Benchmark, ...]:
+    return tuple(benchmark for benchmark in BENCHMARKS if names is None or benchmark.name in names)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    names = [benchmark.name for benchmark in BENCHMARKS]
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help="run these alone")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
+    parser.add_argument(
+        "--work-dir", type=Path, metavar="DIR", help="keep the generated tables here for reuse"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", default=_LATEST, help="where the result goes")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the result as a page, too")
+    parser.set_defaults(sizes=FULL)
+    parser.add_argument(
+        "--quick", dest="sizes", action="store_const", const=QUICK, help="smaller sizes, goals not judged"
+    )
+    parser.add_argument("--tiny", dest="sizes", action="store_const", const=TINY, help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

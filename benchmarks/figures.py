@@ -1,0 +1,94 @@
+"""What a benchmark finds: one figure of ours beside one of a peer, and whether it reaches its goal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Unit(Enum):
+    """What a figure counts. Less is better in all of them."""
+
+    SECONDS = "s"
+    SECONDS_PER_COMMIT = "s/commit"
+    BYTES = "bytes"
+
+
+class Verdict(Enum):
+    """Whether a goal was reached; NONE where there is no goal, or where the sizes are not the goal's."""
+
+    PASS = "pass"
+    MISS = "miss"
+    NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class MostTimes:
+    """A goal: at most so many times the peer's figure."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A goal: at most this figure, whatever the peer's is."""
+
+    figure: float
+
+
+Goal = MostTimes | AtMost
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the result. `samples` are the single runs, of which `ours` and `peer` are the medians."""
+
+    name: str
+    unit: Unit
+    ours: float
+    peer_name: str
+    peer: float
+    goal: Goal | None = None
+    is_goal_judged: bool = True
+    note: str = ""
+    samples: Mapping[str, tuple[float, ...]] | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Ours in terms of the peer's: below 1 is better than the peer."""
+        return self.ours / self.peer
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the goal was reached."""
+        if self.goal is None or not self.is_goal_judged:
+            return Verdict.NONE
+        match self.goal:
+            case MostTimes(factor):
+                is_reached = self.ratio <= factor
+            case AtMost(figure):
+                is_reached = self.ours <= figure
+        return Verdict.PASS if is_reached else Verdict.MISS
+
+    @property
+    def goal_text(self) -> str:
+        """The goal in words; empty without one."""
+        match self.goal:
+            case MostTimes(factor):
+                return f"≤ {factor:g} times {self.peer_name}"
+            case AtMost(figure):
+                return f"≤ {amount_text(figure, self.unit)}"
+            case None:
+                return ""
+
+
+def amount_text(amount: float, unit: Unit) -> str:
+    """A figure with three digits and the unit that suits it."""
+    if unit is Unit.BYTES:
+        for limit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+            if amount >= limit:
+                return f"{amount / limit:.3g} {name}"
+        return f"{amount:.0f} B"
+    suffix = "/commit" if unit is Unit.SECONDS_PER_COMMIT else ""
+    if amount >= 1:
+        return f"{amount:.3g} s{suffix}"
+    return f"{amount * 1e3:.3g} ms{suffix}"

@@ -1,0 +1,26 @@
+"""The peer Lance: the same rows in a dataset with a full-text index, analyzed as ours are."""
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+
+from benchmarks.rows import TEXT_COLUMN
+
+
+def build_dataset(path: Path, rows: pa.Table) -> None:
+    """A dataset of these rows; its index has positions, as ours has."""
+    dataset = lance.write_dataset(rows, str(path))
+    dataset.create_scalar_index(
+        TEXT_COLUMN, "INVERTED", with_position=True, stem=False, remove_stop_words=False
+    )
+
+
+def open_dataset(path: Path) -> lance.LanceDataset:
+    """The dataset, whose caches live as long as the object."""
+    return lance.dataset(str(path))
+
+
+def search(dataset: lance.LanceDataset, words: str, limit: int) -> pa.Table:
+    """The best rows for some words, with all columns."""
+    return dataset.scanner(full_text_query=words, limit=limit).to_table()

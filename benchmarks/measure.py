@@ -1,0 +1,75 @@
+"""Measuring: both sides in the same way, in turns, so that noise of the machine meets them alike."""
+
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
+from pathlib import Path
+
+Action = Callable[[], Sized | None]
+"""What is timed. What it returns is released after the clock has stopped."""
+
+Preparation = Callable[[], Action]
+"""What comes before each run and is not timed; it gives the action."""
+
+_PROJECT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The single runs of one side."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The run in the middle."""
+        return statistics.median(self.values)
+
+
+class WrongResultError(Exception):
+    """A side did not find what it was given: its time says nothing."""
+
+
+def always(action: Action) -> Preparation:
+    """An action that needs no preparation."""
+    return lambda: action
+
+
+def measure_times(
+    sides: Mapping[str, Preparation], *, runs: int, expected_length: int | None = None
+) -> dict[str, Samples]:
+    """Seconds of each side, after one run of each that does not count. Raises WrongResultError."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for run in range(runs + 1):
+        for name, prepare in sides.items():
+            seconds = _timed(name, prepare, expected_length)
+            if run:
+                times[name].append(seconds)
+    return {name: Samples(tuple(values)) for name, values in times.items()}
+
+
+def measure_memory(side: str, task: str, *arguments: str, runs: int) -> Samples:
+    """Peak of the resident memory above the idle process in bytes, each run in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.memory_probe", side, task, *arguments]
+    peaks: list[float] = []
+    for _ in range(runs):
+        finished = subprocess.run(command, cwd=_PROJECT, check=True, stdout=subprocess.PIPE)
+        peaks.append(json.loads(finished.stdout)["peak_bytes"])
+    return Samples(tuple(peaks))
+
+
+def _timed(name: str, prepare: Preparation, expected_length: int | None) -> float:
+    action = prepare()
+    gc.collect()
+    started = time.perf_counter()
+    result = action()
+    seconds = time.perf_counter() - started
+    if expected_length is not None and (result is None or len(result) != expected_length):
+        found = "nothing" if result is None else str(len(result))
+        raise WrongResultError(f"{name} found {found} instead of {expected_length}")
+    return seconds

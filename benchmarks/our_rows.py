@@ -1,0 +1,58 @@
+"""Our side of what is measured on rows: tables with splits, and their row numbers, rows and bytes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.rows import SCHEMA, TEXT_COLUMN
+from indextables import IndexTable
+from indextables.config import Settings
+from indextables.ops.search import Question, best_hits
+from indextables.split.bundle import read_bundle, read_member
+from indextables.split.footer import ROWS_MEMBER
+from indextables.storage import open_store
+from indextables.table import TableContext, load_snapshot
+
+_CACHE_PATH = "spark.indextables.cache.disk.path"
+
+
+def create_table(path: Path) -> IndexTable:
+    """An empty table."""
+    return IndexTable.create(str(path), SCHEMA, text=[TEXT_COLUMN])
+
+
+def build_table(path: Path, rows: pa.Table) -> None:
+    """A table of these rows, in one split."""
+    create_table(path).append(rows)
+
+
+def open_table(path: Path, cache: Path) -> IndexTable:
+    """The table, with its indexes cached in this folder."""
+    return IndexTable(str(path), options={_CACHE_PATH: str(cache)})
+
+
+def search(table: IndexTable, words: str, limit: int) -> pa.Table:
+    """The best rows for some words in the messages, with all columns."""
+    return table.search(words, fields=[TEXT_COLUMN], limit=limit)
+
+
+def open_search(path: Path, cache: Path, limit: int) -> Callable[[str], list[int]]:
+    """A search of an open table: from the text of a query to the row numbers of the best hits."""
+    context = TableContext(open_store(str(path)), Settings.resolve({_CACHE_PATH: str(cache)}))
+    snapshot = load_snapshot(context)
+
+    def search_rows(text: str) -> list[int]:
+        question = Question.of(snapshot, text, None, [TEXT_COLUMN])
+        _, hits = best_hits(snapshot, question, limit)
+        rows: list[int] = hits.rows.tolist()
+        return rows
+
+    return search_rows
+
+
+def copy_rows(path: Path, target: Path) -> None:
+    """The Parquet file inside the table's one split, as a file of its own."""
+    (split,) = path.glob("*.split")
+    store = open_store(str(path))
+    target.write_bytes(read_member(store, split.name, read_bundle(store, split.name), ROWS_MEMBER))

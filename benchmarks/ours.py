@@ -1,0 +1,84 @@
+"""Our side: building a table of generated files, and what is measured on it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.files import PARTITION_COLUMN, SCHEMA, DataFile, in_chunks
+from indextables import AddAction, IndexTable
+from indextables.log.actions import encode_actions
+from indextables.log.codec import compress
+from indextables.log.paths import SHARED_MANIFEST_PREFIX, state_manifest_key, version_key
+
+# The peers have no caches that outlive a table object.
+NO_CACHE = {"spark.indextables.transaction.cache.enabled": "false"}
+NO_CHECKPOINTS = {**NO_CACHE, "spark.indextables.checkpoint.enabled": "false"}
+PATIENT = {**NO_CHECKPOINTS, "spark.indextables.transaction.retry.maxAttempts": "1000"}
+
+_STATE_FORMAT = "spark.indextables.state.format"
+_COMMIT_FILES = 100_000
+
+
+def create_table(path: Path, options: Mapping[str, str] = NO_CHECKPOINTS) -> IndexTable:
+    """An empty table."""
+    return IndexTable.create(str(path), SCHEMA, partition_by=[PARTITION_COLUMN], options=options)
+
+
+def build_table(path: Path, files: Iterable[DataFile], state_format: str) -> None:
+    """A table of these files with a checkpoint in a format (avro, json, parquet) at its newest version."""
+    table = create_table(path, {**NO_CHECKPOINTS, _STATE_FORMAT: state_format})
+    for chunk in in_chunks(iter(files), _COMMIT_FILES):
+        table.commit(adds=[add_action(file) for file in chunk])
+    table.checkpoint()
+
+
+def build_versions(path: Path, files: Sequence[DataFile], versions: int) -> None:
+    """A table whose log has so many versions, each with one file, and no checkpoint."""
+    create_table(path)
+    for version in range(1, versions):
+        lines = encode_actions([add_action(files[version])])
+        (path / version_key(version)).write_bytes(compress(lines))
+
+
+def open_table(path: str | Path, options: Mapping[str, str] = NO_CACHE) -> IndexTable:
+    """The newest version, read anew."""
+    return IndexTable(str(path), options=options)
+
+
+def list_files(path: str | Path) -> pa.Table:
+    """Open a table and list everything."""
+    return open_table(path).files()
+
+
+def list_partition(path: str | Path, value: str) -> pa.Table:
+    """Open a table and list one partition."""
+    return open_table(path).files(where=f"{PARTITION_COLUMN} = '{value}'")
+
+
+def version_bytes(path: Path, version: int) -> bytes:
+    """A version file, as it is on the disk."""
+    return (path / version_key(version)).read_bytes()
+
+
+def state_bytes(path: Path, version: int) -> int:
+    """The size of a table's state with its manifests, on a table that has only ever had one."""
+    files = [path / state_manifest_key(version), *(path / SHARED_MANIFEST_PREFIX).iterdir()]
+    return sum(file.stat().st_size for file in files)
+
+
+def add_action(file: DataFile) -> AddAction:
+    """A file as an action of our log, with the footer's place, which every split of ours has."""
+    return AddAction(
+        path=file.path,
+        partition_values={PARTITION_COLUMN: file.date.isoformat()},
+        size=file.size,
+        modification_time=file.modified_ms,
+        data_change=True,
+        num_records=file.num_records,
+        min_values={"id": str(file.min_id), "score": str(file.min_score), "name": file.min_name},
+        max_values={"id": str(file.max_id), "score": str(file.max_score), "name": file.max_name},
+        footer_start_offset=file.size - 4_096,
+        footer_end_offset=file.size,
+        has_footer_offsets=True,
+    )

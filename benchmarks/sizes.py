@@ -1,0 +1,92 @@
+"""How much the benchmarks do: the sizes that the goals speak of, and smaller ones."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Goals are judged at the full sizes only: ratios change with the size."""
+
+    name: str
+    are_goals_judged: bool
+    table_files: int
+    large_table_files: int
+    partition_files: int
+    memory_files: int
+    added_files: int
+    curve_files: tuple[int, ...]
+    most_iceberg_files: int
+    replayed_versions: tuple[int, ...]
+    commits: int
+    writers: int
+    commits_per_writer: int
+    rows: int
+    few_rows: int
+    queries: int
+    runs: int
+    slow_runs: int
+
+
+FULL = Sizes(
+    name="full",
+    are_goals_judged=True,
+    table_files=70_000,
+    large_table_files=1_000_000,
+    partition_files=1_000,
+    memory_files=100_000,
+    added_files=100,
+    curve_files=(10_000, 100_000, 1_000_000),
+    most_iceberg_files=100_000,
+    replayed_versions=(10, 100, 1_000, 10_000),
+    commits=100,
+    writers=8,
+    commits_per_writer=20,
+    rows=500_000,
+    few_rows=1_000,
+    queries=20,
+    runs=7,
+    slow_runs=3,
+)
+
+QUICK = Sizes(
+    name="quick",
+    are_goals_judged=False,
+    table_files=7_000,
+    large_table_files=100_000,
+    partition_files=100,
+    memory_files=10_000,
+    added_files=100,
+    curve_files=(1_000, 10_000, 100_000),
+    most_iceberg_files=10_000,
+    replayed_versions=(10, 100, 1_000),
+    commits=30,
+    writers=4,
+    commits_per_writer=5,
+    rows=50_000,
+    few_rows=1_000,
+    queries=20,
+    runs=3,
+    slow_runs=1,
+)
+
+# For the tests of the harness itself.
+TINY = Sizes(
+    name="tiny",
+    are_goals_judged=False,
+    table_files=100,
+    large_table_files=100,
+    partition_files=10,
+    memory_files=100,
+    added_files=10,
+    curve_files=(100,),
+    most_iceberg_files=100,
+    replayed_versions=(10,),
+    commits=3,
+    writers=2,
+    commits_per_writer=2,
+    rows=500,
+    few_rows=100,
+    queries=2,
+    runs=1,
+    slow_runs=1,
+)

@@ -1,0 +1,28 @@
+"""The benchmarks, one file each, in the order in which they run."""
+
+from benchmarks.benchmark import Benchmark
+from benchmarks.suite.adding import ADDING
+from benchmarks.suite.commits import COMMITS
+from benchmarks.suite.compaction import COMPACTION
+from benchmarks.suite.curve import CURVE
+from benchmarks.suite.memory import MEMORY
+from benchmarks.suite.opening import OPENING
+from benchmarks.suite.partition import PARTITION
+from benchmarks.suite.replay import REPLAY
+from benchmarks.suite.search import SEARCH
+from benchmarks.suite.splits import SPLITS
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    OPENING,
+    REPLAY,
+    COMMITS,
+    ADDING,
+    COMPACTION,
+    MEMORY,
+    PARTITION,
+    CURVE,
+    SPLITS,
+    SEARCH,
+)
+
+__all__ = ["BENCHMARKS"]

@@ -1,0 +1,90 @@
+"""Add a few files to a large table: the commit and the state that shows it, in time and in bytes."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from benchmarks import delta, ours
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import Figure, MostTimes, Unit
+from benchmarks.measure import Action, Preparation, measure_times
+from benchmarks.workshop import Workshop
+from indextables import AddAction, IndexTable
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    sizes = workshop.sizes
+    name = f"add {sizes.added_files} files to {sizes.table_files:,}"
+    times = measure_times({"ours": _our_side(workshop), "deltalake": _delta_side(workshop)}, runs=sizes.runs)
+    yield Figure(
+        name=f"{name}: commit and state",
+        unit=Unit.SECONDS,
+        ours=times["ours"].median,
+        peer_name="deltalake",
+        peer=times["deltalake"].median,
+        goal=MostTimes(1),
+        note="The figure of deltalake is of its commit alone, without a checkpoint.",
+        samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
+    )
+    yield _bytes_written(workshop, name)
+
+
+def _our_side(workshop: Workshop) -> Preparation:
+    path = workshop.copy_of(workshop.our_table(workshop.sizes.table_files))
+    batches = count(1)
+
+    def prepare() -> Action:
+        table = ours.open_table(path, ours.NO_CHECKPOINTS)
+        return partial(_commit_and_checkpoint, table, _our_adds(workshop, next(batches)))
+
+    return prepare
+
+
+def _delta_side(workshop: Workshop) -> Preparation:
+    path = workshop.copy_of(workshop.delta_table(workshop.sizes.table_files))
+    batches = count(1)
+
+    def prepare() -> Action:
+        files = workshop.generate(workshop.sizes.added_files, batch=next(batches))
+        return partial(delta.commit, DeltaTable(str(path)), [delta.add_action(file) for file in files])
+
+    return prepare
+
+
+def _bytes_written(workshop: Workshop, name: str) -> Figure:
+    path = workshop.copy_of(workshop.our_table(workshop.sizes.table_files))
+    table = ours.open_table(path, ours.NO_CHECKPOINTS)
+    before = _file_stamps(path)
+    state_bytes = ours.state_bytes(path, table.version)
+    _commit_and_checkpoint(table, _our_adds(workshop, 1))
+    written = sum(size for file, (size, _) in (_file_stamps(path) - before))
+    return Figure(
+        name=f"{name}: bytes written",
+        unit=Unit.BYTES,
+        ours=written,
+        peer_name="the whole state",
+        peer=state_bytes,
+        goal=MostTimes(0.02),
+    )
+
+
+def _our_adds(workshop: Workshop, batch: int) -> list[AddAction]:
+    files = workshop.generate(workshop.sizes.added_files, batch=batch)
+    return [ours.add_action(file) for file in files]
+
+
+def _commit_and_checkpoint(table: IndexTable, adds: list[AddAction]) -> None:
+    table.commit(adds=adds)
+    table.checkpoint()
+
+
+def _file_stamps(path: Path) -> set[tuple[Path, tuple[int, int]]]:
+    """Every file below a path with its size and time: what a file that was written has changed."""
+    files = ((file, file.stat()) for file in path.rglob("*") if file.is_file())
+    return {(file, (status.st_size, status.st_mtime_ns)) for file, status in files}
+
+
+ADDING = Benchmark("add", "add a few files to a large table", _measure)

@@ -1,0 +1,61 @@
+"""Write the state of a large table anew."""
+
+from collections.abc import Iterator
+from itertools import count
+
+from deltalake import DeltaTable
+
+from benchmarks import delta, ours
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import Figure, MostTimes, Unit
+from benchmarks.measure import Action, Preparation, measure_times
+from benchmarks.workshop import Workshop
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    files = workshop.sizes.table_files
+    times = measure_times(
+        {"ours": _our_side(workshop), "deltalake": _delta_side(workshop)}, runs=workshop.sizes.runs
+    )
+    yield Figure(
+        name=f"compact {files:,} entries",
+        unit=Unit.SECONDS,
+        ours=times["ours"].median,
+        peer_name="deltalake",
+        peer=times["deltalake"].median,
+        goal=MostTimes(2),
+        note="The figure of deltalake is of `create_checkpoint`, from a table that is in memory; ours reads it first.",
+        samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
+    )
+
+
+def _our_side(workshop: Workshop) -> Preparation:
+    path = workshop.copy_of(workshop.our_table(workshop.sizes.table_files))
+    batches = count(1)
+
+    def prepare() -> Action:
+        # A state that is compact already stays as it is: one more file makes it worth writing.
+        table = ours.open_table(path, ours.NO_CHECKPOINTS)
+        table.commit(adds=[ours.add_action(file) for file in workshop.generate(1, batch=next(batches))])
+        return lambda: _discard(table.compact())
+
+    return prepare
+
+
+def _delta_side(workshop: Workshop) -> Preparation:
+    path = workshop.copy_of(workshop.delta_table(workshop.sizes.table_files))
+    batches = count(1)
+
+    def prepare() -> Action:
+        files = workshop.generate(1, batch=next(batches))
+        delta.commit(DeltaTable(str(path)), [delta.add_action(file) for file in files])
+        return DeltaTable(str(path)).create_checkpoint
+
+    return prepare
+
+
+def _discard(_: object) -> None:
+    return None
+
+
+COMPACTION = Benchmark("compact", "write the state of a large table anew", _measure)

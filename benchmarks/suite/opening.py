@@ -1,0 +1,56 @@
+"""Open a table and list its files, from each kind of checkpoint."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks import delta, iceberg, ours
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import Figure, MostTimes, Unit
+from benchmarks.measure import always, measure_times
+from benchmarks.workshop import Workshop
+
+_STATE_FORMATS = {"avro": "Avro state", "json": "JSON checkpoint", "parquet": "Parquet checkpoint"}
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    sizes, files = workshop.sizes, workshop.sizes.table_files
+    sides = {
+        name: always(partial(ours.list_files, workshop.our_table(files, state_format)))
+        for state_format, name in _STATE_FORMATS.items()
+    }
+    sides["deltalake"] = always(partial(delta.list_files, workshop.delta_table(files)))
+    times = measure_times(sides, runs=sizes.runs, expected_length=files)
+    for name in _STATE_FORMATS.values():
+        yield Figure(
+            name=f"open and list {files:,} files: {name}",
+            unit=Unit.SECONDS,
+            ours=times[name].median,
+            peer_name="deltalake",
+            peer=times["deltalake"].median,
+            goal=MostTimes(0.5) if name == "Avro state" else None,
+            samples={"ours": times[name].values, "peer": times["deltalake"].values},
+        )
+    yield _against_iceberg(workshop, files)
+
+
+def _against_iceberg(workshop: Workshop, files: int) -> Figure:
+    times = measure_times(
+        {
+            "ours": always(partial(ours.list_files, workshop.our_table(files))),
+            "pyiceberg": always(partial(iceberg.list_files, workshop.iceberg_table(files))),
+        },
+        runs=workshop.sizes.slow_runs,
+        expected_length=files,
+    )
+    return Figure(
+        name=f"open and list {files:,} files: Avro state",
+        unit=Unit.SECONDS,
+        ours=times["ours"].median,
+        peer_name="pyiceberg",
+        peer=times["pyiceberg"].median,
+        goal=MostTimes(0.05),
+        samples={"ours": times["ours"].values, "peer": times["pyiceberg"].values},
+    )
+
+
+OPENING = Benchmark("open", "open a table and list all its files", _measure)

@@ -1,0 +1,103 @@
+"""Splits of rows: the time to write and to scan them, and their size."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks import our_rows, raw_tantivy
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import Figure, MostTimes, Unit
+from benchmarks.measure import Action, Preparation, always, measure_times
+from benchmarks.workshop import Workshop
+
+# At least 0.6 times as many documents in the same time.
+_INDEXING_GOAL = MostTimes(1 / 0.6)
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    yield _indexing(workshop)
+    yield _scan(workshop)
+    yield from _sizes(workshop)
+
+
+def _indexing(workshop: Workshop) -> Figure:
+    count = workshop.sizes.rows
+    times = measure_times(
+        {"ours": _our_indexing(workshop), "tantivy": _raw_indexing(workshop)}, runs=workshop.sizes.slow_runs
+    )
+    return Figure(
+        name=f"index {count:,} rows",
+        unit=Unit.SECONDS,
+        ours=times["ours"].median,
+        peer_name="tantivy",
+        peer=times["tantivy"].median,
+        goal=_INDEXING_GOAL,
+        note="Ours is a whole append: rows, statistics, index, checksums and the commit, flushed to the disk. That of "
+        "tantivy is the index alone, with the same fields, by one thread.",
+        samples={"ours": times["ours"].values, "peer": times["tantivy"].values},
+    )
+
+
+def _our_indexing(workshop: Workshop) -> Preparation:
+    rows = workshop.rows(workshop.sizes.rows)
+
+    def prepare() -> Action:
+        table = our_rows.create_table(workshop.new_path())
+
+        def append() -> None:
+            table.append(rows)
+
+        return append
+
+    return prepare
+
+
+def _raw_indexing(workshop: Workshop) -> Preparation:
+    rows = workshop.rows(workshop.sizes.rows)
+    return lambda: partial(raw_tantivy.build_index, workshop.new_path(), rows)
+
+
+def _scan(workshop: Workshop) -> Figure:
+    count = workshop.sizes.rows
+    table = our_rows.open_table(workshop.our_rows(count), workshop.new_path())
+    folder = workshop.new_path()
+    folder.mkdir()
+    our_rows.copy_rows(workshop.our_rows(count), folder / "rows.parquet")
+    times = measure_times(
+        {
+            "ours": always(table.to_arrow),
+            "pyarrow": always(partial(pq.read_table, folder / "rows.parquet")),
+        },
+        runs=workshop.sizes.runs,
+        expected_length=count,
+    )
+    return Figure(
+        name=f"scan {count:,} rows",
+        unit=Unit.SECONDS,
+        ours=times["ours"].median,
+        peer_name="pyarrow",
+        peer=times["pyarrow"].median,
+        goal=MostTimes(1.3),
+        note="Both read the Parquet file that is in our split; ours checks its pages against their checksums.",
+        samples={"ours": times["ours"].values, "peer": times["pyarrow"].values},
+    )
+
+
+def _sizes(workshop: Workshop) -> Iterator[Figure]:
+    count = workshop.sizes.rows
+    folder = workshop.new_path()
+    folder.mkdir()
+    pq.write_table(workshop.rows(count), folder / "rows.parquet", compression="zstd")
+    ours = _size(workshop.our_rows(count))
+    peers = {"Parquet alone": folder, "Lance with its index": workshop.lance_rows(count)}
+    for name, path in peers.items():
+        yield Figure(f"size of {count:,} rows", Unit.BYTES, ours, name, _size(path))
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+SPLITS = Benchmark("splits", "write and scan rows, and their size", _measure)

@@ -1,0 +1,132 @@
+"""The benchmarks' harness, end to end at sizes of about 100: what it measures is not judged here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+pytest.importorskip("deltalake", reason="the peers are installed by `make bench`")
+pytest.importorskip("pyiceberg", reason="the peers are installed by `make bench`")
+
+FIGURE_FIELDS = {
+    "name",
+    "unit",
+    "ours",
+    "peer_name",
+    "peer",
+    "ratio",
+    "goal",
+    "verdict",
+    "note",
+    "samples",
+}
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """The package, which is not installed: it stands beside `src`."""
+    monkeypatch.syspath_prepend(str(PROJECT))
+    return pytest.importorskip("benchmarks.figures")
+
+
+def run_harness(*arguments: str) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=PROJECT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_chosen_benchmarks_give_a_table_json_and_markdown(tmp_path):
+    result, page = tmp_path / "results" / "latest.json", tmp_path / "BENCHMARKS.md"
+    chosen = ("open", "add", "partition")
+
+    printed = run_harness(
+        "--tiny", "--only", *chosen, "--work-dir", str(tmp_path / "work"), "--json", str(result),
+        "--markdown", str(page),
+    )  # fmt: skip
+
+    found = json.loads(result.read_text())
+    assert found["sizes"] == "tiny"
+    assert {"cores", "memory", "python", "deltalake", "pyiceberg"} <= set(found["machine"])
+    assert [benchmark["name"] for benchmark in found["benchmarks"]] == list(chosen)
+    for benchmark in found["benchmarks"]:
+        for figure in benchmark["figures"]:
+            assert set(figure) == FIGURE_FIELDS
+            assert figure["ours"] > 0
+            assert figure["ratio"] == pytest.approx(figure["ours"] / figure["peer"])
+            assert figure["verdict"] == "-"
+            assert figure["name"] in page.read_text()
+            assert figure["name"] in printed
+    peers = {figure["peer_name"] for benchmark in found["benchmarks"] for figure in benchmark["figures"]}
+    assert peers == {"deltalake", "pyiceberg", "the whole state"}
+    assert str(tmp_path) not in page.read_text()
+
+
+def test_racing_writers_lose_no_commit(tmp_path):
+    result = tmp_path / "latest.json"
+    run_harness("--tiny", "--only", "commits", "--json", str(result))
+    (benchmark,) = json.loads(result.read_text())["benchmarks"]
+    assert [figure["peer_name"] for figure in benchmark["figures"]] == ["deltalake", "raw disk", "deltalake"]
+    assert all("durable" in figure["note"] for figure in benchmark["figures"])
+
+
+def test_tables_in_a_work_folder_are_kept_and_copies_are_not(tmp_path):
+    work = tmp_path / "work"
+    arguments = (
+        "--tiny",
+        "--only",
+        "compact",
+        "--work-dir",
+        str(work),
+        "--json",
+        str(tmp_path / "latest.json"),
+    )
+    first, second = run_harness(*arguments), run_harness(*arguments)
+    assert "built" in first
+    assert "built" not in second
+    assert sorted(path.name.partition("-")[0] for path in work.iterdir() if path.is_dir()) == [
+        "deltalake",
+        "ours",
+    ]
+
+
+def test_list_names_every_benchmark():
+    names = [line.split()[0] for line in run_harness("--list").splitlines()]
+    assert names == ["open", "replay", "commits", "add", "compact", "memory", "partition", "curve"]
+
+
+def test_goals_are_judged_by_ratio_or_by_our_figure(benchmarks):
+    figure, unit, verdict = benchmarks.Figure, benchmarks.Unit, benchmarks.Verdict
+
+    def judged(goal, *, is_judged=True):
+        return figure("open", unit.SECONDS, 0.3, "peer", 0.5, goal, is_goal_judged=is_judged).verdict
+
+    assert judged(benchmarks.MostTimes(0.6)) is verdict.PASS
+    assert judged(benchmarks.MostTimes(0.5)) is verdict.MISS
+    assert judged(benchmarks.AtMost(0.3)) is verdict.PASS
+    assert judged(benchmarks.AtMost(0.2)) is verdict.MISS
+    assert judged(benchmarks.AtMost(0.2), is_judged=False) is verdict.NONE
+    assert judged(None) is verdict.NONE
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "text"),
+    [
+        (0.0123, "s", "12.3 ms"),
+        (1.5, "s", "1.5 s"),
+        (0.002, "s/commit", "2 ms/commit"),
+        (49_600_000, "bytes", "49.6 MB"),
+        (999, "bytes", "999 B"),
+    ],
+)
+def test_amounts_are_shown_in_the_unit_that_suits_them(benchmarks, amount, unit, text):
+    assert benchmarks.amount_text(amount, benchmarks.Unit(unit)) == text
