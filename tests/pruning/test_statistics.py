@@ -67,6 +67,13 @@ def test_all_null_and_empty_columns_have_none():
         assert column_statistics(rows, EVERYTHING) == ColumnStatistics(null_columns=frozenset("xy"))
 
 
+def test_empty_split_has_no_minimum_and_spoils_no_other():
+    empty = column_statistics(pa.table({"x": pa.array([], pa.int64())}), EVERYTHING)
+    full = column_statistics(pa.table({"x": [1, 2]}), EVERYTHING)
+    assert (empty.min_values, empty.max_values) == ({}, {})
+    assert merge_statistics(empty, full, pa.schema([("x", pa.int64())])) == full
+
+
 def test_nested_and_binary_columns_have_none():
     table = pa.table({"l": [[1]], "s": [{"a": 1}], "b": [b"x"], "i": [1]})
     found = column_statistics(table, EVERYTHING)
