@@ -7,7 +7,7 @@ BENCH_READY := $(VENV)/.bench-ready
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak docs-config lock clean
+.PHONY: help demo test lint format bench soak azurite docs-config lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,10 @@ bench: $(BENCH_READY) ## measure against the peers: a table of ratios, and JSON
 	@$(BIN)/python -m benchmarks
 
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
-	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) tests
+	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak
+
+azurite: ## install the Azure server that the tests of Azure run against (needs Node.js)
+	@npm install --silent --no-save --prefix .azurite azurite@3.37.0
 
 docs-config: $(READY) ## write docs/configuration.md anew from the settings' registry
 	@$(BIN)/python -m indextables.config --write docs/configuration.md

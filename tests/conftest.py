@@ -7,6 +7,18 @@ import pytest
 from servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make soak MINUTES=n` says how long the tests that are marked `soak` go on."""
+    parser.addoption("--soak-minutes", type=float, default=1.0, help="how long each soak test runs")
+
+
+@pytest.fixture
+def soak_minutes(request: pytest.FixtureRequest) -> float:
+    """How long a soak test is to go on."""
+    minutes: float = request.config.getoption("--soak-minutes")
+    return minutes
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """An S3 server on loopback, in a process of its own."""

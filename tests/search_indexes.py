@@ -1,18 +1,12 @@
-"""Small indexes for the tests of search, built and opened as those of splits are."""
-
-import tempfile
-from pathlib import Path
+"""Small indexes for the tests of search, with documents made as for splits."""
 
 import pyarrow as pa
 import tantivy
 
 from indextables.search import SearchScope, compile_query, matching_rows, parse_query
-from indextables.split.index_builder import MIN_HEAP_BYTES, IndexBuilder
-from indextables.split.index_reader import open_index
+from indextables.split.columns import DocumentEncoder
+from indextables.split.index_builder import MIN_HEAP_BYTES
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
-
-# Where there is a file system in memory, nothing waits for a disk.
-MEMORY = Path("/dev/shm")
 
 
 def text_field(name: str, tokenizer: str = "default", **options: object) -> FieldMapping:
@@ -31,14 +25,20 @@ def json_field(name: str, tokenizer: str = "default", **options: object) -> Fiel
 
 
 def build_index(mapping: DocMapping, rows: pa.Table) -> tantivy.Index:
-    """An index over the rows, which are numbered from 0."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
-        directory = Path(name)
-        builder = IndexBuilder(directory, mapping, MIN_HEAP_BYTES)
-        for batch in rows.to_batches():
-            builder.add(batch)
-        builder.finish()
-        return open_index(directory, mapping, name)
+    """An index in memory over the rows, which are numbered from 0."""
+    index = tantivy.Index(mapping.tantivy_schema())
+    mapping.register_tokenizers(index)
+    writer = index.writer(MIN_HEAP_BYTES, num_threads=1)
+    encoder = DocumentEncoder(mapping)
+    first_row = 0
+    for batch in rows.to_batches():
+        for document in encoder.documents(batch, first_row):
+            writer.add_document(document)
+        first_row += batch.num_rows
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    return index
 
 
 def found_rows(index: tantivy.Index, mapping: DocMapping, text: str, **scope: object) -> list[int]:

@@ -17,7 +17,7 @@ from indextables.split import FieldKind, IndexCache, open_split
 from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.index_builder import index_files
 from indextables.split.mapping import ROW_FIELD
-from indextables.storage import open_store
+from indextables.storage import FaultStore, open_store
 from split_samples import read_all
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
@@ -254,6 +254,17 @@ def test_columns_that_are_not_stored_come_from_their_fast_fields(foreign):
         fields | {"text": "text"}, [{"i64": 1, "f64": 0.5, "bool": True, "text": "x"}], schema=schema
     )
     assert read_all(split).to_pylist() == [{"i64": 1, "f64": 0.5, "bool": True, "text": "x"}]
+
+
+def test_rows_of_a_foreign_split_are_fetched_once(foreign, tmp_path):
+    foreign(STORED_FIELDS, [FULL, {"text": "other"}])
+    counting = FaultStore(open_store(tmp_path / "table"))
+    split = open_split(counting, "foreign.split", schema=SCHEMA)
+    read_all(split)
+    before = len(counting.calls)
+    assert split.take([1, 0], ["text"]).column(0).to_pylist() == ["other", "hello"]
+    assert read_all(split).num_rows == 2
+    assert len(counting.calls) == before
 
 
 def test_a_split_without_stored_documents_says_where_its_rows_are(foreign):

@@ -10,8 +10,12 @@ import tantivy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError
-from indextables.split import IndexCache, WriterOptions
+from indextables.pruning import StatisticsOptions
+from indextables.schema import canonical_schema
+from indextables.split import DocMapping, IndexCache, WriterOptions, open_split
+from indextables.split.builder import SplitBuilder, SplitShape
 from indextables.split.rows_file import bounded_slices
 from indextables.storage import open_store
 from split_samples import (
@@ -121,6 +125,20 @@ def test_large_rows_make_small_row_groups():
 def test_no_rows_make_no_split(store):
     assert write_splits(store, EVERY_TYPE.empty_table(), EVERY_TYPE_OPTIONS) == ()
     assert list(store.list("")) == []
+
+
+def test_a_split_without_rows_reads_as_no_rows(store, tmp_path):
+    schema = canonical_schema(EVERY_TYPE)
+    mapping = DocMapping.from_schema(schema, (), Settings.resolve(EVERY_TYPE_OPTIONS))
+    shape = SplitShape(schema, (), mapping, StatisticsOptions(), 15_000_000)
+    built = SplitBuilder(tmp_path / "scratch", shape, {}).finish(created_time_ms=0)
+    store.put("empty.split", built.path.read_bytes())
+    split = open_split(store, "empty.split")
+    split.verify()
+    assert split.num_records == 0
+    assert list(split.scan()) == []
+    assert split.take([]).schema.equals(schema)
+    assert split.index(IndexCache(tmp_path / "cache", 10**9)).searcher().num_docs == 0
 
 
 def test_columns_with_unusual_names_come_back_and_are_searchable(store, tmp_path):

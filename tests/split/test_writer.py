@@ -12,6 +12,7 @@ import pytest
 
 from indextables.config import Settings
 from indextables.errors import (
+    InvalidOptionError,
     InvalidSchemaError,
     InvalidValueError,
     SplitWriteError,
@@ -235,6 +236,55 @@ def test_an_outage_leaves_orphans_and_reports_its_cause(store, scratch):
     assert list(scratch.iterdir()) == []
 
 
+def test_a_writer_leaves_the_scratch_of_another_alone(store, scratch):
+    options = WriterOptions(scratch=scratch)
+    first = SplitWriter(store, pa.schema([("id", pa.int64())]), (), Settings(), options)
+    first.write(pa.table({"id": [1]}))
+    write_splits(store, pa.table({"id": [2]}), writer_options=options)
+    (file,) = first.commit()
+    assert read_all(opened(store, file)).to_pylist() == [{"id": 1}]
+
+
+def test_statistics_of_a_column_that_does_not_exist_are_refused_at_once(store):
+    settings = Settings.resolve({"spark.indextables.dataSkippingStatsColumns": "zzz"})
+    with pytest.raises(InvalidOptionError, match="'zzz'"):
+        SplitWriter(store, pa.schema([("id", pa.int64())]), (), settings)
+
+
+def test_statistics_named_for_a_partition_column_do_no_harm(store):
+    table = pa.table({"id": [1], "p": ["x"]})
+    options = {"spark.indextables.dataSkippingStatsColumns": "p,id"}
+    (file,) = write_splits(store, table, options, partition_columns=("p",))
+    assert file.min_values == {"id": "1"}
+
+
+def test_a_full_disk_is_an_error_of_the_writer_and_nothing_is_left(store, scratch):
+    program = textwrap.dedent("""
+        import resource, signal, sys
+        from pathlib import Path
+        import pyarrow as pa
+        from indextables.config import Settings
+        from indextables.errors import SplitWriteError
+        from indextables.split import SplitWriter, WriterOptions
+        from indextables.storage import open_store
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        writer = SplitWriter(open_store(sys.argv[1]), pa.schema([("id", pa.string())]), (), Settings(),
+                             WriterOptions(scratch=Path(sys.argv[2])))
+        try:
+            writer.write(pa.table({"id": [f"{i * 2654435761 % 2**32:x}" for i in range(60_000)]}))
+            writer.commit()
+        except SplitWriteError:
+            sys.exit(7)
+    """)
+    arguments = [sys.executable, "-c", program, str(store.url.removeprefix("file://")), str(scratch)]
+    result = subprocess.run(arguments, check=False, capture_output=True, timeout=120)
+    assert result.returncode == 7, result.stderr.decode()
+    assert keys(store) == []
+    assert list(scratch.iterdir()) == []
+
+
 def test_a_scratch_directory_that_is_gone_is_an_error_of_the_writer(store, tmp_path):
     with pytest.raises(SplitWriteError, match="local directory"):
         SplitWriter(
@@ -284,6 +334,9 @@ def test_a_killed_writer_leaves_at_most_a_whole_orphan(store, tmp_path, scratch,
         assert split.num_records == 5_000
     files = [path for path in Path(tmp_path / "table").rglob("*") if path.is_file()]
     assert len(files) == splits
+    assert len(list(scratch.iterdir())) == 1
+    write_splits(store, pa.table({"id": [1]}), writer_options=WriterOptions(scratch=scratch))
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["memory", "s3"])

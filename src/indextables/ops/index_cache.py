@@ -11,12 +11,13 @@ from indextables.split.cache import IndexCache
 
 def index_cache(settings: Settings) -> IndexCache:
     """The cache that the settings name, or the one in the user's cache directory."""
-    return _cache(settings[DISK_CACHE_PATH], settings[DISK_CACHE_MAX_SIZE])
+    directory = settings[DISK_CACHE_PATH]
+    return _cache(Path(directory) if directory else _default_root(), settings[DISK_CACHE_MAX_SIZE])
 
 
 @lru_cache
-def _cache(directory: str, max_bytes: int) -> IndexCache:
-    return IndexCache(Path(directory) if directory else _default_root(), max_bytes)
+def _cache(directory: Path, max_bytes: int) -> IndexCache:
+    return IndexCache(directory, max_bytes)
 
 
 def _default_root() -> Path:

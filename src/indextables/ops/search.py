@@ -8,7 +8,6 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import tantivy
 from numpy.typing import NDArray
 
 from indextables.config.registry import READ_PARALLELISM
@@ -20,8 +19,8 @@ from indextables.ops.splits import open_ref, split_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation
+from indextables.search.asked import Asked, ask
 from indextables.search.compile import compile_query
-from indextables.search.exact import filtered, split_predicate
 from indextables.search.grammar import parse_query
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
@@ -174,26 +173,10 @@ class Highlighter:
         return highlight(self.query, self.scope, column, text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question as one split understands it; `rest` is what its index cannot answer."""
-
-    index: tantivy.Index
-    query: tantivy.Query
-    scope: SearchScope
-    rest: Predicate | None
-
-
-def _ask(snapshot: Snapshot, question: Question, split: Split) -> _Asked:
+def _ask(snapshot: Snapshot, question: Question, split: Split) -> Asked:
     scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
-    query = tantivy.Query.all_query()
-    if question.query is not None:
-        query = compile_query(question.query, scope)
-    condition, rest = None, None
-    if question.where is not None:
-        condition, rest = split_predicate(question.where, split.mapping)
     index = split.index(index_cache(snapshot.context.settings))
-    return _Asked(index, filtered(query, condition), scope, rest)
+    return ask(index, scope, question.query, question.where)
 
 
 def _hits(snapshot: Snapshot, question: Question, limit: int, split: Split) -> Hits:

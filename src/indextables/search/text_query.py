@@ -1,5 +1,6 @@
 """Leaves over tokenised text, whole strings and JSON: their text becomes the terms that the index holds."""
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +24,10 @@ from indextables.split.mapping import FieldKind
 # What Tantivy keeps a JSON number as: the first of these that can hold it.
 MIN_I64: Final = -(1 << 63)
 MAX_U64: Final = (1 << 64) - 1
+
+# What Tantivy keeps a JSON moment in: nanoseconds since 1970, in 64 bits. Others remain text.
+FIRST_MOMENT: Final = datetime(1678, 1, 1, tzinfo=UTC)
+LAST_MOMENT: Final = datetime(2262, 1, 1, tzinfo=UTC)
 
 JSON_BOOLEANS: Final = {"true": True, "false": False}
 
@@ -185,9 +190,10 @@ def _json_values(text: str) -> list[JsonValue]:
         return [JSON_BOOLEANS[text]]
     moment = parse_timestamp(text)
     if moment is not None and moment.tzinfo is not None:
-        return [moment.astimezone(UTC)]
+        return [moment] if FIRST_MOMENT <= moment <= LAST_MOMENT else []
     integer = parse_integer(text)
     if integer is not None and MIN_I64 <= integer <= MAX_U64:
         return [integer]
     number = parse_decimal(text)
-    return [float(number)] if number is not None and number.is_finite() else []
+    nearest = math.nan if number is None else float(number)
+    return [nearest] if math.isfinite(nearest) else []

@@ -155,7 +155,8 @@ class SplitBuilder:
         if self._rows is not None:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._rows.close()
-        self._index = None
+        if self._index is not None:
+            self._index.abort()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property

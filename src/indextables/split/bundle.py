@@ -31,7 +31,7 @@ U32_BYTES: Final = 4
 
 # Far above what a real split has; below it, a lying length costs no memory.
 MAX_FOOTER_BYTES: Final = 256 * 1024**2
-MAX_MEMBERS: Final = 100_000
+MAX_MEMBERS: Final = 10_000
 
 _HEADER_BYTES: Final = len(MAGIC) + U32_BYTES
 _SHORTEST_FOOTER: Final = _HEADER_BYTES + 2 * U32_BYTES

@@ -110,8 +110,8 @@ class IndexCache:
             sweep_abandoned(self._root / "new", "")
             new = new_guarded_directory(self._root / "new", "")
         try:
-            fill(new.path)
             with self._translating():
+                fill(new.path)
                 size = _flush_files(new.path)
                 fits = size <= self._max_bytes
                 path = self._place(new.path, key, size) if fits else new.path

@@ -1,5 +1,6 @@
 """Builds the index of a split in a local directory."""
 
+import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +25,8 @@ class IndexBuilder:
     """One index under construction. Rows are numbered in the order in which they are added.
 
     The index is written by one thread, in one segment as long as the heap suffices and in several from there
-    on; each document knows its row number. Nothing is complete before `finish`; a builder that is thrown away
-    leaves files in its directory, and no more.
+    on; each document knows its row number. Nothing is complete before `finish`. A builder that is given up
+    needs `abort`, because a thread of its own writes into the directory.
     """
 
     def __init__(self, directory: Path, mapping: DocMapping, heap_bytes: int) -> None:
@@ -58,6 +59,12 @@ class IndexBuilder:
             # Segments may be merging in the background, which replaces files.
             self._writer.wait_merging_threads()
         return index_files(self._directory)
+
+    def abort(self) -> None:
+        """Stop writing, so that the directory can be removed. Does nothing after `finish`."""
+        # Whatever is wrong with an index that is thrown away, the reason for that counts.
+        with contextlib.suppress(SplitWriteError), translating(self._what, SplitWriteError):
+            self._writer.rollback()
 
 
 def index_files(directory: Path) -> list[Path]:

@@ -1,6 +1,5 @@
 """Opens indexes: from a split's members on their way into the cache, and from a local directory."""
 
-import contextlib
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,9 +28,10 @@ def index_members(bundle: Bundle) -> list[str]:
 def fetch_members(
     store: ObjectStore, key: str, bundle: Bundle, names: Iterable[str], directory: Path
 ) -> dict[str, str]:
-    """Copy members into a directory; the checksum of each. Raises storage errors and SplitCorruptedError.
+    """Copy members into a directory; the checksum of each.
 
-    Members that lie side by side are fetched together, in large pieces and several at a time.
+    Members that lie side by side are fetched together, in large pieces and several at a time. Raises storage
+    errors, SplitCorruptedError, and OSError for the local side.
     """
     members = {name: bundle.members[name] for name in names}
     spans = coalesce([(member.start, member.end) for member in members.values()])
@@ -41,14 +41,16 @@ def fetch_members(
         for start in range(first, end, _PIECE_BYTES)
     ]
     digests = {name: hashlib.sha256() for name in members}
-    with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context((directory / name).open("wb")) for name in members}
-        fetched = prefetched(lambda piece: read_range(store, key, *piece), pieces, depth=_PIECES_AHEAD)
-        for (start, end), data in fetched:
-            for name, member in members.items():
-                part = data[max(member.start - start, 0) : max(min(member.end, end) - start, 0)]
-                files[name].write(part)
+    for name in members:
+        (directory / name).touch()
+    fetched = prefetched(lambda piece: read_range(store, key, *piece), pieces, depth=_PIECES_AHEAD)
+    for (start, end), data in fetched:
+        for name, member in members.items():
+            part = data[max(member.start - start, 0) : max(min(member.end, end) - start, 0)]
+            if part:
                 digests[name].update(part)
+                with (directory / name).open("ab") as target:
+                    target.write(part)
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 

@@ -79,9 +79,13 @@ class JvmSplit(Split):
 
     def _fill(self, directory: Path) -> None:
         builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)
-        for batch in self._scan([field.name for field in self.mapping], None):
-            builder.add(batch)
-        builder.finish()
+        try:
+            for batch in self._scan([field.name for field in self.mapping], None):
+                builder.add(batch)
+            builder.finish()
+        except BaseException:
+            builder.abort()
+            raise
 
     @cached_property
     def _meta(self) -> IndexMeta:
@@ -145,11 +149,10 @@ class JvmSplit(Split):
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
     try:
-        scratch = tempfile.TemporaryDirectory(prefix="indextables-")
+        with tempfile.TemporaryDirectory(prefix="indextables-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
     except OSError as error:
-        raise SplitWriteError(f"there is no local directory to unpack a split in: {error}") from error
-    with scratch as name:
-        yield Path(name)
+        raise SplitWriteError(f"a split cannot be unpacked on local disk: {error}") from error
 
 
 def _is_fast_only(field: IndexedField) -> bool:

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from indextables.errors import ObjectNotFoundError
 from indextables.log.segment import LogListing, contiguous_versions, list_log
 from indextables.log.version_file import find_version_file
 from indextables.storage import ObjectMeta
 from indextables.table.cache import stamp
+from indextables.table.ground import is_ground_unchanged
 from indextables.table.load import load_snapshot
 from indextables.table.log_files import read_log_files, with_unlisted_versions
 from indextables.table.rebase import rebase, rebase_if_long
@@ -33,14 +35,18 @@ def catch_up(snapshot: Snapshot) -> CaughtUp:
     """The table as it is now, by way of the versions after `snapshot`. Raises what `load_snapshot` raises."""
     context = snapshot.context
     listing = list_log(context.store, from_version=snapshot.version)
-    if not _is_ground_unchanged(snapshot, listing):
+    if not _is_ground_listed(snapshot, listing):
         return CaughtUp(load_snapshot(context), None)
     listing = with_unlisted_versions(context, listing, snapshot.version + 1)
     files = contiguous_versions(listing, snapshot.version + 1)
     if listing.newest_version > snapshot.version + len(files):
         # Behind a hole there is more: the versions in between were cleaned up, or the log has a gap.
         return CaughtUp(load_snapshot(context), None)
-    caught_up = _extended(snapshot, files)
+    try:
+        caught_up = _extended(snapshot, files)
+    except ObjectNotFoundError:
+        # Cleaned up since it was listed.
+        return CaughtUp(load_snapshot(context), None)
     if _has_newer_base(caught_up.snapshot, listing):
         return replace(caught_up, snapshot=rebase(caught_up.snapshot))
     return replace(caught_up, snapshot=rebase_if_long(caught_up.snapshot))
@@ -56,7 +62,12 @@ def follow(snapshot: Snapshot) -> CaughtUp:
         files.append((snapshot.version + len(files) + 1, meta))
         if len(files) > _FOLLOWED_VERSIONS:
             return catch_up(snapshot)
-    return _extended(snapshot, files) if files else catch_up(snapshot)
+    try:
+        caught_up = _extended(snapshot, files)
+    except ObjectNotFoundError:
+        return catch_up(snapshot)
+    # Looked at last: what was found so far belongs to the same table then.
+    return caught_up if files and is_ground_unchanged(snapshot) else catch_up(snapshot)
 
 
 def _extended(snapshot: Snapshot, files: Sequence[tuple[int, ObjectMeta]]) -> CaughtUp:
@@ -73,8 +84,8 @@ def _has_newer_base(snapshot: Snapshot, listing: LogListing) -> bool:
     return any(known < version <= snapshot.version for version in listing.bases)
 
 
-def _is_ground_unchanged(snapshot: Snapshot, listing: LogListing) -> bool:
-    """Whether the newest file that the snapshot was read from is still the same file."""
+def _is_ground_listed(snapshot: Snapshot, listing: LogListing) -> bool:
+    """What `is_ground_unchanged` tells, by a listing."""
     version, ground = snapshot.version, stamp(snapshot.ground)
     found = [base.meta for base in listing.bases.get(version, ())]
     if version in listing.versions:

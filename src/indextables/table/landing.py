@@ -12,7 +12,6 @@ always writes one, and advances the hint to it, first.
 from indextables.errors import (
     CommitOutcomeUnknownError,
     LogCorruptedError,
-    ObjectNotFoundError,
     StorageError,
     TableNotFoundError,
     VersionNotFoundError,
@@ -21,8 +20,8 @@ from indextables.log.hint import read_hint
 from indextables.log.paths import version_key
 from indextables.log.segment import list_log
 from indextables.log.version_file import find_version_file
-from indextables.table.cache import stamp
 from indextables.table.context import TableContext
+from indextables.table.ground import is_ground_unchanged
 from indextables.table.load import load_snapshot
 from indextables.table.snapshot import Snapshot
 
@@ -34,7 +33,7 @@ def is_landed(planned_on: Snapshot, version: int, commit_id: str) -> bool:
     """
     context = planned_on.context
     try:
-        if _is_ground_unchanged(planned_on) and _newest_checkpoint(planned_on, version) < version:
+        if is_ground_unchanged(planned_on) and _newest_checkpoint(planned_on, version) < version:
             return True
         return _is_in_newest(planned_on, version, commit_id)
     except StorageError as error:
@@ -42,14 +41,6 @@ def is_landed(planned_on: Snapshot, version: int, commit_id: str) -> bool:
             f"{context.url}: version {version} was written, but the store stopped answering before it was certain that "
             f"it is part of the table ({error}); read the history again before you retry"
         ) from error
-
-
-def _is_ground_unchanged(planned_on: Snapshot) -> bool:
-    ground = planned_on.ground
-    try:
-        return stamp(planned_on.context.store.head(ground.key)) == stamp(ground)
-    except ObjectNotFoundError:
-        return False
 
 
 def _newest_checkpoint(planned_on: Snapshot, version: int) -> int:

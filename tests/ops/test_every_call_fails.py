@@ -1,0 +1,207 @@
+"""Every operation, with every one of its calls failing before and after its effect.
+
+It ends in success or in a typed error, the table is as before or as after, and the next operation works.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, TableNotFoundError
+from indextables.log.paths import version_key
+from indextables.ops.checkpoint import compact, write_checkpoint
+from indextables.ops.properties import set_properties, upgrade_protocol
+from indextables.ops.write import commit_files, run
+from indextables.storage import Moment, ObjectStore, RetryingStore, VirtualClock
+from indextables.table import Operation, load_snapshot
+from tables import (
+    FORMATS,
+    AgeingStore,
+    add,
+    append,
+    checkpoint,
+    context,
+    copy_all,
+    do,
+    live,
+    memory_store,
+    merge,
+    new_table,
+    overwrite,
+    remove,
+)
+
+Observed = tuple[int, dict[str, int], dict[str, str]] | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation on a store, what it starts from, and the settings that it runs with."""
+
+    run: Callable[[ObjectStore, Mapping[str, str]], object]
+    prepare: Callable[[ObjectStore], object]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def small_table(store: ObjectStore) -> None:
+    do(do(new_table(store), append("a", "b")).snapshot, append("c"))
+
+
+def table_with_a_fragmented_state(store: ObjectStore) -> None:
+    small_table(store)
+    checkpoint(store)
+    do(load_snapshot(context(store)), remove("a"))
+    checkpoint(store)
+
+
+def opened(operation):
+    """An operation on a snapshot: opening the table is a part of it."""
+    return lambda store, settings: operation(load_snapshot(context(store, settings)))
+
+
+def intent(planned):
+    return opened(lambda snapshot: run(snapshot, planned, Operation("TEST")))
+
+
+# Writes a checkpoint after the commit and deletes whatever it covers.
+AUTOMATIC = {
+    "checkpoint.enabled": "true",
+    "checkpoint.interval": "1",
+    "purge.txLogRetentionHours": "0",
+    "checkpoint.retention": "0",
+    "state.retention.versions": "0",
+    "state.retention.hours": "0",
+}
+
+COMMITS = {
+    "create": Case(new_table, lambda store: None),
+    "append": Case(intent(append("x")), small_table),
+    "append with a checkpoint and a cleanup": Case(intent(append("x")), small_table, AUTOMATIC),
+    "append to a table read from a state": Case(intent(append("x")), table_with_a_fragmented_state),
+    "overwrite": Case(intent(overwrite("x")), small_table),
+    "remove": Case(intent(remove("a", "c")), small_table),
+    "merge": Case(intent(merge((["a", "b"], ["ab"]))), small_table),
+    "replace": Case(opened(lambda snapshot: commit_files(snapshot, [add("a", size=7)], ["a"])), small_table),
+    "set properties": Case(opened(lambda snapshot: set_properties(snapshot, {"owner": "me"})), small_table),
+}
+CHECKPOINTS = {
+    **{
+        f"checkpoint in {form}": Case(opened(write_checkpoint), small_table, settings)
+        for form, settings in FORMATS.items()
+    },
+    "checkpoint after another": Case(opened(write_checkpoint), table_with_a_fragmented_state),
+    "compact": Case(opened(compact), table_with_a_fragmented_state),
+    "compact a table without a state": Case(opened(compact), small_table),
+}
+
+
+def observe(store: ObjectStore) -> Observed:
+    """What everybody sees."""
+    try:
+        snapshot = load_snapshot(context(store))
+    except TableNotFoundError:
+        return None
+    assert snapshot.gap is None
+    return snapshot.version, live(snapshot), dict(snapshot.metadata.configuration)
+
+
+def prepared(case: Case) -> ObjectStore:
+    store = memory_store(VirtualClock())
+    case.prepare(store)
+    return store
+
+
+def copy_of(store: ObjectStore) -> ObjectStore:
+    copy = memory_store(VirtualClock())
+    copy_all(store, copy)
+    return copy
+
+
+def faulty(store: ObjectStore, fail_call: tuple[int, Moment] | None = None) -> AgeingStore:
+    ageing = AgeingStore(store, VirtualClock(store.clock.now_ms()), fail_call=fail_call)
+    ageing.clock.advance(3600)
+    return ageing
+
+
+def count_calls(case: Case, start: ObjectStore) -> int:
+    store = faulty(copy_of(start))
+    case.run(store, case.settings)
+    return len(store.calls)
+
+
+def assert_usable(store: ObjectStore) -> None:
+    """The next commit works, and so does a checkpoint, which is all that is left afterwards."""
+    version = observe(store)[0] if observe(store) is not None else -1
+    new_table(store)
+    after = do(load_snapshot(context(store)), append("next"))
+    assert after.version == max(version, 0) + 1
+    expected = live(after.snapshot)
+    checkpoint(store)
+    store.delete_many([version_key(number) for number in range(after.version + 1)])
+    assert live(load_snapshot(context(store))) == expected
+
+
+@pytest.mark.parametrize("name", COMMITS)
+def test_commit_with_any_call_failing_is_before_or_after(name):
+    case = COMMITS[name]
+    start = prepared(case)
+    before = observe(start)
+    done = copy_of(start)
+    case.run(faulty(done), case.settings)
+    after = observe(done)
+    assert after != before
+    for call in range(count_calls(case, start)):
+        for moment in Moment:
+            copy = copy_of(start)
+            try:
+                case.run(faulty(copy, (call, moment)), case.settings)
+                allowed = [after]
+            except CommitOutcomeUnknownError:
+                allowed = [before, after]
+            except IndexTablesError:
+                allowed = [before]
+            assert _same(observe(copy), allowed), (call, moment)
+            assert_usable(copy)
+
+
+@pytest.mark.parametrize("name", [*COMMITS, *CHECKPOINTS])
+def test_operation_succeeds_when_any_single_call_fails_and_is_repeated(name):
+    case = {**COMMITS, **CHECKPOINTS}[name]
+    start = prepared(case)
+    done = copy_of(start)
+    case.run(faulty(done), case.settings)
+    after = observe(done)
+    for call in range(count_calls(case, start)):
+        for moment in Moment:
+            copy = copy_of(start)
+            case.run(RetryingStore(faulty(copy, (call, moment))), case.settings)
+            assert _same(observe(copy), [after]), (call, moment)
+    assert_usable(copy)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_checkpoint_with_any_call_failing_changes_nothing_that_anybody_sees(name):
+    case = CHECKPOINTS[name]
+    start = prepared(case)
+    _, files, configuration = observe(start)
+    for call in range(count_calls(case, start)):
+        for moment in Moment:
+            copy = copy_of(start)
+            try:
+                case.run(faulty(copy, (call, moment)), case.settings)
+            except IndexTablesError:
+                pass
+            version, *rest = observe(copy)
+            assert rest == [files, configuration], (call, moment)
+            assert_usable(copy)
+
+
+def _same(observed: Observed, allowed: list[Observed]) -> bool:
+    return observed in allowed
+
+
+def test_upgrade_of_the_protocol_is_refused_beyond_this_release():
+    store = memory_store()
+    with pytest.raises(IndexTablesError, match="supports protocol version 4"):
+        upgrade_protocol(new_table(store), 5, 5)
