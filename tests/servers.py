@@ -87,7 +87,7 @@ class AzuriteServer:
 
 @contextlib.contextmanager
 def running_s3() -> Iterator[S3Server]:
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p"]
+    command = [sys.executable, str(Path(__file__).with_name("s3_process.py"))]
     with _running(command) as port:
         yield S3Server(port)
 

@@ -63,7 +63,7 @@ clauses = st.builds("{}{}".format, names | st.just(""), st.one_of(values, ranges
 queries = st.lists(st.one_of(clauses, st.sampled_from(["AND", "OR", "NOT", "+", "-", "(", ")"])), max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(queries.map(" ".join))
 @example("d:>9999-12-31")
 @example("ts:<=9999-12-31")
@@ -78,9 +78,9 @@ queries = st.lists(st.one_of(clauses, st.sampled_from(["AND", "OR", "NOT", "+", 
 @example("s:[\x00 TO \U0010ffff]")
 @example("m:>1e30")
 @example("i:" + "9" * 2000)
-@example("s:" + "x" * 30_000 + "*")
-@example("s:" + "x" * 30_000 + "~2")
-@example("s:*" + "x" * 30_000)
+@example("s:" + "x" * 3_000 + "*")
+@example("s:" + "x" * 3_000 + "~2")
+@example("s:*" + "x" * 3_000)
 def test_rows_or_an_error_with_a_position(index, text):
     try:
         node = parse_query(text)

@@ -42,7 +42,8 @@ def test_what_many_processes_committed_is_what_the_table_holds(tmp_path, soak_mi
     commit_ids = history["commitId"].drop_null().to_pylist()
     assert len(set(commit_ids)) == len(commit_ids) == table.version
     counts = {key: sum(report["counts"].get(key, 0) for report in reports) for key in reports[0]["counts"]}
-    assert counts["adds"] and table.version
+    assert counts["adds"]
+    assert table.version
     sys.stdout.write(f"\nversions {table.version}, files {len(expected)}, {counts}, violations 0\n")
 
 

@@ -23,7 +23,10 @@ from split_samples import read_all
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"
 
-TABLES = sorted(json.loads(EXPECTED.read_text())) if EXPECTED.is_file() else []
+NO_TABLES = pytest.mark.skip(reason="the reference tables are not at ../shared/fixtures")
+TABLES = (
+    sorted(json.loads(EXPECTED.read_text())) if EXPECTED.is_file() else [pytest.param("", marks=NO_TABLES)]
+)
 
 
 def table_metadata(root: Path) -> dict:
@@ -52,11 +55,6 @@ def splits_of(name: str):
             )
         )
     return splits, expected
-
-
-@pytest.mark.skipif(not TABLES, reason="the reference tables are not at ../shared/fixtures")
-def test_the_reference_tables_are_there():
-    assert TABLES
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -160,13 +158,13 @@ def foreign(tmp_path):
     """Makes splits as the JVM lays them out, with plain tantivy, and opens them."""
     store = open_store(tmp_path / "table")
 
-    def make(fields, documents, *, stored=True, segments=1, deleted=None, schema=SCHEMA):
+    def make(fields, documents, *, stored=tuple(STORED_FIELDS), segments=1, deleted=None, schema=SCHEMA):
         builder = tantivy.SchemaBuilder()
         for name, kind in fields.items():
             indexed = {} if kind in ("text", "json") else {"indexed": True}
             tokenizer = {"tokenizer_name": "raw"} if kind == "text" else {}
             fast = {"fast": kind in ("integer", "float", "boolean")}
-            getattr(builder, f"add_{kind}_field")(name, stored=stored, **indexed, **fast, **tokenizer)
+            getattr(builder, f"add_{kind}_field")(name, stored=name in stored, **indexed, **fast, **tokenizer)
         directory = tmp_path / "made"
         directory.mkdir()
         index = tantivy.Index(builder.build(), str(directory))
@@ -246,14 +244,13 @@ def test_several_segments_and_deleted_documents_are_read_right(foreign):
 
 
 def test_columns_that_are_not_stored_come_from_their_fast_fields(foreign):
-    fields = {"i64": "integer", "f64": "float", "bool": "boolean"}
+    fields = {"i64": "integer", "f64": "float", "bool": "boolean", "text": "text"}
     schema = pa.schema(
         [("i64", pa.int64()), ("f64", pa.float64()), ("bool", pa.bool_()), ("text", pa.string())]
     )
-    split = foreign(
-        fields | {"text": "text"}, [{"i64": 1, "f64": 0.5, "bool": True, "text": "x"}], schema=schema
-    )
-    assert read_all(split).to_pylist() == [{"i64": 1, "f64": 0.5, "bool": True, "text": "x"}]
+    full = {"i64": 1, "f64": 0.5, "bool": True, "text": "x"}
+    split = foreign(fields, [full, {"text": "y"}], stored=("text",), schema=schema)
+    assert read_all(split).to_pylist() == [full, {"i64": None, "f64": None, "bool": None, "text": "y"}]
 
 
 def test_rows_of_a_foreign_split_are_fetched_once(foreign, tmp_path):
@@ -269,7 +266,7 @@ def test_rows_of_a_foreign_split_are_fetched_once(foreign, tmp_path):
 
 def test_a_split_without_stored_documents_says_where_its_rows_are(foreign):
     with pytest.raises(UnsupportedSplitError, match="no stored documents"):
-        read_all(foreign(STORED_FIELDS, [FULL], stored=False))
+        read_all(foreign(STORED_FIELDS, [FULL], stored=()))
 
 
 def test_a_foreign_split_needs_the_tables_schema(foreign, tmp_path):
@@ -284,7 +281,7 @@ def test_values_that_contradict_the_schema_are_an_error_that_names_the_column(fo
         read_all(foreign({"text": "text"}, [{"text": "not a number"}], schema=schema))
 
 
-@pytest.mark.skipif(not TABLES, reason="the reference tables are not at ../shared/fixtures")
+@pytest.mark.skipif(not EXPECTED.is_file(), reason="the reference tables are not at ../shared/fixtures")
 def test_damaged_reference_splits_are_typed_errors(tmp_path):
     splits, _ = splits_of(TABLES[0])
     data = (FIXTURES / TABLES[0] / splits[0].path).read_bytes()
@@ -299,5 +296,5 @@ def test_damaged_reference_splits_are_typed_errors(tmp_path):
             outcomes.add("read")
         except (SplitCorruptedError, UnsupportedSplitError):
             outcomes.add("refused")
-    assert outcomes <= {"read", "refused"}
+    # Any other error would have ended the loop.
     assert "refused" in outcomes

@@ -96,10 +96,10 @@ def test_a_forced_compaction_rewrites_everything():
     ("entries", "is_partitioned", "expected"),
     [
         (1_000_000, False, 50_000),
-        (2_000_000, True, 15_625),
-        (70_000, True, 8192),
+        (1_000_000, True, 15_625),
+        (70_000, True, 4096),
         (10**8, True, 50_000),
-        (0, True, 8192),
+        (0, True, 4096),
     ],
 )
 def test_target_size_of_a_manifest(entries, is_partitioned, expected):

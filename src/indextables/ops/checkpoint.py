@@ -14,7 +14,14 @@ from indextables.log.decode import UnknownContent
 from indextables.log.hint import LastCheckpoint, advance_hint, read_hint
 from indextables.log.json_checkpoint import read_part_names, write_json_checkpoint
 from indextables.log.parquet_checkpoint import write_parquet_checkpoint
-from indextables.log.paths import LAST_CHECKPOINT_KEY, parquet_checkpoint_key, state_dir
+from indextables.log.paths import (
+    LAST_CHECKPOINT_KEY,
+    LOG_PREFIX,
+    JsonCheckpointPart,
+    parquet_checkpoint_key,
+    parse_log_path,
+    state_dir,
+)
 from indextables.log.segment import Base, BaseFormat, list_log
 from indextables.log.source import EntrySource
 from indextables.log.version_file import find_object
@@ -184,10 +191,17 @@ def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
         num_files=found.source.num_files,
         created_time=store.clock.now_ms(),
         parts=len(parts) or None,
+        checkpoint_id=_checkpoint_id(parts),
         format="json-multipart" if parts else base.format.value,
         state_dir=state_dir(base.version) if base.format is BaseFormat.AVRO_STATE else None,
         protocol_version=snapshot.protocol.min_reader_version,
     )
+
+
+def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
+    """The id that the names of the parts share."""
+    path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
+    return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
 
 
 _FORMATS = {"avro": BaseFormat.AVRO_STATE, "json": BaseFormat.JSON, "parquet": BaseFormat.PARQUET}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.index_cache import index_cache
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.read import projected_schema
-from indextables.ops.splits import open_ref, split_refs
+from indextables.ops.splits import open_again, split_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation
@@ -117,8 +118,8 @@ def _open_splits(snapshot: Snapshot, entries: pa.Table, question: Question) -> l
     if not entries.num_rows:
         _check_query(snapshot, question)
     # Equal scores go by the order of the splits, and that of entries depends on what they were read from.
-    refs = split_refs(entries.sort_by("path"))
-    return parallel_map(partial(open_ref, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
+    refs = sorted(split_refs(entries), key=attrgetter("path"))
+    return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
 
 
 def _check_query(snapshot: Snapshot, question: Question) -> None:

@@ -1,18 +1,23 @@
 """The splits of a snapshot, from file entries to open files."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
 from indextables.log.actions import AddAction
 from indextables.split.base import Split
 from indextables.split.reader import open_split
+from indextables.split.recent import Recent
 from indextables.split.writer import SplitFile
 from indextables.storage import relative_key
 from indextables.table import Snapshot
 
 _COLUMNS = ("path", "partitionValues", "size", "footerStartOffset", "footerEndOffset", "numRecords")
+
+# What stays in memory of an open split is its footer, and the metadata of its rows once they were read.
+_OPEN_SPLITS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,32 @@ def open_ref(snapshot: Snapshot, ref: SplitRef) -> Split:
         partition_columns=snapshot.partition_columns,
         partition_values=ref.partition_values,
     )
+
+
+def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
+    """Like `open_ref`, but a split that this process opened lately is not opened anew.
+
+    Splits never change, so that what was read of one holds for as long as the log refers to it. A caller with
+    other credentials gets a split of its own.
+    """
+    key = (
+        snapshot.context.store.identity,
+        ref.path,
+        ref.size,
+        ref.footer_start_offset,
+        ref.footer_end_offset,
+        tuple(ref.partition_values.items()),
+        snapshot.metadata.schema_string,
+        snapshot.partition_columns,
+    )
+    split = _RECENT.get(key)
+    if split is None:
+        split = open_ref(snapshot, ref)
+        _RECENT.put(key, split)
+    return split
+
+
+_RECENT: Recent[Hashable, Split] = Recent(_OPEN_SPLITS)
 
 
 def add_of(file: SplitFile) -> AddAction:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -83,13 +84,12 @@ class Split(ABC):
 
         The index stays usable when its entry is evicted. Raises IndexCacheError, too.
         """
-        key = cache_key(self._index_parts())
         try:
-            return self._open(cache, key)
+            return cache.opened(self._cache_key, self._fill, self._open)
         except SplitCorruptedError:
             # What was right when it came may have been damaged in the cache.
-            cache.discard(key)
-            return self._open(cache, key)
+            cache.discard(self._cache_key)
+            return cache.opened(self._cache_key, self._fill, self._open)
 
     @abstractmethod
     def verify(self) -> None:
@@ -109,9 +109,12 @@ class Split(ABC):
     def _fill(self, directory: Path) -> None:
         """Put the index into an empty directory."""
 
-    def _open(self, cache: IndexCache, key: str) -> tantivy.Index:
-        with cache.lease(key, self._fill) as directory:
-            return open_index(directory, self.mapping, self._place)
+    @cached_property
+    def _cache_key(self) -> str:
+        return cache_key(self._index_parts())
+
+    def _open(self, directory: Path) -> tantivy.Index:
+        return open_index(directory, self.mapping, self._place)
 
     def _identity(self) -> list[str | bytes]:
         """This very file, in this very version."""

@@ -60,12 +60,16 @@ class BuiltSplit:
 
 
 class SplitBuilder:
-    """One split under construction, in a directory of its own, which `discard` removes."""
+    """One split under construction, in a directory of its own, which `discard` removes.
+
+    `memory_bytes` is what all its rows take in memory, `buffered_bytes` what those do that wait there.
+    """
 
     def __init__(
         self, directory: Path, shape: SplitShape, partition_values: Mapping[str, str | None]
     ) -> None:
         self.num_records = 0
+        self.memory_bytes = 0
         self.buffered_bytes = 0
         self._directory = directory
         self._shape = shape
@@ -94,6 +98,7 @@ class SplitBuilder:
         """Add rows. Raises InvalidValueError and SplitWriteError."""
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
+        self.memory_bytes += rows.nbytes
         self.buffered_bytes += rows.nbytes
         self.num_records += rows.num_rows
         if self._waiting_rows >= CHUNK_ROWS or self.buffered_bytes >= CHUNK_BYTES:

@@ -32,8 +32,10 @@ from indextables.storage import ObjectStore, partition_path
 # Directories of writers that were killed are removed by the next one that builds in the same place.
 _SCRATCH_PREFIX: Final = "indextables-writer-"
 
-# How much larger than its rows a split is expected to be before the first one of a writer is complete.
-_FIRST_GUESS: Final = 1.75
+# How many bytes of index a byte of rows in memory is expected to make, until the first split of a writer tells.
+_FIRST_GUESS: Final = 0.65
+# A split of fewer bytes of rows tells nothing: its index is mostly overhead.
+_TELLING_BYTES: Final = 1024**2
 # Rows that are sorted by partition at a time: text gathered from all over them must fit 32-bit offsets.
 _SLICE_ROWS: Final = 1024**2
 _SLICE_BYTES: Final = 256 * 1024**2
@@ -111,7 +113,7 @@ class SplitWriter:
         self._live: SplitBuilder | None = None
         self._uploaded: list[str] = []
         self._finished: list[SplitFile] = []
-        self._growth = _FIRST_GUESS
+        self._index_ratio = _FIRST_GUESS
         self._is_open = True
         self._scratch = self._new_scratch()
 
@@ -173,7 +175,7 @@ class SplitWriter:
         if builder is None:
             builder = self._new_builder(values)
         builder.append(rows)
-        if builder.rows_bytes * self._growth >= self._options.target_bytes:
+        if builder.rows_bytes + builder.memory_bytes * self._index_ratio >= self._options.target_bytes:
             self._finish(values)
         while self._buffered_bytes() > self._options.buffer_bytes:
             max(self._builders.values(), key=lambda each: each.buffered_bytes).flush()
@@ -193,7 +195,8 @@ class SplitWriter:
         """Complete and upload one split."""
         builder = self._builders[values]
         built = builder.finish(self._store.clock.now_ms())
-        self._growth = built.size / max(built.rows_bytes, 1)
+        if builder.memory_bytes >= _TELLING_BYTES:
+            self._index_ratio = (built.size - built.rows_bytes) / builder.memory_bytes
         self._finished.append(self._upload(built, values))
         builder.discard()
         del self._builders[values]

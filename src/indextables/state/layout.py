@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from indextables.pruning import map_values, parse_values
 
-_MANIFESTS_OF_LARGE_TABLE = 128
-_SMALLEST_TARGET_ENTRIES = 8192
+_MANIFESTS_OF_LARGE_TABLE = 64
+_SMALLEST_TARGET_ENTRIES = 4096
 
 
 def target_entries(total_entries: int, entries_per_manifest: int, *, is_partitioned: bool) -> int:

@@ -50,7 +50,9 @@ class StateSource:
         names = FILE_ENTRY_SCHEMA.names if columns is None else list(dict.fromkeys(["path", *columns]))
         tables = self.read(wanted, names)
         entries = pa.concat_tables([_schema_of(names).empty_table(), *tables])
-        live = self._not_hidden(entries) if _have_disjoint_paths(tables) else self.live(entries)
+        # Typed bounds are the mark of our own writer, which puts no path twice into one manifest.
+        has_each_path_once = all(info.has_typed_bounds for info in wanted) and _have_disjoint_paths(tables)
+        live = self._not_hidden(entries) if has_each_path_once else self.live(entries)
         STATE_READ_DURATION_MS.record((time.perf_counter() - started) * 1000)
         STATE_READ_MANIFEST_COUNT.record(len(wanted))
         STATE_READ_FILE_COUNT.record(live.num_rows)

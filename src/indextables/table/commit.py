@@ -47,9 +47,11 @@ from indextables.table.log_files import remember
 from indextables.table.plan import Plan, make_plan
 from indextables.table.snapshot import Snapshot
 
-# A writer that lost a race chases the head at once before it backs off: under contention the loser with the
-# longest pause would otherwise lose for ever against writers that have just arrived.
+# A writer that lost a race chases the head: it tries again and again, reading only what the winners did, before the
+# configured back-off ends the round. With a pause after every loss, the loser with the longest one would lose for
+# ever against writers that have just arrived.
 _TRIES_PER_ATTEMPT = 20
+_MAX_PAUSE_IN_TRIES = 8
 
 # A snapshot older than this is read again before it is written upon: the log may have been cleaned up, or the
 # table created anew, since.
@@ -97,12 +99,14 @@ def commit(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitRe
     if context.store.clock.now_ms() - snapshot.loaded_at_ms > _STALE_AFTER_MS:
         snapshot = _going_on(snapshot, catch_up(snapshot), intent)
     for tries in range(1, max_tries + 1):
+        started_ms = context.store.clock.now_ms()
+        if tries > 1:
+            snapshot = _going_on(snapshot, follow(snapshot), intent)
         result = _try(snapshot, intent, operation, tries)
         if result is not None:
             return result
-        if tries % _TRIES_PER_ATTEMPT == 0 and tries < max_tries:
-            _back_off(context, tries // _TRIES_PER_ATTEMPT)
-        snapshot = _going_on(snapshot, follow(snapshot), intent)
+        if tries < max_tries:
+            _pause(context, tries, context.store.clock.now_ms() - started_ms)
     raise CommitRetriesExhaustedError(
         f"{context.url}: other writers were faster {max_tries} times; try again later, or raise "
         f"{TRANSACTION_RETRY_MAX_ATTEMPTS.key} (now {max_attempts})"
@@ -184,7 +188,18 @@ def _lines(plan: Plan, info: CommitInfo) -> bytes:
     return encode_actions([info]) + removes + encode_actions(plan.actions)
 
 
-def _back_off(context: TableContext, attempt: int) -> None:
-    longest = context.settings[TRANSACTION_RETRY_BASE_DELAY_MS] * 2 ** (attempt - 1)
-    capped = min(longest, context.settings[TRANSACTION_RETRY_MAX_DELAY_MS])
-    context.store.clock.sleep(random.uniform(0, capped) / 1000)
+def _pause(context: TableContext, losses: int, try_ms: int) -> None:
+    """Wait after so many lost races, the last of which took `try_ms`.
+
+    The first loser goes on at once. Whoever keeps losing leaves room for the others, in proportion to what a try takes
+    here: a fixed time would be too long for a local disk, or too short for a busy store. After a whole round the
+    configured back-off comes on top. All pauses are random, so that losers do not meet again.
+    """
+    settings = context.settings
+    longest_ms = try_ms * min(losses - 1, _MAX_PAUSE_IN_TRIES)
+    if losses % _TRIES_PER_ATTEMPT == 0:
+        rounds = losses // _TRIES_PER_ATTEMPT
+        longest_ms += settings[TRANSACTION_RETRY_BASE_DELAY_MS] * 2 ** (rounds - 1)
+    capped_ms = min(longest_ms, settings[TRANSACTION_RETRY_MAX_DELAY_MS])
+    if capped_ms > 0:
+        context.store.clock.sleep(random.uniform(0, capped_ms) / 1000)
