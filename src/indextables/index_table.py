@@ -260,12 +260,14 @@ class IndexTable:
 
     def checkpoint(self) -> CheckpointReport:
         """Write the table's state down in one place, so that readers need not replay the log."""
+        self._writable()
         report = write_checkpoint(self.refresh()._snapshot)
         self._bind(rebase(self._snapshot), is_pinned=False)
         return report
 
     def compact(self) -> CheckpointReport:
         """Write the state anew, without tombstones and fragments."""
+        self._writable()
         report = compact(self.refresh()._snapshot)
         self.refresh()
         return report

@@ -110,7 +110,9 @@ def test_refreshing_reads_the_new_versions_only(shorter_log):
     write_version(shorter_log, FEWER, info(FEWER), add("new"))
     store.calls.clear()
     assert catch_up(snapshot).snapshot.version == FEWER
-    assert {call.key for call in store.calls if call.operation == "get"} == {version_key(FEWER)}
+    # After so many versions it also asks whether there is a checkpoint by now.
+    read = {call.key for call in store.calls if call.operation == "get"}
+    assert read - {LAST_CHECKPOINT_KEY} == {version_key(FEWER)}
 
 
 OPEN_AND_MEASURE = """

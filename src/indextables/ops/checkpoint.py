@@ -22,6 +22,7 @@ from indextables.log.paths import (
     parse_log_path,
     state_dir,
 )
+from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, BaseFormat, list_log
 from indextables.log.source import EntrySource
 from indextables.log.version_file import find_object
@@ -53,7 +54,7 @@ def write_checkpoint(snapshot: Snapshot) -> CheckpointReport:
 
     If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
     it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
-    never written.
+    never written; and UnsupportedProtocolError.
     """
     return _write(snapshot, _WRITERS[_configured_format(snapshot)])
 
@@ -64,6 +65,7 @@ def compact(snapshot: Snapshot) -> CheckpointReport:
     A state is never replaced: if this version has one, it is compacted under a version of its own, which changes
     nothing else. In the older formats every checkpoint is compact.
     """
+    snapshot = rebase(snapshot)
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return write_checkpoint(snapshot)
     base = snapshot.segment.base
@@ -80,6 +82,8 @@ class _Readable:
 
 def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
     context, version, wanted = snapshot.context, snapshot.version, _configured_format(snapshot)
+    # Whoever does not know what the table needs might leave something out.
+    check_writable(snapshot.protocol, context.url)
     existing = _bases(context, version, wanted)
     damaged = [base for base in existing if not _is_whole(context, base)]
     if len(damaged) == len(existing):

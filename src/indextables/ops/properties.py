@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from indextables.config import Settings
 from indextables.config.registry import INDEXING_TYPEMAP
 from indextables.errors import InvalidOptionError, InvalidSchemaError
 from indextables.log.header import SCHEMA_PROPERTY_PREFIX
@@ -18,13 +19,18 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     """Set table properties, or remove those that are None.
 
     Concurrent changes of different properties compose; of the same one, the later fails with a
-    CommitConflictError. Raises InvalidOptionError for a property that the log itself keeps.
+    CommitConflictError. Raises InvalidOptionError for a property that the log itself keeps, and for a setting with a
+    value that it cannot have.
     """
     reserved = sorted(key for key in properties if key.startswith(SCHEMA_PROPERTY_PREFIX))
     if reserved:
         raise InvalidOptionError(
             f"{snapshot.context.url}: {reserved[0]} is part of the schema registry and cannot be set by hand"
         )
+    for key, value in properties.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidOptionError(f"{snapshot.context.url}: the property {key!r} must be a text, or None")
+    Settings.resolve({key: value for key, value in properties.items() if value is not None})
     return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
 
 

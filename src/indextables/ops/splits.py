@@ -14,6 +14,7 @@ from indextables.split.writer import SplitFile
 from indextables.storage import relative_key
 from indextables.table import Snapshot
 
+# In the order of the fields of a reference.
 _COLUMNS = ("path", "partitionValues", "size", "footerStartOffset", "footerEndOffset", "numRecords")
 
 # What stays in memory of an open split is its footer, and the metadata of its rows once they were read.
@@ -34,18 +35,8 @@ class SplitRef:
 
 def split_refs(entries: pa.Table) -> list[SplitRef]:
     """The splits of file entries, as objects: for the few that are about to be opened."""
-    rows = entries.select(list(_COLUMNS)).to_pylist(maps_as_pydicts="strict")
-    return [
-        SplitRef(
-            path=row["path"],
-            partition_values=row["partitionValues"],
-            size=row["size"],
-            footer_start_offset=row["footerStartOffset"],
-            footer_end_offset=row["footerEndOffset"],
-            num_records=row["numRecords"],
-        )
-        for row in rows
-    ]
+    columns = (entries[name].to_pylist(maps_as_pydicts="strict") for name in _COLUMNS)
+    return [SplitRef(*values) for values in zip(*columns, strict=True)]
 
 
 def open_ref(snapshot: Snapshot, ref: SplitRef) -> Split:

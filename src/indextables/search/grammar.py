@@ -9,7 +9,7 @@ A backslash takes the next character literally. AND, OR, NOT, IN and TO are writ
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from lark import Lark, Token
@@ -42,6 +42,9 @@ MAX_QUERY_LENGTH: Final = 32_768
 
 # Nodes are walked by recursion, here and in the search library, which crashes the process when it is too deep.
 MAX_DEPTH: Final = 50
+
+# The same query is often asked several times: for its hits, their count, and the words to highlight.
+_KEPT_QUERIES: Final = 128
 
 MAX_FUZZY_DISTANCE: Final = 2
 MAX_SLOP: Final = 1000
@@ -91,6 +94,7 @@ GRAMMAR: Final = r"""
 """
 
 
+@lru_cache(maxsize=_KEPT_QUERIES)
 def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
     """Read a query. `default_operator` is what stands between two clauses that nothing joins.
 

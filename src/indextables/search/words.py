@@ -54,6 +54,8 @@ def read_distance(place: Place, default: int, highest: int, meaning: str) -> int
 
 
 def _split(text: str, separator: str) -> tuple[str, ...]:
+    if ESCAPE not in text:
+        return tuple(text.split(separator))
     parts = [""]
     for piece in _PIECE.findall(text):
         if piece == separator:

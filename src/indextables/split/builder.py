@@ -20,12 +20,12 @@ from indextables.pruning import ColumnStatistics, StatisticsOptions, column_stat
 from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.footer import ROWS_MEMBER, SplitInfo, encode_info
 from indextables.split.index_builder import IndexBuilder
-from indextables.split.mapping import DocMapping
+from indextables.split.mapping import DocMapping, FieldKind
 from indextables.split.rows_file import ROWS_PER_GROUP, RowsFile, read_rows_footer
 
 # Rows wait in memory until there are this many, or this many bytes of them: the work per column and per row
 # group is then spread over many rows.
-CHUNK_ROWS: Final = 16 * ROWS_PER_GROUP
+CHUNK_ROWS: Final = 32 * ROWS_PER_GROUP
 CHUNK_BYTES: Final = 16 * 1024**2
 
 _COPY_BYTES: Final = 1024**2
@@ -46,6 +46,11 @@ class SplitShape:
     def data_schema(self) -> pa.Schema:
         """The columns that are in the split."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_columns])
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """The columns that are searched by their words."""
+        return frozenset(field.name for field in self.mapping if field.kind is FieldKind.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class SplitBuilder:
     def finish(self, created_time_ms: int) -> BuiltSplit:
         """Complete the bundle. Raises InvalidValueError and SplitWriteError."""
         self.flush()
-        rows = self._open_rows()
+        rows = self._open_rows(self._shape.data_schema.empty_table())
         with _writing(self._directory):
             rows.close()
             rows_footer = read_rows_footer(self._bundle_path)
@@ -174,15 +179,15 @@ class SplitBuilder:
             directory.mkdir(parents=True)
         return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes)
 
-    def _open_rows(self) -> RowsFile:
+    def _open_rows(self, first_rows: pa.Table) -> RowsFile:
         if self._rows is None:
             with _writing(self._directory):
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._rows = RowsFile(self._bundle_path, self._shape.data_schema)
+                self._rows = RowsFile(self._bundle_path, first_rows, self._shape.texts)
         return self._rows
 
     def _write_rows(self, rows: pa.Table) -> None:
-        file = self._open_rows()
+        file = self._open_rows(rows)
         with _writing(self._directory):
             file.append(rows)
 

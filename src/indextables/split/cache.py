@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from indextables.errors import IndexCacheError
 from indextables.split.guarded import PRIVATE, new_guarded_directory, sweep_abandoned
@@ -30,9 +30,6 @@ _OPEN_ENTRIES: Final = 256
 
 T = TypeVar("T")
 
-# Which file each name stands for, and whether it has changed.
-_Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
-
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
@@ -41,15 +38,6 @@ class CacheEntry:
     path: Path
     size: int
     used_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenEntry:
-    """What was made of an entry, and the files that it was made of, as they were then."""
-
-    value: Any
-    files: tuple[str, ...]
-    stamp: _Stamp
 
 
 def cache_key(parts: Iterable[str | bytes]) -> str:
@@ -74,25 +62,22 @@ class IndexCache:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._open_entries: Recent[str, _OpenEntry] = Recent(_OPEN_ENTRIES)
+        self._open_entries: Recent[str, Any] = Recent(_OPEN_ENTRIES)
 
     def opened(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
         """What `open_entry` makes of the directory of an entry, which is made by `fill` if it is not there.
 
-        The same object is returned for as long as the files of the entry stay as they were when it was made.
-        Raises what `lease` and `open_entry` raise.
+        The same object is returned for as long as the entry is there: nobody changes an entry. Raises what
+        `lease` and `open_entry` raise.
         """
-        kept = self._open_entries.get(key)
-        if kept is not None and self._is_unchanged(key, kept):
-            kept_value: T = kept.value
-            return kept_value
+        kept: T | None = self._open_entries.get(key)
+        if kept is not None and self._is_there(key):
+            return kept
         with self.lease(key, fill) as directory:
-            files = tuple(map(str, directory.iterdir()))
-            stamp = _stamp(files)
             value = open_entry(directory)
-            # One that is larger than the whole cache goes with the lease.
-            if stamp is not None and directory == self._entry(key):
-                self._open_entries.put(key, _OpenEntry(value, files, stamp))
+            # An entry that is larger than the whole cache goes with the lease.
+            if directory == self._entry(key):
+                self._open_entries.put(key, value)
         return value
 
     @contextlib.contextmanager
@@ -158,9 +143,9 @@ class IndexCache:
         finally:
             new.close()
 
-    def _is_unchanged(self, key: str, kept: _OpenEntry) -> bool:
+    def _is_there(self, key: str) -> bool:
         with self._translating():
-            return kept.stamp == _stamp(kept.files) and _touch(self._entry(key))
+            return _touch(self._entry(key))
 
     def _use(self, key: str, lock: int) -> bool:
         """Wait for the lock: shared if the entry is there, exclusive if it has to be made."""
@@ -235,15 +220,6 @@ class IndexCache:
             raise IndexCacheError(
                 f"the index cache in {self._root} cannot be used: {error}; free space there, or use another place"
             ) from error
-
-
-def _stamp(files: Iterable[str]) -> _Stamp | None:
-    """Different if any of the files has changed, or is another one now; None if one is missing."""
-    try:
-        found = [os.stat(file) for file in files]  # noqa: PTH116  # a search waits for this
-    except FileNotFoundError:
-        return None
-    return tuple((status.st_ino, status.st_size, status.st_mtime_ns) for status in found)
 
 
 def _touch(path: Path) -> bool:

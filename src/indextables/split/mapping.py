@@ -6,6 +6,7 @@ text and encode values exactly as the index did. Partition columns are not in a 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 import tantivy
@@ -79,11 +80,7 @@ class DocMapping:
 
     def tantivy_schema(self) -> tantivy.Schema:
         """The schema of an index with this mapping; the field of row numbers comes last."""
-        builder = tantivy.SchemaBuilder()
-        for field in self.indexed_fields():
-            field.add_to(builder)
-        builder.add_integer_field(ROW_FIELD, fast=True)
-        return builder.build()
+        return _tantivy_schema(self.indexed_fields())
 
     def register_tokenizers(self, index: tantivy.Index) -> None:
         """Make the analyzers of this mapping known to an index: before it is written, and before queries."""
@@ -94,3 +91,12 @@ class DocMapping:
     def analyzer(self, field: FieldMapping) -> tantivy.TextAnalyzer:
         """The analyzer of a field, which turns query text into the terms that the index holds."""
         return build_analyzer(field.tokenizer, field.max_token_bytes)
+
+
+@lru_cache(maxsize=64)
+def _tantivy_schema(fields: tuple[FieldMapping, ...]) -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for field in fields:
+        field.add_to(builder)
+    builder.add_integer_field(ROW_FIELD, fast=True)
+    return builder.build()

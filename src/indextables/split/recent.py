@@ -10,28 +10,32 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by key, of which the least recently used go when there are more than `capacity`.
+    """Values by key, of which the least recently used go when their sizes come to more than `capacity`.
 
     Safe for several threads.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
+        self._size = 0
         self._lock = threading.Lock()
-        self._values: OrderedDict[K, V] = OrderedDict()
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
         """The value, which is now the most recently used one; None if there is none."""
         with self._lock:
-            if key not in self._values:
+            found = self._values.get(key)
+            if found is None:
                 return None
             self._values.move_to_end(key)
-            return self._values[key]
+            return found[0]
 
-    def put(self, key: K, value: V) -> None:
-        """Keep a value, in place of any that has the same key."""
+    def put(self, key: K, value: V, size: int = 1) -> None:
+        """Keep a value, in place of any that has the same key. One that is larger than the capacity is not kept."""
         with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            if len(self._values) > self._capacity:
-                self._values.popitem(last=False)
+            _, replaced = self._values.pop(key, (None, 0))
+            self._values[key] = (value, size)
+            self._size += size - replaced
+            while self._size > self._capacity:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._size -= dropped

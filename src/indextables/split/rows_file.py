@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from indextables.errors import InvalidSchemaError
 from indextables.split.bundle import U32_BYTES
+from indextables.split.rows_encoding import choose_encoding
 
-ROWS_PER_GROUP: Final = 2048
+ROWS_PER_GROUP: Final = 1024
 # Text offsets within one row group are 32 bits, and a reader holds a whole row group.
 MAX_GROUP_BYTES: Final = 64 * 1024**2
 
@@ -24,13 +25,24 @@ PARQUET_TAIL_BYTES: Final = 8
 
 
 class RowsFile:
-    """A Parquet file under construction; it begins at the start of its file."""
+    """A Parquet file under construction; it begins at the start of its file.
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    `first_rows` are those that will be appended first, and `texts` the columns that are searched by their words.
+    """
+
+    def __init__(self, path: Path, first_rows: pa.Table, texts: Collection[str]) -> None:
         self._path = path
-        self._schema = schema
+        encoding = choose_encoding(first_rows.slice(0, ROWS_PER_GROUP), texts)
         self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pq.ParquetWriter(self._sink, schema, compression=COMPRESSION, write_page_checksum=True)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            first_rows.schema,
+            compression=COMPRESSION,
+            write_page_checksum=True,
+            use_dictionary=encoding.dictionary,
+            write_statistics=encoding.statistics,
+            column_encoding=encoding.others,
+        )
 
     def append(self, rows: pa.Table) -> None:
         """Write rows, in row groups of their own."""
@@ -52,7 +64,7 @@ class RowsFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows again, in order; the file must be closed."""
         with pq.ParquetFile(self._path) as file:
-            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 16)
+            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 32)
 
 
 @dataclass(frozen=True, slots=True)

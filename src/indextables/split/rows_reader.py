@@ -1,8 +1,9 @@
 """Reads the rows of one of our splits: scans with pruning, and single rows by their numbers."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,14 @@ from indextables.split.bundle import Bundle, find_member
 from indextables.split.footer import ROWS_MEMBER, SplitInfo
 from indextables.split.parquet_ranges import Fetched, MemberFile, Window, plan_windows
 from indextables.split.prefetch import prefetched
+from indextables.split.recent import Recent
 from indextables.split.row_groups import matching_row_groups
 from indextables.split.table_columns import TableColumns, matching, needed_columns
 from indextables.storage import ObjectStore
+
+# Row groups from which single rows were taken, because the next search often wants their neighbours.
+_DECODED_BYTES: Final = 128 * 1024**2
+_DECODED: Recent[Hashable, pa.Table] = Recent(_DECODED_BYTES)
 
 
 class RowsReader:
@@ -33,6 +39,7 @@ class RowsReader:
         self._key = key
         self._info = info
         self._table = table
+        self._token = object()
 
     def scan(self, names: Sequence[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
         """The rows for which a bound predicate is true, with these columns, in order."""
@@ -51,21 +58,20 @@ class RowsReader:
         """The rows of these numbers, in the order given. Only their row groups are read."""
         numbers = np.asarray(row_numbers, np.int64)
         self._check_numbers(numbers)
-        if not self._table.stored(names):
-            # Partition columns alone are known without the file; only their number is needed.
-            return self._table.assemble(pa.table({"row": numbers}), names)
+        stored = self._columns_of(self._table.stored(names))
+        if not stored:
+            # Partition columns, and those added since, are known without the file; only their number is needed.
+            return self._table.assemble(pa.table({"": numbers}), names)
         ends = self._group_ends
         group_of_row = np.searchsorted(ends, numbers, side="right")
         taken: list[pa.Table] = []
         origins: list[npt.NDArray[np.int64]] = []
-        for window, rows in self._read(
-            [int(group) for group in np.unique(group_of_row)], self._table.stored(names)
-        ):
-            wanted = np.flatnonzero(np.isin(group_of_row, window.groups))
-            sizes = np.array([self.metadata.row_group(group).num_rows for group in window.groups])
-            first_rows = np.array([ends[group] for group in window.groups]) - sizes
+        for groups, rows in self._groups(np.unique(group_of_row).tolist(), stored):
+            wanted = np.flatnonzero(np.isin(group_of_row, groups))
+            sizes = self._group_sizes[groups]
+            first_rows = ends[groups] - sizes
             places_of_group = np.cumsum(sizes) - sizes
-            position = np.searchsorted(np.array(window.groups), group_of_row[wanted])
+            position = np.searchsorted(groups, group_of_row[wanted])
             places = numbers[wanted] - first_rows[position] + places_of_group[position]
             taken.append(self._table.assemble(rows.take(pa.array(places)), names))
             origins.append(wanted)
@@ -89,6 +95,24 @@ class RowsReader:
             return pq.read_metadata(pa.BufferReader(footer))
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
+
+    def _groups(
+        self, groups: Sequence[int], names: Sequence[str]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
+        """Row groups, ascending, with the stored columns of these names: those in memory first, then the others."""
+        kept = {group: _DECODED.get((self._token, group, *names)) for group in groups}
+        in_memory = {group: rows for group, rows in kept.items() if rows is not None}
+        if in_memory:
+            yield np.array(list(in_memory)), pa.concat_tables(in_memory.values())
+        missing = [group for group in groups if group not in in_memory]
+        for window, rows in self._read(missing, names) if missing else ():
+            start = 0
+            for group in window.groups:
+                size = int(self._group_sizes[group])
+                own = _copied(rows.slice(start, size))
+                _DECODED.put((self._token, group, *names), own, own.nbytes)
+                start += size
+            yield np.array(window.groups), rows
 
     def _read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Window, pa.Table]]:
         """Row groups with the stored columns of these names, window by window; the next is fetched meanwhile."""
@@ -159,9 +183,13 @@ class RowsReader:
         return [field.name for field in found if field is not None]
 
     @cached_property
+    def _group_sizes(self) -> npt.NDArray[np.int64]:
+        groups = range(self.metadata.num_row_groups)
+        return np.array([self.metadata.row_group(group).num_rows for group in groups], np.int64)
+
+    @cached_property
     def _group_ends(self) -> npt.NDArray[np.int64]:
-        sizes = [self.metadata.row_group(group).num_rows for group in range(self.metadata.num_row_groups)]
-        return np.cumsum(np.array(sizes, np.int64))
+        return np.cumsum(self._group_sizes)
 
     def _check_numbers(self, numbers: npt.NDArray[np.int64]) -> None:
         count = self.metadata.num_rows
@@ -173,6 +201,11 @@ class RowsReader:
 
     def _damaged(self, error: Exception) -> SplitCorruptedError:
         return SplitCorruptedError(f"{self._place}: the rows cannot be read: {error}")
+
+
+def _copied(rows: pa.Table) -> pa.Table:
+    """The same rows without the memory around them, of which they may be a small part."""
+    return pa.concat_tables([rows, rows.schema.empty_table()]).combine_chunks()
 
 
 def _leaf_count(data_type: pa.DataType) -> int:

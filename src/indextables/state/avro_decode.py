@@ -9,7 +9,7 @@ Exactly if the records are as many as they claim, that one is the first guard.
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,20 +69,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_runtime.lose)
 
 
-def decode_records(container: Container, known_types: Mapping[str, pa.DataType]) -> pa.Table:
+def decode_records(
+    container: Container, known_types: Mapping[str, pa.DataType], columns: Set[str] | None = None
+) -> pa.Table:
     """All records, in order, one column per field of the writer's schema.
 
     A column that `known_types` lists may come in another type than that, if its values can be cast to it. The
-    schema must have a string field `path`. Raises AvroFormatError if the records are not exactly as many as
-    the blocks claim, or any of them is damaged; OSError if there is no room for temporary files.
+    schema must have a string field `path`. With `columns`, others may be left out. Raises AvroFormatError if the
+    records are not exactly as many as the blocks claim, or any of them is damaged; OSError if there is no room for
+    temporary files.
     """
     if _runtime.was_lost_in_fork or not _is_columnar(container.schema):
         return decode_rows(container, known_types)
     layout = _layout_of(container.schema)
-    batches = [batch for group in _groups(container) for batch in _decode_group(layout, group)]
+    wanted = layout.arrow_schema.names
+    if columns is not None:
+        wanted = [name for name in wanted if name in columns or name == _GUARD_FIELD]
+    schema = pa.schema([layout.arrow_schema.field(name) for name in wanted])
+    batches = [batch for group in _groups(container) for batch in _decode_group(layout, group, wanted)]
     if not batches:
-        return layout.arrow_schema.empty_table()
-    return pa.Table.from_batches(batches).cast(layout.arrow_schema)
+        return schema.empty_table()
+    return pa.Table.from_batches(batches).cast(schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +158,7 @@ def _groups(container: Container) -> Iterator[_Group]:
         yield _Group(compression, payloads, count)
 
 
-def _decode_group(layout: _Layout, group: _Group) -> list[pa.RecordBatch]:
+def _decode_group(layout: _Layout, group: _Group, columns: Sequence[str]) -> list[pa.RecordBatch]:
     """The records of a group. So many guards follow that the last batch is full: only full ones come out."""
     rows = group.count + 1
     num_batches = -(-rows // _MAX_BATCH_ROWS)
@@ -161,7 +168,7 @@ def _decode_group(layout: _Layout, group: _Group) -> list[pa.RecordBatch]:
     guards = guard_record * (num_batches * batch_rows - group.count)
     with tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro") as file:
         _write_guarded(file, layout, group, guards)
-        table = _read(Path(file.name), rows, batch_rows)
+        table = _read(Path(file.name), columns, rows, batch_rows)
     if len(table) != rows or not _is_guarded(table.column(_GUARD_FIELD), guard):
         raise AvroFormatError(f"its blocks do not hold the {group.count} records that they claim")
     batches: list[pa.RecordBatch] = table.slice(0, group.count).to_batches()
@@ -202,11 +209,14 @@ def _shortest(avro_type: AvroType) -> bytes:
             return encode_long(branches.index(NULL))
 
 
-def _read(file: Path, rows: int, batch_rows: int) -> pa.Table:
+def _read(file: Path, columns: Sequence[str], rows: int, batch_rows: int) -> pa.Table:
     _runtime.was_started = True
     config = SessionConfig().with_target_partitions(1).with_batch_size(batch_rows)
     try:
-        batches = SessionContext(config).read_avro(file.as_uri()).limit(rows).collect()
+        records = SessionContext(config).read_avro(file.as_uri())
+        if len(columns) < len(records.schema()):
+            records = records.select(*(f'"{name}"' for name in columns))
+        batches = records.limit(rows).collect()
     except Exception as error:  # the library raises bare exceptions
         raise AvroFormatError(f"a block is damaged ({_first_line(error)})") from error
     if not batches:

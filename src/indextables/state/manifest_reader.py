@@ -43,7 +43,7 @@ def read_manifest(
         container = parse_container(data)
         _validate(container, expected_entries)
         chosen = _chosen(columns, [field.name for field in container.schema.fields], name)
-        return _resolved(decode_records(container, _KNOWN_TYPES), chosen)
+        return _resolved(decode_records(container, _KNOWN_TYPES, frozenset(chosen)), chosen)
     except AvroFormatError as error:
         raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
     except OSError as error:

@@ -1,6 +1,9 @@
 """What an add action must be before it may be committed."""
 
 from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from uuid import UUID
 
 import msgspec
 
@@ -28,14 +31,16 @@ def check_adds(adds: Sequence[AddAction], snapshot: Snapshot) -> None:
 def _check_types(adds: Sequence[AddAction], url: str) -> None:
     """Nobody checks the fields of an action when it is made, and a wrong one would be unreadable for everybody."""
     try:
-        _DECODER.decode(msgspec.json.encode(adds))
+        msgspec.convert(msgspec.to_builtins(adds, builtin_types=_NOT_CONVERTED), list[AddAction])
+        msgspec.json.encode(adds)
     except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
         raise InvalidActionError(
             f"{url}: an add action has a field that is not of its type: {error}"
         ) from error
 
 
-_DECODER = msgspec.json.Decoder(list[AddAction])
+# These would otherwise pass for texts.
+_NOT_CONVERTED = (bytes, bytearray, datetime, date, UUID, Decimal)
 
 
 def _problem(add: AddAction, partition_columns: frozenset[str]) -> str | None:

@@ -26,7 +26,7 @@ from indextables.log.hint import LastCheckpoint, read_hint
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import removed_paths
-from indextables.log.segment import Base, Gap, LogListing, LogSegment, build_segment, list_log
+from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, list_log
 from indextables.log.source import EntrySource, MemorySource
 from indextables.table.context import TableContext
 from indextables.table.log_files import read_base, read_last_actions, read_tail, with_unlisted_versions
@@ -85,7 +85,7 @@ def _load(context: TableContext, version: int | None, passing_over: Collection[s
         start = _first_readable(context, listing, version)
     if start is None:
         raise _out_of_reach(context, listing, version)
-    return _build(context, start)
+    return _build(context, start, passing_over)
 
 
 def _list_from_hint(
@@ -125,7 +125,7 @@ def _with_gap(segment: LogSegment, unreadable: list[int]) -> LogSegment:
     return replace(segment, gap=Gap(first_missing=segment.version + 1, newest=newest))
 
 
-def _build(context: TableContext, start: _Start) -> Snapshot:
+def _build(context: TableContext, start: _Start, passed_over: Collection[str]) -> Snapshot:
     segment = start.segment
     header = _cached_header(context, segment)
     tail = None
@@ -149,14 +149,17 @@ def _build(context: TableContext, start: _Start) -> Snapshot:
             context.url, segment.gap.first_missing, segment.gap.newest, segment.gap.first_missing,
         )  # fmt: skip
     own_context = context.with_properties(header.metadata)
-    recover = partial(_replay_instead, context, segment.base) if segment.base is not None else None
+    tried = [*passed_over, *([segment.base.meta.key] if segment.base is not None else [])]
+    recover = partial(_by_other_files, context, tried)
     return Snapshot(own_context, segment, header, protocol, header.metadata, start.source, tail, recover)
 
 
-def _replay_instead(context: TableContext, damaged: Base) -> EntrySource:
-    """The entries of a base whose own cannot be read: from older bases and the version files after them."""
-    older = load_snapshot(context, damaged.version, passing_over=(damaged.meta.key,))
-    return MemorySource(older.entries)
+def _by_other_files(context: TableContext, tried: Collection[str], segment: LogSegment) -> EntrySource:
+    """The entries that a segment stands for, when it cannot be read (any more): without the bases under `tried`."""
+    other = load_snapshot(context, segment.version, passing_over=tried)
+    if segment_identity(other.segment) == segment_identity(segment):
+        raise VersionNotFoundError(f"{context.url}: no other files of the log lead there")
+    return MemorySource(other.entries)
 
 
 def _cached_header(context: TableContext, segment: LogSegment) -> LogHeader | None:

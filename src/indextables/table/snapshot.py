@@ -52,8 +52,8 @@ class Snapshot:
     """A table at one version.
 
     `header` is complete from the start; file entries are read when they are first needed, and only those that
-    a predicate asks for. If they turn out to be damaged, `recover` gives them by another way. A snapshot never
-    changes, so it may be shared between threads.
+    a predicate asks for. If they turn out to be damaged or gone, `recover` reads them by way of other files. A snapshot
+    never changes, so it may be shared between threads.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Snapshot:
         metadata: Metadata,
         source: EntrySource,
         tail: Tail | None = None,
-        recover: Callable[[], EntrySource] | None = None,
+        recover: Callable[[LogSegment], EntrySource] | None = None,
     ) -> None:
         self.context = context
         self.segment = segment
@@ -212,26 +212,25 @@ class Snapshot:
     def _read(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
         if columns is not None:
             columns = tuple(dict.fromkeys([*columns, "path"]))  # the replay goes by path
-        loaded = self._load_base(selection, columns)
-        return replace(loaded, entries=replay_entries(loaded.entries, self.tail))
-
-    def _load_base(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
         try:
-            return self.source.load(selection, columns)
+            loaded = self.source.load(selection, columns)
+            return replace(loaded, entries=replay_entries(loaded.entries, self.tail))
         except (LogCorruptedError, ObjectNotFoundError) as error:
             if self._recover is None:
                 raise
-            logger.warning(
-                "%s: a checkpoint has unreadable file entries, which are replayed instead: %s",
-                self.context.url,
-                error,
-            )
-            try:
-                recovered = self._recover()
-            except (VersionNotFoundError, LogCorruptedError) as reason:
-                kind = type(error) if isinstance(error, LogCorruptedError) else LogCorruptedError
-                raise kind(f"{error}; the entries cannot be replayed either: {reason}") from error
-            return recovered.load(selection, columns)
+            return self._recovered(error).load(selection, columns)
+
+    def _recovered(self, error: LogCorruptedError | ObjectNotFoundError) -> EntrySource:
+        """All entries by another way. Raises VersionNotFoundError if they were cleaned up, or LogCorruptedError."""
+        assert self._recover is not None
+        logger.warning(
+            "%s: read by way of other files of the log, because of this: %s", self.context.url, error
+        )
+        try:
+            return self._recover(self.segment)
+        except (VersionNotFoundError, LogCorruptedError) as reason:
+            kind = VersionNotFoundError if isinstance(error, ObjectNotFoundError) else type(error)
+            raise kind(f"{error}; there is no other way to version {self.version}: {reason}") from error
 
 
 def segment_identity(segment: LogSegment) -> tuple[int, Stamp | None, Stamp | None]:

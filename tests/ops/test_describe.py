@@ -1,0 +1,97 @@
+"""DESCRIBE STATE: what a table's state looks like."""
+
+import pytest
+
+from indextables.log.actions import SkipAction
+from indextables.log.paths import version_key
+from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.describe import DESCRIBE_SCHEMA, describe_state
+from indextables.storage import ObjectStore
+from indextables.table import Snapshot, load_snapshot
+from indextables.table.catch_up import catch_up
+from tables import (
+    add,
+    after,
+    append,
+    checkpoint,
+    context,
+    do,
+    memory_store,
+    new_table,
+    remove,
+    write_version,
+)
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return memory_store()
+
+
+def described(snapshot: Snapshot) -> dict[str, str | None]:
+    table = describe_state(snapshot)
+    assert table.schema == DESCRIBE_SCHEMA
+    return dict(zip(*table.to_pydict().values(), strict=True))
+
+
+def newest(store: ObjectStore) -> dict[str, str | None]:
+    return described(load_snapshot(context(store)))
+
+
+def test_table_without_a_checkpoint(store):
+    found = described(after(new_table(store), append("a"), append("b")))
+    assert found["format"] == "none"
+    assert (found["version"], found["numFiles"], found["totalBytes"]) == ("2", "2", "20")
+    assert (found["checkpointVersion"], found["versionsSinceCheckpoint"]) == (None, "3")
+    assert found["gap"] is None
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("avro", "avro-state"), ("json", "json"), ("multi-part json", "json"), ("parquet", "parquet")],
+)
+def test_format_and_distance_from_the_checkpoint(store, form, name):
+    after(new_table(store), append("a"))
+    checkpoint(store, form)
+    do(load_snapshot(context(store)), append("b"))
+    found = newest(store)
+    assert (found["format"], found["checkpointVersion"], found["versionsSinceCheckpoint"]) == (name, "1", "1")
+    assert (found["version"], found["numFiles"]) == ("2", "2")
+
+
+def test_state_that_needs_compaction_says_so(store):
+    table = after(new_table(store), *(append(f"p{n}") for n in range(4)))
+    checkpoint(store)
+    assert newest(store)["needs_compaction"] == "false"
+    lenient = {"state.compaction.tombstoneThreshold": "1.0"}
+    do(table, remove("p0"))
+    write_checkpoint(load_snapshot(context(store, lenient)))
+    found = newest(store)
+    assert (found["numTombstones"], found["tombstoneRatio"]) == ("1", "33.33%")
+    assert found["needs_compaction"] == "true"
+    assert described(load_snapshot(context(store, lenient)))["needs_compaction"] == "false"
+
+
+def test_gap_is_shown(store):
+    after(new_table(store), append("a"), append("b"), append("c"))
+    store.delete_many([version_key(2)])
+    found = newest(store)
+    assert (found["version"], found["gap"]) == ("1", "version 2 is missing or unreadable, version 3 exists")
+
+
+def test_open_skips_are_counted(store):
+    after(new_table(store), append("a", "b"))
+    skip = SkipAction(path="a", skip_timestamp=1, reason="damaged", operation="merge")
+    write_version(store, 2, skip, add("c"))
+    assert newest(store)["openSkips"] == "1"
+    checkpoint(store)
+    assert newest(store)["openSkips"] == "1"
+    do(load_snapshot(context(store)), remove("a"))
+    assert newest(store)["openSkips"] == "0"
+
+
+def test_handle_that_was_open_before_the_checkpoint_shows_it_after_a_refresh(store):
+    handle = after(new_table(store), append("a"))
+    checkpoint(store)
+    assert described(handle)["format"] == "none"
+    assert described(catch_up(handle).snapshot)["format"] == "avro-state"

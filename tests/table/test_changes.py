@@ -1,0 +1,157 @@
+"""What changed since a version: from the version files, and by comparison where they are gone."""
+
+import pytest
+
+from indextables.errors import VersionNotFoundError
+from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.paths import version_key
+from indextables.log.removes import REMOVE_SCHEMA
+from indextables.ops.checkpoint import compact
+from indextables.ops.cleanup import clean_up
+from indextables.storage import ObjectStore, VirtualClock
+from indextables.table import ChangeSet, changes_since, load_snapshot
+from indextables.table.intent import Append, ChangeProperties
+from tables import (
+    FORMATS,
+    AgeingStore,
+    add,
+    after,
+    append,
+    checkpoint,
+    context,
+    memory_store,
+    merge,
+    new_table,
+    overwrite,
+    remove,
+)
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    """Versions: 1 adds a and b; 2 adds c; 3 removes b; 4 merges a and c; 5 adds a again; 6 sets a property."""
+    store = memory_store(VirtualClock())
+    after(
+        new_table(store),
+        append("a", "b"),
+        append("c"),
+        remove("b"),
+        merge((["a", "c"], ["ac"])),
+        Append((add("a", size=99),)),
+        ChangeProperties({"owner": "me"}),
+    )
+    return store
+
+
+def changes(store: ObjectStore, since: int, until: int | None = None) -> ChangeSet:
+    return changes_since(load_snapshot(context(store), until), since)
+
+
+def summary(change_set: ChangeSet) -> tuple[list[str], list[str]]:
+    return change_set.adds["path"].to_pylist(), change_set.removes["path"].to_pylist()
+
+
+EVERY_ACTION = {
+    -1: (["a", "b", "c", "ac", "a"], ["b", "a", "c"]),
+    0: (["a", "b", "c", "ac", "a"], ["b", "a", "c"]),
+    1: (["c", "ac", "a"], ["b", "a", "c"]),
+    2: (["ac", "a"], ["b", "a", "c"]),
+    3: (["ac", "a"], ["a", "c"]),
+    4: (["a"], []),
+    5: ([], []),
+    6: ([], []),
+}
+
+
+@pytest.mark.parametrize("since", EVERY_ACTION)
+def test_changes_are_every_action_in_the_order_of_the_log(store, since):
+    found = changes(store, since)
+    assert summary(found) == EVERY_ACTION[since]
+    assert (found.since_version, found.version) == (since, 6)
+
+
+def test_changes_have_versions_and_all_columns(store):
+    found = changes(store, 0)
+    assert found.adds.schema == FILE_ENTRY_SCHEMA
+    assert found.removes.schema == REMOVE_SCHEMA
+    assert found.adds["addedAtVersion"].to_pylist() == [1, 1, 2, 4, 5]
+    assert found.removes["version"].to_pylist() == [3, 4, 4]
+    assert found.removes["size"].to_pylist() == [10, 10, 10]
+    assert found.removes["dataChange"].to_pylist() == [True, False, False]
+
+
+def test_changes_up_to_an_older_version(store):
+    assert summary(changes(store, 1, until=3)) == (["c"], ["b"])
+
+
+def test_compaction_and_checkpoints_are_no_changes(store):
+    for path in ("x", "y"):
+        after(load_snapshot(context(store)), append(path))
+        checkpoint(store)
+    assert compact(load_snapshot(context(store))).version == 9
+    assert summary(changes(store, 8)) == ([], [])
+    assert summary(changes(store, 6)) == (["x", "y"], [])
+
+
+@pytest.mark.parametrize("since", [7, 100])
+def test_changes_since_a_version_that_is_not_there_yet(store, since):
+    with pytest.raises(VersionNotFoundError, match=f"since version {since}: the newest version is 6"):
+        changes(store, since)
+
+
+def test_changes_since_before_the_beginning_of_time(store):
+    with pytest.raises(VersionNotFoundError, match="there is no version -2"):
+        changes(store, -2)
+
+
+NET = {2: ({"ac", "a"}, {"b", "c"}), 3: ({"ac", "a"}, {"c"}), 4: ({"a"}, set()), 6: (set(), set())}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_changes_of_a_table_of_checkpoints_alone_are_the_difference(store, form):
+    for version in NET:
+        checkpoint(store, form, version)
+    store.delete_many([version_key(version) for version in range(7)])
+    for since, (adds, removes) in NET.items():
+        found = changes(store, since)
+        assert (set(found.adds["path"].to_pylist()), set(found.removes["path"].to_pylist())) == (
+            adds,
+            removes,
+        )
+        assert found.adds.schema == FILE_ENTRY_SCHEMA
+        assert found.removes.schema == REMOVE_SCHEMA
+
+
+def test_changes_from_a_replayed_version_to_a_state_are_the_difference(store):
+    checkpoint(store, "avro", 6)
+    store.delete_many([version_key(version) for version in range(4, 7)])
+    adds, removes = summary(changes(store, 2))
+    assert (set(adds), set(removes)) == ({"ac", "a"}, {"b", "c"})
+
+
+def test_file_that_was_removed_and_added_again_as_it_was_is_an_add_in_the_difference(store):
+    snapshot = after(load_snapshot(context(store)), remove("ac"), append("x"), append("ac"))
+    checkpoint(store, "avro", 6)
+    checkpoint(store, "avro", 9)
+    store.delete_many([version_key(version) for version in range(10)])
+    assert set(changes_since(snapshot, 6).adds["path"].to_pylist()) == {"x", "ac"}
+
+
+def test_changes_across_a_cleanup(store):
+    """Version files up to the checkpoint are gone: since then there is all, before that nothing."""
+    checkpoint(store, "avro", 4)
+    ageing = AgeingStore(store, store.clock)
+    store.clock.advance(3600)
+    settings = {"purge.txLogRetentionHours": "0", "checkpoint.retention": "0"}
+    assert clean_up(context(ageing, settings), 4).versions
+    assert summary(changes(store, 4)) == EVERY_ACTION[4]
+    assert summary(changes(store, 3)) == EVERY_ACTION[3]  # the file of version 4 itself stays
+    for since in (0, 2):
+        with pytest.raises(VersionNotFoundError, match=f"the changes since version {since} are gone"):
+            changes(store, since)
+
+
+def test_changes_after_an_overwrite(store):
+    after(load_snapshot(context(store)), overwrite("o"))
+    adds, removes = summary(changes(store, 6))
+    assert (adds, set(removes)) == (["o"], {"ac", "a"})

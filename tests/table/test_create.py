@@ -1,0 +1,136 @@
+"""Creating a table: version 0, exactly once, and only where two writers can be kept apart."""
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from indextables.errors import (
+    InvalidSchemaError,
+    LogCorruptedError,
+    TableAlreadyExistsError,
+    UnsupportedStoreError,
+)
+from indextables.log.codec import decompress
+from indextables.log.paths import version_key
+from indextables.storage import PROBE_PREFIX, NoConditionalPutStore, ObjectStore
+from indextables.table import Snapshot, create_table, load_snapshot
+from tables import (
+    PARTITION_BY,
+    SCHEMA,
+    append,
+    context,
+    do,
+    log_keys,
+    memory_store,
+    new_table,
+    write_version,
+)
+
+TEXT = "spark.indextables.indexing.typemap.message"
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return memory_store()
+
+
+def create(store: ObjectStore, schema=SCHEMA, partition_by=PARTITION_BY, **properties: str) -> Snapshot:
+    return create_table(context(store), schema, partition_by, properties)
+
+
+def actions(store: ObjectStore, version: int) -> list[dict]:
+    lines = decompress(store.get(version_key(version)), "version file")
+    return [orjson.loads(line) for line in lines.splitlines()]
+
+
+def test_version_0_has_exactly_one_protocol_and_one_metadata_action_and_nothing_else(store):
+    snapshot = create(store, owner="me")
+    protocol, metadata = actions(store, 0)
+    assert protocol == {"protocol": {"minReaderVersion": 4, "minWriterVersion": 4}}
+    assert set(metadata) == {"metaData"}
+    assert metadata["metaData"]["id"] == snapshot.metadata.id
+    assert metadata["metaData"]["partitionColumns"] == ["date"]
+    assert metadata["metaData"]["format"] == {"provider": "indextables", "options": {}}
+    assert metadata["metaData"]["configuration"] == {"owner": "me"}
+    assert metadata["metaData"]["createdTime"] > 1_600_000_000_000
+    assert orjson.loads(metadata["metaData"]["schemaString"])["type"] == "struct"
+    assert log_keys(store) == [version_key(0)]
+
+
+def test_creating_the_same_table_again_opens_it(store):
+    first = create(store)
+    do(first, append("a"))
+    again = create(store)
+    assert (again.metadata.id, again.version, again.num_files) == (first.metadata.id, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "partition_by", "difference"),
+    [
+        (SCHEMA.append(pa.field("more", pa.int64())), PARTITION_BY, "another schema"),
+        (SCHEMA.remove(0), PARTITION_BY, "another schema"),
+        (SCHEMA.set(0, pa.field("id", pa.int32())), PARTITION_BY, "another schema"),
+        (SCHEMA, (), r"the partition columns \['date'\]"),
+        (SCHEMA, ("date", "id"), r"the partition columns \['date'\]"),
+    ],
+)
+def test_another_definition_at_the_same_path_is_refused(store, schema, partition_by, difference):
+    first = create(store)
+    with pytest.raises(TableAlreadyExistsError, match=difference):
+        create(store, schema, partition_by)
+    assert load_snapshot(context(store)).metadata == first.metadata
+    assert log_keys(store) == [version_key(0)]
+
+
+def test_other_index_settings_at_the_same_path_are_refused(store):
+    create(store, **{TEXT: "text"})
+    create(store, **{TEXT: "text"})
+    create(store)
+    with pytest.raises(TableAlreadyExistsError, match=f"another value of {TEXT}"):
+        create(store, **{TEXT: "string"})
+
+
+def test_other_properties_at_the_same_path_do_not_stand_in_the_way(store):
+    """They may have been changed since the table was created."""
+    create(store, owner="me")
+    assert create(store, owner="you").metadata.configuration == {"owner": "me"}
+
+
+@pytest.mark.parametrize("partition_by", [("nowhere",), ("date", "date"), ("id", "date", "message")])
+def test_partition_columns_that_do_not_work_are_refused_before_anything_is_written(store, partition_by):
+    with pytest.raises(InvalidSchemaError):
+        create(store, SCHEMA, partition_by)
+    assert log_keys(store) == []
+
+
+def test_store_that_ignores_put_if_absent_is_refused():
+    inner = memory_store()
+    with pytest.raises(UnsupportedStoreError, match="put-if-absent"):
+        create(NoConditionalPutStore(inner))
+    assert log_keys(inner) == []
+
+
+def test_probe_leaves_nothing_behind(store):
+    create(store)
+    assert not [key for key in log_keys(store) if key.startswith(PROBE_PREFIX)]
+
+
+def test_loser_of_a_race_opens_the_winners_table(store):
+    winner = new_table(store)
+    assert create(store).metadata.id == winner.metadata.id
+
+
+def test_table_whose_version_0_is_gone_is_not_created_again(store):
+    """It is damaged, or another writer's: version 0 would make it another table."""
+    snapshot = create(store)
+    do(do(snapshot, append("a")).snapshot, append("b"))
+    store.delete_many([version_key(0)])
+    with pytest.raises(LogCorruptedError, match=version_key(0)):
+        create(store)
+    assert version_key(0) not in log_keys(store)
+
+
+def test_version_0_without_metadata_is_an_error(store):
+    write_version(store, 0, more='{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')
+    with pytest.raises(LogCorruptedError, match="no metaData action"):
+        create(store)
