@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.index_cache import index_cache
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.read import projected_schema
-from indextables.ops.splits import open_again, split_refs
+from indextables.ops.splits import open_again, ordered_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation
@@ -32,12 +32,16 @@ from indextables.search.rows_query import rows_query
 from indextables.search.scope import SearchScope
 from indextables.split.base import Split
 from indextables.split.mapping import DocMapping, FieldKind
+from indextables.split.recent import Recent
 from indextables.table import Snapshot
 
 SCORE = pa.field("_score", pa.float32(), nullable=False)
 
 # How many more hits are looked at, each time that too few of them satisfy a predicate.
 _WIDENING = 8
+
+# Of each open split, so many questions are kept as its index understands them.
+_KEPT_QUESTIONS = 64
 
 T = TypeVar("T")
 
@@ -60,6 +64,9 @@ class Question:
             where=None if where is None else bind(where, snapshot.schema),
             fields=tuple(fields),
         )
+
+
+_ASKED: WeakKeyDictionary[Split, Recent[Question, Asked]] = WeakKeyDictionary()
 
 
 def search(snapshot: Snapshot, question: Question, columns: Sequence[str] | None, limit: int) -> pa.Table:
@@ -118,7 +125,7 @@ def _open_splits(snapshot: Snapshot, entries: pa.Table, question: Question) -> l
     if not entries.num_rows:
         _check_query(snapshot, question)
     # Equal scores go by the order of the splits, and that of entries depends on what they were read from.
-    refs = sorted(split_refs(entries), key=attrgetter("path"))
+    refs = ordered_refs(snapshot, entries)
     return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
 
 
@@ -175,9 +182,14 @@ class Highlighter:
 
 
 def _ask(snapshot: Snapshot, question: Question, split: Split) -> Asked:
-    scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
     index = split.index(index_cache(snapshot.context.settings))
-    return ask(index, scope, question.query, question.where)
+    lately = _ASKED.setdefault(split, Recent(_KEPT_QUESTIONS))
+    asked = lately.get(question)
+    if asked is None or asked.index is not index:
+        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
+        asked = ask(index, scope, question.query, question.where)
+        lately.put(question, asked)
+    return asked
 
 
 def _hits(snapshot: Snapshot, question: Question, limit: int, split: Split) -> Hits:

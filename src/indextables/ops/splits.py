@@ -2,7 +2,9 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -33,10 +35,25 @@ class SplitRef:
     num_records: int | None
 
 
+_ALL_REFS: WeakKeyDictionary[Snapshot, list[SplitRef]] = WeakKeyDictionary()
+
+
 def split_refs(entries: pa.Table) -> list[SplitRef]:
     """The splits of file entries, as objects: for the few that are about to be opened."""
     columns = (entries[name].to_pylist(maps_as_pydicts="strict") for name in _COLUMNS)
     return [SplitRef(*values) for values in zip(*columns, strict=True)]
+
+
+def ordered_refs(snapshot: Snapshot, entries: pa.Table) -> list[SplitRef]:
+    """The splits of some file entries of a snapshot, by path; those of all entries are made once."""
+    if entries is not snapshot.entries:
+        return sorted(split_refs(entries), key=attrgetter("path"))
+    refs = _ALL_REFS.get(snapshot)
+    if refs is None:
+        refs = sorted(split_refs(entries), key=attrgetter("path"))
+        if len(refs) <= _OPEN_SPLITS:
+            _ALL_REFS[snapshot] = refs
+    return refs
 
 
 def open_ref(snapshot: Snapshot, ref: SplitRef) -> Split:
