@@ -58,13 +58,6 @@ def commit(table: DeltaTable, adds: Sequence[AddAction]) -> None:
     )
 
 
-def commit_with_hooks(table: DeltaTable, adds: Sequence[AddAction]) -> None:
-    """Commit metadata, with the checkpoints that are the default."""
-    table.create_write_transaction(
-        list(adds), "append", _SCHEMA, [PARTITION_COLUMN], commit_properties=_PATIENT
-    )
-
-
 def add_action(file: DataFile) -> AddAction:
     """A file as the library takes it."""
     return AddAction(**_add_fields(file))

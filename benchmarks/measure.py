@@ -16,7 +16,8 @@ Action = Callable[[], Sized | None]
 Preparation = Callable[[], Action]
 """What comes before each run and is not timed; it gives the action."""
 
-_PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parent.parent
+"""The folder from which this package can be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def measure_memory(side: str, task: str, *arguments: str, runs: int) -> Samples:
     command = [sys.executable, "-m", "benchmarks.memory_probe", side, task, *arguments]
     peaks: list[float] = []
     for _ in range(runs):
-        finished = subprocess.run(command, cwd=_PROJECT, check=True, stdout=subprocess.PIPE)
+        finished = subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.PIPE)
         peaks.append(json.loads(finished.stdout)["peak_bytes"])
     return Samples(tuple(peaks))
 

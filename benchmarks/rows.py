@@ -68,9 +68,9 @@ def generate_rows(count: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def generate_queries(count: int, rows: int) -> Queries:
-    """So many queries of each kind, of words that a table of so many rows has."""
-    random = np.random.default_rng((_SEED, count, rows))
+def generate_queries(count: int, rows: int, *, batch: int = 0) -> Queries:
+    """So many queries of each kind, of words that a table of so many rows has; other ones in another `batch`."""
+    random = np.random.default_rng((_SEED, count, rows, batch))
     rarest = min(_RAREST_RANK, max(rows // 10, _COMMONEST_RANK + 1))
     lefts = _ranked_words(random, count, rarest)
     rights = _ranked_words(random, count, rarest)

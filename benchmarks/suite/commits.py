@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import partial
 from pathlib import Path
 
-from benchmarks import delta, ours
+from benchmarks import delta, delta_writer, our_writer, ours
 from benchmarks.benchmark import Benchmark
 from benchmarks.figures import Figure, Unit
 from benchmarks.files import DataFile
 from benchmarks.measure import Action, Samples, WrongResultError, measure_times
+from benchmarks.racing import Commit, commit_all, race
 from benchmarks.raw_disk import durable_writes
 from benchmarks.workshop import Workshop
-from benchmarks.writers import Commit, commit_all, delta_writer, our_writer, race
 
 _DURABILITY = (
     "Our commits are durable: file and directory are flushed to the disk before a commit counts. Those of deltalake "
@@ -30,11 +30,11 @@ def _one_writer(workshop: Workshop) -> Iterator[Figure]:
     files = list(workshop.generate(commits))
     times = measure_times(
         {
-            "ours": lambda: _committing(_new_our_table(workshop), our_writer, files),
-            "deltalake": lambda: _committing(_new_delta_table(workshop), delta_writer, files),
+            "ours": lambda: _committing(_new_our_table(workshop), our_writer.open_writer, files),
+            "deltalake": lambda: _committing(_new_delta_table(workshop), delta_writer.open_writer, files),
             "raw disk": lambda: _writing(workshop, _payload(workshop), commits),
         },
-        runs=workshop.sizes.runs,
+        runs=workshop.sizes.slow_runs,
     )
     for peer in ("deltalake", "raw disk"):
         yield _figure("one writer", times["ours"], peer, times[peer], commits)
@@ -46,8 +46,10 @@ def _racing_writers(workshop: Workshop) -> Figure:
     times: dict[str, list[float]] = {"ours": [], "deltalake": []}
     for _ in range(workshop.sizes.slow_runs):
         our_path, delta_path = _new_our_table(workshop), _new_delta_table(workshop)
-        times["ours"].append(race("ours", our_path, writers=writers, commits=commits))
-        times["deltalake"].append(race("deltalake", delta_path, writers=writers, commits=commits))
+        times["ours"].append(race("benchmarks.our_writer", our_path, writers=writers, commits=commits))
+        times["deltalake"].append(
+            race("benchmarks.delta_writer", delta_path, writers=writers, commits=commits)
+        )
         _check_all_committed("ours", ours.list_files(our_path), total)
         _check_all_committed("deltalake", delta.list_files(delta_path), total)
     return _figure(
@@ -104,7 +106,7 @@ def _writing(workshop: Workshop, payload: bytes, count: int) -> Action:
 def _payload(workshop: Workshop) -> bytes:
     """As many bytes as one of our commits has."""
     path = _new_our_table(workshop)
-    commit_all(our_writer(path), list(workshop.generate(1)))
+    commit_all(our_writer.open_writer(path), list(workshop.generate(1)))
     return ours.version_bytes(path, 1)
 
 
