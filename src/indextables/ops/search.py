@@ -118,6 +118,8 @@ def aggregate(snapshot: Snapshot, question: Question, aggregation: Aggregation) 
 def _narrowed(snapshot: Snapshot, question: Question) -> tuple[pa.Table, Question]:
     """The entries that may have matching rows, and the question without what their partition values decide."""
     entries = snapshot.select(question.where).entries
+    if question.where is None:
+        return entries, question
     return entries, replace(question, where=_undecided(snapshot, entries, question.where))
 
 
@@ -183,7 +185,9 @@ class Highlighter:
 
 def _ask(snapshot: Snapshot, question: Question, split: Split) -> Asked:
     index = split.index(index_cache(snapshot.context.settings))
-    lately = _ASKED.setdefault(split, Recent(_KEPT_QUESTIONS))
+    lately = _ASKED.get(split)
+    if lately is None:
+        lately = _ASKED.setdefault(split, Recent(_KEPT_QUESTIONS))
     asked = lately.get(question)
     if asked is None or asked.index is not index:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
@@ -243,6 +247,8 @@ def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema:
         np.unique(hits.splits).tolist(),
         snapshot.context.settings[READ_PARALLELISM],
     )
+    if len(taken) == 1:
+        return taken[0]
     rows = pa.concat_tables([schema.empty_table(), *taken])
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))

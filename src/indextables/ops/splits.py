@@ -19,8 +19,10 @@ from indextables.table import Snapshot
 # In the order of the fields of a reference.
 _COLUMNS = ("path", "partitionValues", "size", "footerStartOffset", "footerEndOffset", "numRecords")
 
-# What stays in memory of an open split is its footer, and the metadata of its rows once they were read.
-_OPEN_SPLITS: Final = 256
+# What stays in memory of open splits: their footers, and the metadata of their rows once those were read.
+_OPEN_BYTES: Final = 64 * 1024**2
+# The references of a snapshot with more splits are made anew each time.
+_KEPT_REFS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def ordered_refs(snapshot: Snapshot, entries: pa.Table) -> list[SplitRef]:
     refs = _ALL_REFS.get(snapshot)
     if refs is None:
         refs = sorted(split_refs(entries), key=attrgetter("path"))
-        if len(refs) <= _OPEN_SPLITS:
+        if len(refs) <= _KEPT_REFS:
             _ALL_REFS[snapshot] = refs
     return refs
 
@@ -90,11 +92,11 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
     split = _RECENT.get(key)
     if split is None:
         split = open_ref(snapshot, ref)
-        _RECENT.put(key, split)
+        _RECENT.put(key, split, split.footer_bytes)
     return split
 
 
-_RECENT: Recent[Hashable, Split] = Recent(_OPEN_SPLITS)
+_RECENT: Recent[Hashable, Split] = Recent(_OPEN_BYTES)
 
 
 def add_of(file: SplitFile) -> AddAction:

@@ -81,6 +81,10 @@ def count_index(index: Index, query: Query) -> int:
 
 def merge_hits(hits: Sequence[Hits], limit: int) -> MergedHits:
     """Return the `limit` best rows of all splits; equal scores by the order of the splits, then by row."""
+    if len(hits) == 1:
+        (only,) = hits
+        best = np.lexsort((only.rows, -only.scores))[: max(limit, 0)]
+        return MergedHits(only.scores[best], np.zeros(len(best), np.int64), only.rows[best])
     scores = np.concatenate([each.scores for each in hits]) if hits else np.empty(0, np.float32)
     rows = np.concatenate([each.rows for each in hits]) if hits else np.empty(0, np.int64)
     splits = np.repeat(np.arange(len(hits)), [len(each) for each in hits])

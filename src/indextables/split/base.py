@@ -55,6 +55,11 @@ class Split(ABC):
         return self._table.assemble(_ONE_ROW, self._table.partition_columns)
 
     @property
+    def footer_bytes(self) -> int:
+        """The size of what stays in memory while the split is open, as it is in the file."""
+        return len(self._bundle.manifest) + len(self._bundle.hot_cache)
+
+    @property
     @abstractmethod
     def num_records(self) -> int:
         """How many rows there are."""

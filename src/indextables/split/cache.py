@@ -40,6 +40,14 @@ class CacheEntry:
     used_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenEntry:
+    """What was made of an entry, and where that is; as text, because every search asks whether it is there."""
+
+    path: str
+    value: Any
+
+
 def cache_key(parts: Iterable[str | bytes]) -> str:
     """A name for an entry. The parts are to say all that its content depends on."""
     digest = hashlib.sha256()
@@ -62,7 +70,7 @@ class IndexCache:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._open_entries: Recent[str, Any] = Recent(_OPEN_ENTRIES)
+        self._open_entries: Recent[str, _OpenEntry] = Recent(_OPEN_ENTRIES)
 
     def opened(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
         """What `open_entry` makes of the directory of an entry, which is made by `fill` if it is not there.
@@ -70,14 +78,15 @@ class IndexCache:
         The same object is returned for as long as the entry is there: nobody changes an entry. Raises what
         `lease` and `open_entry` raise.
         """
-        kept: T | None = self._open_entries.get(key)
-        if kept is not None and self._is_there(key):
-            return kept
+        kept = self._open_entries.get(key)
+        if kept is not None and self._is_there(kept.path):
+            kept_value: T = kept.value
+            return kept_value
         with self.lease(key, fill) as directory:
             value = open_entry(directory)
             # An entry that is larger than the whole cache goes with the lease.
             if directory == self._entry(key):
-                self._open_entries.put(key, value)
+                self._open_entries.put(key, _OpenEntry(str(directory), value))
         return value
 
     @contextlib.contextmanager
@@ -143,9 +152,9 @@ class IndexCache:
         finally:
             new.close()
 
-    def _is_there(self, key: str) -> bool:
+    def _is_there(self, path: str) -> bool:
         with self._translating():
-            return _touch(self._entry(key))
+            return _touch(path)
 
     def _use(self, key: str, lock: int) -> bool:
         """Wait for the lock: shared if the entry is there, exclusive if it has to be made."""
@@ -222,7 +231,7 @@ class IndexCache:
             ) from error
 
 
-def _touch(path: Path) -> bool:
+def _touch(path: Path | str) -> bool:
     try:
         os.utime(path)
     except FileNotFoundError:

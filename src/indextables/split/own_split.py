@@ -32,6 +32,11 @@ class OwnSplit(Split):
         self._rows = RowsReader(store, key, bundle, info, table)
 
     @property
+    def footer_bytes(self) -> int:
+        """The size of the footer and of the metadata of the rows."""
+        return super().footer_bytes + self.info.rows_footer_bytes
+
+    @property
     def num_records(self) -> int:
         """How many rows there are."""
         return self.info.num_records

@@ -77,6 +77,8 @@ class RowsReader:
             origins.append(wanted)
         if not taken:
             return self._table.assemble(self._schema.empty_table(), names)
+        if len(taken) == 1:
+            return taken[0]
         order = np.argsort(np.concatenate(origins), kind="stable")
         return pa.concat_tables(taken).take(pa.array(order))
 
