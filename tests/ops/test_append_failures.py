@@ -143,7 +143,7 @@ def test_writers_that_are_faster_every_time_leave_no_split_of_the_loser():
                 append(load_snapshot(context(self._inner)), rows(7))
             return super().put_if_absent(key, data)
 
-    inner = memory_store()
+    inner = memory_store(VirtualClock())
     new_table(inner)
     settings = {"transaction.retry.maxAttempts": "1"}
     table = load_snapshot(context(AlwaysBeaten(inner), settings))

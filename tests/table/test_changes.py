@@ -3,8 +3,9 @@
 import pytest
 
 from indextables.errors import VersionNotFoundError
+from indextables.log.codec import decompress
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.log.paths import version_key
+from indextables.log.paths import json_checkpoint_key, version_key
 from indextables.log.removes import REMOVE_SCHEMA
 from indextables.ops.checkpoint import compact
 from indextables.ops.cleanup import clean_up
@@ -129,12 +130,27 @@ def test_changes_from_a_replayed_version_to_a_state_are_the_difference(store):
     assert (set(adds), set(removes)) == ({"ac", "a"}, {"b", "c"})
 
 
-def test_file_that_was_removed_and_added_again_as_it_was_is_an_add_in_the_difference(store):
-    snapshot = after(load_snapshot(context(store)), remove("ac"), append("x"), append("ac"))
+def test_path_that_came_back_as_another_file_is_an_add_in_the_difference(store):
+    again = Append((add("ac", size=11),))
+    snapshot = after(load_snapshot(context(store)), remove("ac", "a"), append("x", "a"), again)
     checkpoint(store, "avro", 6)
     checkpoint(store, "avro", 9)
     store.delete_many([version_key(version) for version in range(10)])
-    assert set(changes_since(snapshot, 6).adds["path"].to_pylist()) == {"x", "ac"}
+    found = changes_since(snapshot, 6)
+    assert set(found.adds["path"].to_pylist()) == {"x", "ac", "a"}
+    assert found.removes.num_rows == 0
+
+
+def test_entries_that_another_writer_labels_anew_are_no_change(store):
+    """Some give every entry the version of the compaction that rewrote it."""
+    checkpoint(store, "json", 5)
+    checkpoint(store, "json", 6)
+    key = json_checkpoint_key(6)
+    lines = decompress(store.get(key), key).replace(b'"addedAtVersion":4', b'"addedAtVersion":6')
+    assert lines != decompress(store.get(key), key)
+    store.put(key, lines)
+    store.delete_many([version_key(version) for version in range(7)])
+    assert summary(changes(store, 5)) == ([], [])
 
 
 def test_changes_across_a_cleanup(store):

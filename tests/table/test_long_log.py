@@ -115,6 +115,16 @@ def test_refreshing_reads_the_new_versions_only(shorter_log):
     assert read - {LAST_CHECKPOINT_KEY} == {version_key(FEWER)}
 
 
+def test_snapshot_that_is_far_behind_starts_again_from_a_checkpoint(shorter_log):
+    store = FaultStore(shorter_log)
+    behind = load_snapshot(context(store), 3)
+    checkpoint(shorter_log, "avro", FEWER - 2)
+    store.calls.clear()
+    assert live(catch_up(behind).snapshot) == expected(FEWER - 1)
+    versions_read = {call.key for call in store.calls if call.operation == "get" and "0.json" not in call.key}
+    assert {key for key in versions_read if key.startswith(f"{LOG_PREFIX}0")} == {version_key(FEWER - 1)}
+
+
 OPEN_AND_MEASURE = """
 import resource, sys
 from indextables.config import Settings

@@ -182,5 +182,5 @@ class TableMachine(RuleBasedStateMachine):
 
 TestTableAgainstModel = TableMachine.TestCase
 TestTableAgainstModel.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, derandomize=True, database=None
+    max_examples=25, stateful_step_count=20, deadline=None, derandomize=True, database=None
 )

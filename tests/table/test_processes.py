@@ -1,29 +1,12 @@
 """Real processes on one table: every commit lands exactly once, and every table is created exactly once."""
 
 import uuid
-from collections import Counter
 
-import pyarrow as pa
 import pytest
 
 from indextables import IndexTable
-from racing import race
+from racing import race, race_of_appends
 from servers import S3Server
-
-SCHEMA = pa.schema([("id", pa.int64())])
-
-APPEND = """
-from indextables import AddAction, IndexTable
-
-table = IndexTable(task["path"], storage_options=task["storage_options"])
-
-def split(commit):
-    return AddAction(path=f"{task['number']}-{commit}.split", partition_values={}, size=commit + 1,
-                     modification_time=0, data_change=True)
-
-ready()
-done([table.commit(adds=[split(commit)]) for commit in range(task["commits"])])
-"""
 
 CREATE = """
 import pyarrow as pa
@@ -37,38 +20,36 @@ done([table.metadata.id, table.version])
 Place = tuple[str, dict[str, str]]
 
 
-@pytest.fixture(params=["local", "s3"])
-def place(request, tmp_path) -> Place:
-    if request.param == "local":
-        return str(tmp_path / "table"), {}
-    server: S3Server = request.getfixturevalue("s3_server")
-    return f"s3://{server.make_bucket()}/{uuid.uuid4().hex}", server.storage_options
+@pytest.fixture
+def local(tmp_path) -> Place:
+    return str(tmp_path / "table"), {}
 
 
-def test_16_processes_of_50_appends_each(place):
+@pytest.fixture
+def s3(s3_server: S3Server) -> Place:
+    return f"s3://{s3_server.make_bucket()}/{uuid.uuid4().hex}", s3_server.storage_options
+
+
+def test_16_processes_of_50_appends_each_on_local_disk(local):
+    race_of_appends(*local, racers=16, commits=50)
+
+
+def test_16_processes_of_5_appends_each_on_s3(s3):
+    """The server is a single thread of Python, and busier than all writers: the long race is a soak test."""
+    race_of_appends(*s3, racers=16, commits=5)
+
+
+def test_32_processes_that_create_one_table_on_local_disk(local):
+    assert_created_once(local, racers=32)
+
+
+def test_32_processes_that_create_one_table_on_s3(s3):
+    assert_created_once(s3, racers=32)
+
+
+def assert_created_once(place: Place, racers: int) -> None:
     path, storage_options = place
-    racers, commits = 16, 50
-    IndexTable.create(path, SCHEMA, storage_options=storage_options)
-    reported = race(APPEND, racers, path=path, storage_options=storage_options, commits=commits)
-    landed = {
-        f"{number}-{commit}.split": version
-        for number, versions in enumerate(reported)
-        for commit, version in enumerate(versions)
-    }
-    assert sorted(landed.values()) == list(range(1, racers * commits + 1))
-    table = IndexTable(path, storage_options=storage_options)
-    history = table.history()
-    assert history["version"].to_pylist() == list(range(racers * commits, -1, -1))
-    assert set(Counter(history["commitId"].to_pylist()).values()) == {1}
-    files = table.files(columns=["path", "addedAtVersion"])
-    assert dict(zip(*files.to_pydict().values(), strict=True)) == landed
-    assert (table.num_files, table.total_bytes) == (racers * commits, racers * sum(range(1, commits + 1)))
-    assert table._snapshot.gap is None
-
-
-def test_32_processes_that_create_one_table(place):
-    path, storage_options = place
-    created = race(CREATE, 32, path=path, storage_options=storage_options)
+    created = race(CREATE, racers, path=path, storage_options=storage_options)
     assert len({table_id for table_id, _ in created}) == 1
     assert {version for _, version in created} == {0}
     table = IndexTable(path, storage_options=storage_options)

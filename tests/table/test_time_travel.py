@@ -133,7 +133,7 @@ def test_clock_that_runs_backwards_keeps_as_of_monotonic(store, clock):
     do(table, append("c"))
     times = [commit.timestamp_ms for commit in read_commits(context(store), 3)]
     assert times == sorted(times)
-    versions = [at(store, START_MS + offset) for offset in range(0, 10 * MINUTE_MS, 1000)]
+    versions = [at(store, START_MS + offset) for offset in range(0, 3 * MINUTE_MS, 10_000)]
     assert versions == sorted(versions)
 
 
@@ -235,6 +235,21 @@ def test_history_of_foreign_versions_takes_the_time_from_their_actions(store):
     write_version(store, 1, add("a", modified=START_MS + 5), add("b", modified=START_MS + 9))
     commit = read_commits(context(store), 1)[-1]
     assert (commit.timestamp_ms, commit.info) == (START_MS + 9, None)
+
+
+def test_version_file_that_a_checkpoint_covers_may_be_unreadable(store, caplog):
+    commit_every_minute(store, append("a"), append("b"), append("c"))
+    checkpoint(store, "avro", 2)
+    store.put(version_key(1), b"garbage")
+    commits = read_commits(context(store), 3)
+    assert [(commit.version, commit.info is None) for commit in commits] == [
+        (0, True),
+        (1, True),
+        (2, False),
+        (3, False),
+    ]
+    assert "nothing is known about version 1" in caplog.text
+    assert at(store, START_MS + 2 * MINUTE_MS) == 2
 
 
 # --- what is left after a cleanup ---------------------------------------------------------------------

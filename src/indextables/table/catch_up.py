@@ -15,6 +15,9 @@ from indextables.table.rebase import rebase, rebase_if_long
 from indextables.table.snapshot import Snapshot
 from indextables.table.winner import Winner, winner_of
 
+# Beyond this, it is cheaper to start again from a checkpoint than to read the versions in between.
+_MANY_VERSIONS = 200
+
 # Beyond this, one listing is cheaper than asking for each version.
 _FOLLOWED_VERSIONS = 8
 
@@ -23,8 +26,8 @@ _FOLLOWED_VERSIONS = 8
 class CaughtUp:
     """The newest snapshot, and each version that was committed since, in order.
 
-    `winners` is None if they cannot be told any more: the log was cleaned up past the older snapshot, or the
-    table was created again.
+    `winners` is None if nobody can tell: the log was cleaned up past the older snapshot, or the table was created
+    again, or there are so many that they were not looked at one by one.
     """
 
     snapshot: Snapshot
@@ -39,8 +42,10 @@ def catch_up(snapshot: Snapshot) -> CaughtUp:
         return CaughtUp(load_snapshot(context), None)
     listing = with_unlisted_versions(context, listing, snapshot.version + 1)
     files = contiguous_versions(listing, snapshot.version + 1)
-    if listing.newest_version > snapshot.version + len(files):
-        # Behind a hole there is more: the versions in between were cleaned up, or the log has a gap.
+    # Behind a hole there is more: the versions in between were cleaned up, or the log has a gap.
+    has_hole = listing.newest_version > snapshot.version + len(files)
+    is_far_behind = len(files) > _MANY_VERSIONS and max(listing.bases, default=-1) > snapshot.version
+    if has_hole or is_far_behind:
         return CaughtUp(load_snapshot(context), None)
     try:
         caught_up = _extended(snapshot, files)

@@ -17,8 +17,9 @@ from indextables.table.load import load_snapshot
 from indextables.table.log_files import read_tail
 from indextables.table.snapshot import Snapshot
 
-# A path can be removed and added again: then it is another entry.
-_ENTRY_IDENTITY = ("path", "size", "modificationTime", "addedAtVersion", "addedAtTimestamp")
+# A path can be removed and added again as another file. When it was added does not count: other writers give all
+# entries a new version when they compact a state.
+_ENTRY_IDENTITY = ("path", "size", "modificationTime")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The commits that the log still holds, and time travel by their own times."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,9 +9,13 @@ import pyarrow as pa
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.actions import CommitInfo
+from indextables.log.decode import VersionSummary
 from indextables.log.segment import Base, LogListing, list_log
+from indextables.storage import ObjectMeta
 from indextables.table.context import TableContext
 from indextables.table.log_files import read_base, read_summaries
+
+logger = logging.getLogger(__name__)
 
 HISTORY_SCHEMA = pa.schema(
     [
@@ -86,7 +91,7 @@ def history_table(commits: Sequence[Commit]) -> pa.Table:
 
 def _commits(context: TableContext, listing: LogListing, newest_version: int) -> list[Commit]:
     files = [(version, meta) for version, meta in listing.versions.items() if version <= newest_version]
-    summaries = {summary.version: summary for summary in read_summaries(context, files)}
+    summaries = {summary.version: summary for summary in _summaries(context, files)}
     commits: list[Commit] = []
     latest_ms = 0
     for version in sorted({*listing.versions, *listing.bases}):
@@ -94,11 +99,27 @@ def _commits(context: TableContext, listing: LogListing, newest_version: int) ->
             break
         if (summary := summaries.get(version)) is not None:
             commit = Commit(version, summary.timestamp_ms, summary.actions.commit_info)
-        else:
+        elif version in listing.bases:
             commit = Commit(version, _time_of_base(context, listing.bases[version]))
+        else:
+            commit = Commit(version, latest_ms)
         latest_ms = max(latest_ms, commit.timestamp_ms)
         commits.append(Commit(version, latest_ms, commit.info))
     return commits
+
+
+def _summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[VersionSummary]:
+    """What version files say. One that cannot be read tells nothing: a checkpoint may cover it long since."""
+    try:
+        return read_summaries(context, files)
+    except (LogCorruptedError, ObjectNotFoundError):
+        found: list[VersionSummary] = []
+        for file in files:
+            try:
+                found += read_summaries(context, [file])
+            except (LogCorruptedError, ObjectNotFoundError) as error:
+                logger.warning("%s: nothing is known about version %d: %s", context.url, file[0], error)
+        return found
 
 
 def _reachable(listing: LogListing) -> frozenset[int]:
