@@ -15,7 +15,7 @@ from indextables.state.compaction import (
     manifests_to_rewrite,
     would_help,
 )
-from indextables.state.layout import cut, sorted_by_partition, target_entries
+from indextables.state.layout import pieces, target_entries
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from state_tables import SCHEMA, numbered, paths, split, state_of
 
@@ -123,25 +123,29 @@ def entries_with(days: list[str | None]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=FILE_ENTRY_SCHEMA)
 
 
+def arranged(days, max_entries):
+    entries = entries_with(days)
+    return [entries.take(rows) for rows in pieces(entries, ["day"], SCHEMA, max_entries)]
+
+
 def test_entries_are_sorted_by_the_type_of_the_partition_column():
-    ordered = sorted_by_partition(entries_with(["10", "9", None, "2", "100"]), ["day"], SCHEMA)
+    (ordered,) = arranged(["10", "9", None, "2", "100"], 10)
     assert map_values(ordered["partitionValues"], "day").to_pylist() == ["2", "9", "10", "100", None]
 
 
 def test_values_that_do_not_parse_are_sorted_as_text_and_nothing_is_lost():
-    ordered = sorted_by_partition(entries_with(["10", "nine", "2"]), ["day"], SCHEMA)
+    (ordered,) = arranged(["10", "nine", "2"], 10)
     assert sorted(ordered["path"].to_pylist()) == ["0.split", "1.split", "2.split"]
 
 
 def test_pieces_end_where_partitions_end():
-    entries = entries_with([str(day) for day in np.repeat([1, 2, 3], [4, 4, 4])])
-    assert [piece.num_rows for piece in cut(entries, ["day"], 5)] == [4, 4, 4]
-    assert [piece.num_rows for piece in cut(entries, ["day"], 8)] == [8, 4]
+    days = [str(day) for day in np.repeat([1, 2, 3], [4, 4, 4])]
+    assert [piece.num_rows for piece in arranged(days, 5)] == [4, 4, 4]
+    assert [piece.num_rows for piece in arranged(days, 8)] == [8, 4]
 
 
 def test_a_partition_that_is_too_large_for_one_piece_is_cut():
-    entries = entries_with(["1"] * 10 + ["2"] * 2)
-    assert [piece.num_rows for piece in cut(entries, ["day"], 4)] == [4, 4, 4]
+    assert [piece.num_rows for piece in arranged(["1"] * 10 + ["2"] * 2, 4)] == [4, 4, 4]
 
 
 def test_compaction_leaves_no_tombstones_and_all_live_files(builder):

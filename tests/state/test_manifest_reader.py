@@ -9,7 +9,7 @@ import pytest
 
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.state import avro_decode, manifest_writer
+from indextables.state import avro_decode, manifest_reader, manifest_writer
 from indextables.state.avro_codec import Codec, Compression
 from indextables.state.avro_container import parse_container
 from indextables.state.avro_rows import decode_rows
@@ -269,3 +269,30 @@ def test_no_room_for_temporary_files_is_not_corruption(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(StorageError, match=r"m\.avro cannot be decoded .* TMPDIR"):
         read_manifest(data, name="m.avro")
+
+
+def manifest_file(data, name, count):
+    return manifest_reader.ManifestFile(data, name, count)
+
+
+def test_manifests_of_several_kinds_are_read_together_each_as_it_is_alone():
+    kinds = [
+        (write_manifest(numbered_entries(30)), 30),
+        (write_manifest(numbered_entries(0)), 0),
+        (write_manifest(numbered_entries(20)), 20),
+        (fastavro_file(record(SPECIFIED), [specified(FULL_VALUES)]), 1),
+        (write_manifest(numbered_entries(10), Codec(Compression.SNAPPY)), 10),
+    ]
+    files = [manifest_file(data, f"m{number}", count) for number, (data, count) in enumerate(kinds)]
+    together = manifest_reader.read_manifests(files, ["path", "size"])
+    alone = [read_manifest(data, columns=["path", "size"]) for data, _ in kinds]
+    assert [table.to_pylist() for table in together] == [table.to_pylist() for table in alone]
+
+
+def test_of_manifests_read_together_the_damaged_one_is_named():
+    whole = write_manifest(numbered_entries(30))
+    damaged = bytearray(whole)
+    damaged[-40] ^= 0xFF
+    files = [manifest_file(whole, "m0", 30), manifest_file(bytes(damaged), "m1", 30)]
+    with pytest.raises(ManifestCorruptedError, match=r"^m1 "):
+        manifest_reader.read_manifests(files, None)

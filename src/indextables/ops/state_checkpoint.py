@@ -42,7 +42,7 @@ def _write(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
         snapshot.context.store, snapshot.schema, snapshot.partition_columns, snapshot.context.settings
     )
     base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE:
+    if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
         checkpoint = read_for_rewrite(snapshot)
         return write_full_state(target, checkpoint.header, checkpoint.entries)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)

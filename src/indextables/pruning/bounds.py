@@ -55,7 +55,7 @@ def partition_bounds(
     )
     bounds: dict[str, Bounds] = {}
     for column, key in partition_keys(schema, columns).items():
-        found = _bounds(map_values(maps, key), schema.field(column).type)
+        found = _bounds(map_values(maps, key).unique(), schema.field(column).type)
         if found is not None:
             bounds[key] = found
     return bounds

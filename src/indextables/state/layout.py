@@ -26,44 +26,44 @@ def target_entries(total_entries: int, entries_per_manifest: int, *, is_partitio
     return min(ideal, entries_per_manifest)
 
 
-def sorted_by_partition(entries: pa.Table, partition_columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Entries in the order of their partition values, compared by the columns' types, nulls last.
+def pieces(
+    entries: pa.Table, partition_columns: Sequence[str], schema: pa.Schema, max_entries: int
+) -> Iterator[pa.Array]:
+    """The rows of each manifest: in the order of the partition values, and of at most `max_entries`.
 
-    A column with values that do not parse is compared as text: the order is a matter of speed alone.
+    Values are compared by the columns' types, nulls last; a column with values that do not parse is compared as
+    text: the order is a matter of speed alone. Pieces end where partitions end, if that is possible.
     """
-    if not partition_columns or entries.num_rows < 2:
-        return entries
+    values = [map_values(entries["partitionValues"], column) for column in partition_columns]
     keys = {
-        f"key{index}": _sort_key(entries, column, schema) for index, column in enumerate(partition_columns)
+        f"key{index}": _sort_key(texts, schema.field(column).type)
+        for index, (column, texts) in enumerate(zip(partition_columns, values, strict=True))
     }
-    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
-    return entries.take(order)
-
-
-def cut(entries: pa.Table, partition_columns: Sequence[str], max_entries: int) -> Iterator[pa.Table]:
-    """Sorted entries in pieces of at most `max_entries`, at the ends of partitions where that is possible."""
-    starts = _partition_starts(entries, partition_columns)
+    order = pa.array(np.arange(entries.num_rows))
+    if keys:
+        order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+    starts = _partition_starts([texts.take(order) for texts in values], entries.num_rows)
     start, total = 0, entries.num_rows
     while start < total:
         end = min(start + max_entries, total)
         if end < total:
             boundary = starts[np.searchsorted(starts, end, side="right") - 1]
             end = int(boundary) if boundary > start else end
-        yield entries.slice(start, end - start)
+        yield order.slice(start, end - start)
         start = end
 
 
-def _sort_key(entries: pa.Table, column: str, schema: pa.Schema) -> pa.Array:
-    texts = map_values(entries["partitionValues"], column)
-    parsed = parse_values(texts, schema.field(column).type)
-    return parsed.values if pc.all(parsed.understood).as_py() else texts
+def _sort_key(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
+    distinct = texts.dictionary_encode()
+    parsed = parse_values(distinct.dictionary, data_type)
+    return parsed.values.take(distinct.indices) if pc.all(parsed.understood).as_py() else texts
 
 
-def _partition_starts(entries: pa.Table, partition_columns: Sequence[str]) -> npt.NDArray[np.int64]:
+def _partition_starts(values: Sequence[pa.Array], rows: int) -> npt.NDArray[np.int64]:
     """The rows at which another partition begins, 0 included."""
-    is_start = np.zeros(entries.num_rows, dtype=np.bool_)
+    is_start = np.zeros(rows, dtype=np.bool_)
     is_start[:1] = True
-    for column in partition_columns:
-        codes = map_values(entries["partitionValues"], column).dictionary_encode("encode").indices
+    for texts in values:
+        codes = texts.dictionary_encode("encode").indices
         is_start[1:] |= np.diff(codes.to_numpy()) != 0
     return np.flatnonzero(is_start)

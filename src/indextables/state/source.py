@@ -5,7 +5,7 @@ Nothing here happens per entry in Python. A manifest that cannot be read is an e
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import compress, pairwise
 from operator import itemgetter
@@ -20,9 +20,12 @@ from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, S
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.foreign_columns import with_foreign_columns_folded
 from indextables.state.manifest_path import manifest_key
-from indextables.state.manifest_reader import read_manifest
+from indextables.state.manifest_reader import ManifestFile, read_manifests
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from indextables.storage import ObjectStore
+
+# To start the decoder costs as much as a thousand entries.
+_PORTION_ENTRIES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,16 @@ class StateSource:
     def read(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         """All entries of manifests, dead ones included; without `columns`, foreign columns too."""
         if len(manifests) <= 1 or self.parallelism <= 1:
-            return [self._read_one(info, columns) for info in manifests]
+            return read_manifests([self._fetch(info) for info in manifests], columns)
         with ThreadPoolExecutor(
             min(self.parallelism, len(manifests)), thread_name_prefix="indextables-state"
         ) as pool:
-            return list(pool.map(lambda info: self._read_one(info, columns), manifests))
+            # What comes first is begun first, so nobody waits for a fetch that has no thread yet.
+            decoded = [
+                pool.submit(_decoded_from, [pool.submit(self._fetch, info) for info in portion], columns)
+                for portion in _portions(manifests)
+            ]
+            return [table for tables in decoded for table in tables.result()]
 
     def live(self, entries: pa.Table) -> pa.Table:
         """Entries without those that a tombstone hides; of several for one path, the newest."""
@@ -104,14 +112,27 @@ class StateSource:
             return entries
         return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
 
-    def _read_one(self, info: ManifestInfo, columns: Sequence[str] | None) -> pa.Table:
+    def _fetch(self, info: ManifestInfo) -> ManifestFile:
         key = manifest_key(info.path, self.manifest.state_version)
-        return read_manifest(
-            self.store.get(key),
-            name=f"{self.store.url}/{key}",
-            columns=columns,
-            expected_entries=info.num_entries,
-        )
+        return ManifestFile(self.store.get(key), f"{self.store.url}/{key}", info.num_entries)
+
+
+def _decoded_from(files: Sequence[Future[ManifestFile]], columns: Sequence[str] | None) -> list[pa.Table]:
+    return read_manifests([file.result() for file in files], columns)
+
+
+def _portions(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:
+    """Manifests in order, as many at a time as are worth a decoder of their own."""
+    portion: list[ManifestInfo] = []
+    entries = 0
+    for info in manifests:
+        portion.append(info)
+        entries += info.num_entries
+        if entries >= _PORTION_ENTRIES:
+            yield portion
+            portion, entries = [], 0
+    if portion:
+        yield portion
 
 
 def newest_per_path(entries: pa.Table) -> pa.Table:

@@ -9,7 +9,9 @@ and never relabelled.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +33,7 @@ from indextables.state.compaction import (
     compaction_trigger,
     manifests_to_rewrite,
 )
-from indextables.state.layout import cut, sorted_by_partition, target_entries
+from indextables.state.layout import pieces, target_entries
 from indextables.state.manifest_path import new_manifest_path
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.net_changes import NetChanges
@@ -40,6 +42,9 @@ from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
 from indextables.state.state_manifest_codec import encode_state_manifest
 from indextables.storage import ObjectStore, PutOutcome
+
+# Each holds the encoded entries of one manifest; beyond a few, memory grows faster than speed.
+_PARALLEL_WRITES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +163,15 @@ def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: b
     limit = target.rules.entries_per_manifest
     if is_compaction:
         limit = target_entries(entries.num_rows, limit, is_partitioned=target.is_partitioned)
-    ordered = sorted_by_partition(entries, target.partition_columns, target.schema)
-    return [_write_manifest(target, piece) for piece in cut(ordered, target.partition_columns, limit)]
+    places = list(pieces(entries, target.partition_columns, target.schema, limit))
+    if len(places) <= 1:
+        return [_write_manifest(target, entries, rows) for rows in places]
+    with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="indextables-manifests") as pool:
+        return list(pool.map(partial(_write_manifest, target, entries), places))
 
 
-def _write_manifest(target: StateTarget, entries: pa.Table) -> _NewManifest:
+def _write_manifest(target: StateTarget, all_entries: pa.Table, rows: pa.Array) -> _NewManifest:
+    entries = all_entries.take(rows)
     path = new_manifest_path()
     data = write_manifest(entries, target.codec)
     target.store.put(LOG_PREFIX + path, data)
