@@ -71,7 +71,7 @@ def test_a_large_remove_triggers_only_when_a_threshold_is_set():
 
 
 def test_the_manifest_count_does_not_loop_on_a_table_that_is_simply_large():
-    large = state(*[15_625] * 64)
+    large = state(*[7_813] * 128)
     assert compaction_trigger(large, 0, RULES, is_partitioned=True) is None
     assert not would_help(large, RULES, is_partitioned=True)
 
@@ -96,7 +96,7 @@ def test_a_forced_compaction_rewrites_everything():
     ("entries", "is_partitioned", "expected"),
     [
         (1_000_000, False, 50_000),
-        (1_000_000, True, 15_625),
+        (1_000_000, True, 7_813),
         (70_000, True, 4096),
         (10**8, True, 50_000),
         (0, True, 4096),

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from indextables.pruning import map_values, parse_values
 
-_MANIFESTS_OF_LARGE_TABLE = 64
+_MANIFESTS_OF_LARGE_TABLE = 128
 _SMALLEST_TARGET_ENTRIES = 4096
 
 
