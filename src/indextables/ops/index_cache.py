@@ -11,15 +11,13 @@ from indextables.split.cache import IndexCache
 
 def index_cache(settings: Settings) -> IndexCache:
     """The cache that the settings name, or the one in the user's cache directory."""
-    directory = settings[DISK_CACHE_PATH]
-    return _cache(Path(directory) if directory else _default_root(), settings[DISK_CACHE_MAX_SIZE])
+    own = settings[DISK_CACHE_PATH]
+    return _cache(own, None if own else os.environ.get("XDG_CACHE_HOME"), settings[DISK_CACHE_MAX_SIZE])
 
 
 @lru_cache
-def _cache(directory: Path, max_bytes: int) -> IndexCache:
-    return IndexCache(directory, max_bytes)
-
-
-def _default_root() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "indextables"
+def _cache(own: str | None, user_caches: str | None, max_bytes: int) -> IndexCache:
+    if own:
+        return IndexCache(Path(own), max_bytes)
+    base = Path(user_caches) if user_caches else Path.home() / ".cache"
+    return IndexCache(base / "indextables", max_bytes)

@@ -41,7 +41,7 @@ SCORE = pa.field("_score", pa.float32(), nullable=False)
 _WIDENING = 8
 
 # Of each open split, so many questions are kept as its index understands them.
-_KEPT_QUESTIONS = 64
+_KEPT_QUESTIONS = 256
 
 T = TypeVar("T")
 
@@ -125,13 +125,13 @@ def _narrowed(snapshot: Snapshot, question: Question) -> tuple[pa.Table, Questio
 
 def _open_splits(snapshot: Snapshot, entries: pa.Table, question: Question) -> list[Split]:
     if not entries.num_rows:
-        _check_query(snapshot, question)
+        check_query(snapshot, question)
     # Equal scores go by the order of the splits, and that of entries depends on what they were read from.
     refs = ordered_refs(snapshot, entries)
     return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
 
 
-def _check_query(snapshot: Snapshot, question: Question) -> None:
+def check_query(snapshot: Snapshot, question: Question) -> None:
     """Raise InvalidQueryError for a query that fits no mapping of the table, where there is no split to ask."""
     if question.query is None:
         return

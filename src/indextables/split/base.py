@@ -69,6 +69,11 @@ class Split(ABC):
     def mapping(self) -> DocMapping:
         """How the columns are indexed in what `index` returns."""
 
+    @property
+    def unreadable_columns(self) -> tuple[str, ...]:
+        """The columns that the split's own index knows, and whose values cannot be read back from it."""
+        return ()
+
     def scan(
         self, columns: Sequence[str] | None = None, predicate: Predicate | None = None
     ) -> Iterator[pa.RecordBatch]:

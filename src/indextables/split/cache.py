@@ -153,8 +153,10 @@ class IndexCache:
             new.close()
 
     def _is_there(self, path: str) -> bool:
-        with self._translating():
+        try:  # not `_translating`, which takes as long as the call itself
             return _touch(path)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def _use(self, key: str, lock: int) -> bool:
         """Wait for the lock: shared if the entry is there, exclusive if it has to be made."""
@@ -226,9 +228,12 @@ class IndexCache:
         try:
             yield
         except OSError as error:
-            raise IndexCacheError(
-                f"the index cache in {self._root} cannot be used: {error}; free space there, or use another place"
-            ) from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> IndexCacheError:
+        return IndexCacheError(
+            f"the index cache in {self._root} cannot be used: {error}; free space there, or use another place"
+        )
 
 
 def _touch(path: Path | str) -> bool:

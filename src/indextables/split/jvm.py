@@ -48,6 +48,16 @@ class JvmSplit(Split):
         """How the rows are indexed again."""
         return foreign_mapping(self._meta, self._table.schema, self._table.partition_columns)
 
+    @property
+    def unreadable_columns(self) -> tuple[str, ...]:
+        """The columns that are neither stored nor held by column in a type that can be read."""
+        found = {name: self._meta.find(name) for name in self._table.stored(self._table.schema.names)}
+        return tuple(
+            name
+            for name, field in found.items()
+            if field is not None and not field.is_stored and not _is_fast_only(field)
+        )
+
     def verify(self) -> None:
         """Read all documents. There are no checksums, so that only what cannot be read is found."""
         count = sum(batch.num_rows for batch in self.scan())

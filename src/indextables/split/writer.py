@@ -80,6 +80,7 @@ class SplitFile:
 class SplitWriter:
     """Writes rows into new splits of one table. Not for use by several threads.
 
+    Columns are indexed as the settings say, or as `mapping` does, which must then be of the same columns.
     Used as a context manager it aborts unless `commit` was called. Construction raises InvalidSchemaError and
     InvalidOptionError for what can be neither stored nor indexed, before anything is written.
     """
@@ -91,6 +92,8 @@ class SplitWriter:
         partition_columns: Sequence[str],
         settings: Settings,
         options: WriterOptions | None = None,
+        *,
+        mapping: DocMapping | None = None,
     ) -> None:
         self._store = store
         self._options = options or WriterOptions()
@@ -102,7 +105,7 @@ class SplitWriter:
         self._shape = SplitShape(
             table_schema,
             partitions,
-            DocMapping.from_schema(table_schema, partitions, settings),
+            mapping or DocMapping.from_schema(table_schema, partitions, settings),
             _without(statistics, partitions),
             # With partitions, one index is built as its rows come while another is being completed.
             self._options.heap_bytes // 2 if partitions else self._options.heap_bytes,

@@ -1,0 +1,86 @@
+"""Indexes and row groups that stay in memory: used again, and never instead of what has changed."""
+
+import os
+
+import pyarrow as pa
+import pytest
+
+from indextables.errors import SplitCorruptedError
+from indextables.split import IndexCache
+from indextables.storage import open_store
+from indextables.storage.faults import FaultStore
+from split_samples import opened, write_split
+
+COUNT = 5000
+
+
+@pytest.fixture
+def store(tmp_path):
+    return FaultStore(open_store(tmp_path / "table"))
+
+
+@pytest.fixture
+def file(store):
+    return write_split(store, pa.table({"id": range(COUNT), "name": [f"n{i}" for i in range(COUNT)]}))
+
+
+def test_an_index_is_opened_once(store, file, tmp_path):
+    cache = IndexCache(tmp_path / "cache", 10**9)
+    assert opened(store, file).index(cache) is opened(store, file).index(cache)
+
+
+def test_an_evicted_index_is_put_into_the_cache_again(store, file, tmp_path):
+    cache = IndexCache(tmp_path / "cache", 10**9)
+    before = opened(store, file).index(cache)
+    cache.flush()
+    after = opened(store, file).index(cache)
+    assert after is not before
+    assert len(cache.entries()) == 1
+
+
+def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path):
+    cache = IndexCache(tmp_path / "cache", 10**9)
+    split = opened(store, file)
+    split.index(cache)
+    (entry,) = cache.entries()
+    os.utime(entry.path, ns=(0, 0))
+    split.index(cache)
+    assert cache.entries()[0].used_ns > 0
+
+
+def test_an_index_larger_than_the_cache_is_not_kept_open(store, file, tmp_path):
+    cache = IndexCache(tmp_path / "cache", 1)
+    split = opened(store, file)
+    assert split.index(cache) is not split.index(cache)
+
+
+def test_rows_of_a_group_that_was_read_are_taken_from_memory(store, file):
+    split = opened(store, file)
+    split.take([3000, 5])
+    before = len(store.calls)
+    assert split.take([6, 3001, 6]).column("id").to_pylist() == [6, 3001, 6]
+    assert len(store.calls) == before
+
+
+def test_groups_in_memory_and_others_come_in_the_order_that_was_asked_for(store, file):
+    split = opened(store, file)
+    split.take([2000])
+    wanted = [4999, 2001, 0, 2001, 1023, 1024]
+    assert split.take(wanted).to_pylist() == [{"id": i, "name": f"n{i}"} for i in wanted]
+
+
+def test_another_choice_of_columns_is_not_served_from_the_first(store, file):
+    split = opened(store, file)
+    split.take([7], ["id"])
+    assert split.take([7], ["name"]).to_pylist() == [{"name": "n7"}]
+    assert split.take([7], ["name", "id"]).to_pylist() == [{"name": "n7", "id": 7}]
+
+
+def test_a_split_that_is_opened_anew_is_read_anew(store, file):
+    split = opened(store, file)
+    split.take([5])
+    data = bytearray(store.get(file.path))
+    data[100] ^= 0xFF
+    store.put(file.path, bytes(data))
+    with pytest.raises(SplitCorruptedError):
+        opened(store, file).take([5])
