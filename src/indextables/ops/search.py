@@ -20,7 +20,7 @@ from indextables.ops.splits import open_again, ordered_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation
-from indextables.search.asked import Asked, ask
+from indextables.search.asked import Asked, ask, everything
 from indextables.search.compile import compile_query
 from indextables.search.grammar import parse_query
 from indextables.search.highlight import Span, highlight
@@ -28,11 +28,11 @@ from indextables.search.hits import Hits, MergedHits, count_index, matching_rows
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.nodes import QueryNode
 from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
-from indextables.search.rows_query import rows_query
-from indextables.search.scope import SearchScope
+from indextables.search.scope import SearchScope, Target
 from indextables.split.base import Split
 from indextables.split.mapping import DocMapping, FieldKind
 from indextables.split.recent import Recent
+from indextables.split.row_index import row_index
 from indextables.table import Snapshot
 
 SCORE = pa.field("_score", pa.float32(), nullable=False)
@@ -221,11 +221,22 @@ def _aggregate(
     snapshot: Snapshot, question: Question, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
     asked = _ask(snapshot, question, split)
-    query = asked.query
-    if asked.rest is not None:
-        rows = _matching(split, matching_rows(asked.index, asked.query), asked.rest)
-        query = rows_query(split.mapping, rows)
-    return aggregate_index(asked.index, query, aggregation, asked.scope)
+    if asked.rest is None:
+        return aggregate_index(asked.index, asked.query, aggregation, asked.scope)
+    # The index cannot be asked about rows that it cannot tell apart: they get one of their own.
+    rows = _matching(split, matching_rows(asked.index, asked.query), asked.rest)
+    mapping = _mapping_of(aggregation, asked.scope)
+    columns = [field.name for field in mapping] or snapshot.schema.names[:1]
+    with row_index(split.take(rows, columns), mapping) as index:
+        return aggregate_index(index, everything(), aggregation, replace(asked.scope, mapping=mapping))
+
+
+def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:
+    """The mapping of those columns alone that an aggregation looks at."""
+    by = () if aggregation.by is None else (aggregation.by.column,)
+    targets = map(scope.find_column, (*by, *aggregation.columns))
+    fields = dict.fromkeys(target.field for target in targets if isinstance(target, Target))
+    return DocMapping(tuple(fields))
 
 
 def _matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:

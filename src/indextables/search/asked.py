@@ -23,8 +23,13 @@ class Asked:
 
 def ask(index: Index, scope: SearchScope, query: QueryNode | None, where: Predicate | None) -> Asked:
     """Put a query (None: all rows) and a bound predicate to an index. Raises InvalidQueryError."""
-    wanted = Query.all_query() if query is None else compile_query(query, scope)
+    wanted = everything() if query is None else compile_query(query, scope)
     if where is None:
         return Asked(index, wanted, scope, None)
     condition, rest = split_predicate(where, scope.mapping)
     return Asked(index, filtered(wanted, condition), scope, rest)
+
+
+def everything() -> Query:
+    """The query that matches all rows."""
+    return Query.all_query()
