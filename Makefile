@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
+DOCS_READY := $(VENV)/.docs-ready
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak azurite docs-config lock clean
+.PHONY: help demo test lint format bench soak docs azurite docs-config lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +23,10 @@ $(READY): requirements/dev.lock pyproject.toml
 
 $(BENCH_READY): requirements/bench.lock $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock
+	@touch $@
+
+$(DOCS_READY): requirements/docs.lock $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
 	@touch $@
 
 demo: $(READY) ## create a table, commit, travel back, list the history
@@ -47,6 +52,9 @@ bench: $(BENCH_READY) ## measure against the peers: a table of ratios, and JSON
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
 	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak
 
+docs: $(DOCS_READY) ## build the documentation into site/; warnings and dead links are errors
+	@$(BIN)/mkdocs build --quiet --strict
+
 azurite: ## install the Azure server that the tests of Azure run against (needs Node.js)
 	@npm install --silent --no-save --prefix .azurite azurite@3.37.0
 
@@ -59,6 +67,8 @@ lock: $(READY) ## resolve the dependencies anew
 	  --extra dev --extra build pyproject.toml -o requirements/dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra dev --extra build --extra bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev --extra build --extra docs -c requirements/dev.lock pyproject.toml -o requirements/docs.lock
 
 clean: ## remove the virtual environment and what was built
 	@rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table
