@@ -46,8 +46,8 @@ format: $(READY) ## format the code and sort the imports
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(BENCH_READY) ## measure against the peers: a table of ratios, and JSON
-	@$(BIN)/python -m benchmarks
+bench: $(BENCH_READY) ## measure against the peers: a table of ratios, JSON, charts and BENCHMARKS.md
+	@$(BIN)/python -m benchmarks --markdown BENCHMARKS.md
 
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
 	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak

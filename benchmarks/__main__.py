@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.benchmark import Benchmark, run_benchmarks
+from benchmarks.charts import draw_charts
 from benchmarks.machine import describe_machine
 from benchmarks.report import result_json, result_markdown, result_table, write_json
 from benchmarks.sizes import FULL, QUICK, TINY
@@ -16,6 +17,7 @@ from benchmarks.workshop import open_workshop
 
 _WIDTH = 140
 _LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
+_CHARTS = Path(__file__).resolve().parent.parent / "docs" / "charts"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,9 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measured = run_benchmarks(_chosen(options.only), workshop, console)
     machine = describe_machine()
     console.print(result_table(measured))
-    write_json(result_json(measured, machine, options.sizes), options.json)
+    result = result_json(measured, machine, options.sizes)
+    write_json(result, options.json)
     if options.markdown is not None:
-        options.markdown.write_text(result_markdown(measured, machine, options.sizes))
+        charts = draw_charts(result, options.charts)
+        options.markdown.write_text(
+            result_markdown(measured, machine, options.sizes, charts, options.markdown)
+        )
 
 
 def _chosen(names: Sequence[str] | None) -> tuple[Benchmark, ...]:
@@ -49,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", default=_LATEST, help="where the result goes")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the result as a page, too")
+    parser.add_argument(
+        "--charts", type=Path, metavar="DIR", default=_CHARTS, help="where the page's charts go"
+    )
     parser.set_defaults(sizes=FULL)
     parser.add_argument(
         "--quick", dest="sizes", action="store_const", const=QUICK, help="smaller sizes, goals not judged"

@@ -15,8 +15,10 @@ from benchmarks import delta, ours
 _TASKS: Mapping[tuple[str, str], Callable[..., Sized]] = {
     ("ours", "list"): ours.list_files,
     ("ours", "partition"): ours.list_partition,
+    ("ours", "compact"): ours.compact,
     ("deltalake", "list"): delta.list_files,
     ("deltalake", "partition"): delta.list_partition,
+    ("deltalake", "compact"): delta.compact,
 }
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")

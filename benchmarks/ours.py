@@ -56,6 +56,19 @@ def list_partition(path: str | Path, value: str) -> pa.Table:
     return open_table(path).files(where=f"{PARTITION_COLUMN} = '{value}'")
 
 
+def compact(path: str | Path) -> range:
+    """Write the state anew; as long as it has entries."""
+    return range(open_table(path, NO_CHECKPOINTS).compact().num_files)
+
+
+def build_manifests(path: Path, files: Iterable[DataFile], per_manifest: int) -> None:
+    """A table whose state has a manifest for every so many files, as they came."""
+    table = create_table(path)
+    for chunk in in_chunks(iter(files), per_manifest):
+        table.commit(adds=[add_action(file) for file in chunk])
+        table.checkpoint()
+
+
 def version_bytes(path: Path, version: int) -> bytes:
     """A version file, as it is on the disk."""
     return (path / version_key(version)).read_bytes()

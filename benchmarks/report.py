@@ -51,12 +51,22 @@ def write_json(result: Mapping[str, Any], path: Path) -> None:
     path.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def result_markdown(measured: Sequence[Measured], machine: Mapping[str, str], sizes: Sizes) -> str:
-    """A page that says what was measured, where, and how."""
-    return "\n".join(_markdown_lines(measured, machine, sizes)) + "\n"
+def result_markdown(
+    measured: Sequence[Measured],
+    machine: Mapping[str, str],
+    sizes: Sizes,
+    charts: Sequence[Path] = (),
+    page: Path = Path("BENCHMARKS.md"),
+) -> str:
+    """A page that says what was measured, where, and how, with charts by their paths from the page."""
+    folder = page.resolve().parent
+    pictures = [chart.resolve().relative_to(folder) for chart in charts]
+    return "\n".join(_markdown_lines(measured, machine, sizes, pictures)) + "\n"
 
 
-def _markdown_lines(measured: Sequence[Measured], machine: Mapping[str, str], sizes: Sizes) -> Iterator[str]:
+def _markdown_lines(
+    measured: Sequence[Measured], machine: Mapping[str, str], sizes: Sizes, pictures: Sequence[Path]
+) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
     yield (
@@ -69,6 +79,9 @@ def _markdown_lines(measured: Sequence[Measured], machine: Mapping[str, str], si
         yield f"These are the {sizes.name} sizes, at which goals are not judged."
     yield ""
     yield from _markdown_rows(("machine", ""), machine.items())
+    for picture in pictures:
+        yield ""
+        yield f"![{picture.stem}]({picture.as_posix()})"
     for benchmark in measured:
         yield ""
         yield f"## {benchmark.name}: {benchmark.title}"

@@ -22,6 +22,7 @@ class Sizes:
     commits_per_writer: int
     rows: int
     few_rows: int
+    curve_rows: tuple[int, ...]
     queries: int
     runs: int
     slow_runs: int
@@ -43,6 +44,7 @@ FULL = Sizes(
     commits_per_writer=20,
     rows=500_000,
     few_rows=1_000,
+    curve_rows=(10_000, 100_000),
     queries=20,
     runs=7,
     slow_runs=3,
@@ -64,6 +66,7 @@ QUICK = Sizes(
     commits_per_writer=5,
     rows=50_000,
     few_rows=1_000,
+    curve_rows=(10_000,),
     queries=20,
     runs=3,
     slow_runs=1,
@@ -86,6 +89,7 @@ TINY = Sizes(
     commits_per_writer=2,
     rows=500,
     few_rows=100,
+    curve_rows=(200,),
     queries=2,
     runs=1,
     slow_runs=1,

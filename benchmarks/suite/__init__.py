@@ -2,9 +2,11 @@
 
 from benchmarks.benchmark import Benchmark
 from benchmarks.suite.adding import ADDING
+from benchmarks.suite.cloud import CLOUD
 from benchmarks.suite.commits import COMMITS
 from benchmarks.suite.compaction import COMPACTION
 from benchmarks.suite.curve import CURVE
+from benchmarks.suite.manifests import MANIFESTS
 from benchmarks.suite.memory import MEMORY
 from benchmarks.suite.opening import OPENING
 from benchmarks.suite.partition import PARTITION
@@ -14,6 +16,8 @@ from benchmarks.suite.splits import SPLITS
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     OPENING,
+    MANIFESTS,
+    CLOUD,
     REPLAY,
     COMMITS,
     ADDING,

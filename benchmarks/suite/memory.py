@@ -1,26 +1,65 @@
-"""How much memory it takes to read a large table."""
+"""How much memory it takes to read a large table, and to write its state anew."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+from deltalake import DeltaTable
+
+from benchmarks import delta, ours
 from benchmarks.benchmark import Benchmark
 from benchmarks.figures import AtMost, Figure, Unit
-from benchmarks.measure import measure_memory
+from benchmarks.measure import Samples, measure_memory
 from benchmarks.workshop import Workshop
 
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     files, runs = workshop.sizes.memory_files, workshop.sizes.slow_runs
-    ours = measure_memory("ours", "list", str(workshop.our_table(files)), runs=runs)
-    peer = measure_memory("deltalake", "list", str(workshop.delta_table(files)), runs=runs)
-    yield Figure(
-        name=f"peak memory of reading {files:,} entries",
-        unit=Unit.BYTES,
-        ours=ours.median,
-        peer_name="deltalake",
-        peer=peer.median,
-        goal=AtMost(300e6),
-        samples={"ours": ours.values, "peer": peer.values},
+    our_path, delta_path = workshop.our_table(files), workshop.delta_table(files)
+    yield _figure(
+        f"peak memory of reading {files:,} entries",
+        measure_memory("ours", "list", str(our_path), runs=runs),
+        measure_memory("deltalake", "list", str(delta_path), runs=runs),
+        AtMost(300e6),
+    )
+    yield _figure(
+        f"peak memory of compacting {files:,} entries",
+        _of_compaction(workshop, "ours", our_path, _change_ours),
+        _of_compaction(workshop, "deltalake", delta_path, _change_delta),
+        AtMost(1e9),
     )
 
 
-MEMORY = Benchmark("memory", "peak memory of reading a large table", _measure)
+def _figure(name: str, our_peaks: Samples, peer_peaks: Samples, goal: AtMost) -> Figure:
+    return Figure(
+        name=name,
+        unit=Unit.BYTES,
+        ours=our_peaks.median,
+        peer_name="deltalake",
+        peer=peer_peaks.median,
+        goal=goal,
+        samples={"ours": our_peaks.values, "peer": peer_peaks.values},
+    )
+
+
+def _of_compaction(
+    workshop: Workshop, side: str, table: Path, change: Callable[[Workshop, Path], None]
+) -> Samples:
+    """A table is compacted once: every run needs one that has changed since its last state."""
+    peaks: list[float] = []
+    for _ in range(workshop.sizes.slow_runs):
+        path = workshop.copy_of(table)
+        change(workshop, path)
+        peaks.extend(measure_memory(side, "compact", str(path), runs=1).values)
+    return Samples(tuple(peaks))
+
+
+def _change_ours(workshop: Workshop, path: Path) -> None:
+    table = ours.open_table(path, ours.NO_CHECKPOINTS)
+    table.commit(adds=[ours.add_action(file) for file in workshop.generate(1, batch=1)])
+
+
+def _change_delta(workshop: Workshop, path: Path) -> None:
+    delta.commit(DeltaTable(str(path)), [delta.add_action(file) for file in workshop.generate(1, batch=1)])
+
+
+MEMORY = Benchmark("memory", "peak memory of reading a large table, and of compacting it", _measure)

@@ -25,6 +25,8 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
     yield from _row_numbers(workshop)
     yield from _best_rows(workshop, sizes.rows, _BEST, MostTimes(2))
     yield from _best_rows(workshop, sizes.few_rows, _BEST, MostTimes(1))
+    for rows in sizes.curve_rows:
+        yield from _best_rows(workshop, rows, _BEST, None)
     yield from _best_rows(workshop, sizes.rows, _MANY, None)
     yield _first_search(workshop)
 
