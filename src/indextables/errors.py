@@ -36,6 +36,21 @@ class InvalidQueryError(IndexTablesError, ValueError):
         self.position = position
 
 
+class InvalidStatementError(IndexTablesError, ValueError):
+    """A text is no statement of IndexTables, or one that cannot be read.
+
+    `position` is where in the text, from 0; None if it has no place there.
+    """
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class UnsupportedStatementError(IndexTablesError):
+    """A statement is understood, but this release cannot execute it."""
+
+
 class InvalidAggregationError(IndexTablesError, ValueError):
     """An aggregation does not fit its column, or asks for more groups than there may be."""
 
@@ -46,6 +61,17 @@ class InvalidActionError(IndexTablesError, ValueError):
 
 class InvalidValueError(IndexTablesError, ValueError):
     """A value in the data cannot be stored or indexed as its column asks."""
+
+
+# --- Spark ---------------------------------------------------------------------------------------------
+
+
+class MissingExtraError(IndexTablesError, ImportError):
+    """A package that an optional part of IndexTables needs is not installed."""
+
+
+class SparkUnavailableError(IndexTablesError):
+    """Spark cannot start on this machine, or lacks something that it needs."""
 
 
 # --- object stores ------------------------------------------------------------------------------------
@@ -134,6 +160,14 @@ class SplitWriteError(IndexTablesError):
     """A split's index or rows could not be built on the local disk; nothing of it was uploaded."""
 
 
+class SplitsMissingError(IndexTablesError):
+    """Splits that a version of the table needs are not there any more. `paths` names all of them."""
+
+    def __init__(self, message: str, paths: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
 class IndexCacheError(IndexTablesError):
     """The local cache of indexes cannot be used."""
 
@@ -155,3 +189,14 @@ class CommitRetriesExhaustedError(CommitError):
 
 class CommitOutcomeUnknownError(CommitError):
     """The store stopped answering: the commit may or may not have landed, and nothing was deleted."""
+
+
+# --- long operations ----------------------------------------------------------------------------------
+
+
+class ClockSkewError(IndexTablesError):
+    """The clocks of this machine and of the store are so far apart that ages cannot be told."""
+
+
+class OperationInterruptedError(IndexTablesError):
+    """Somebody stopped a long operation before it was done."""

@@ -1,23 +1,34 @@
 """`IndexTable`: what a Python user holds. Thin: it delegates, and has no logic of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import pyarrow as pa
 
 from indextables.config import Settings
+from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import AddAction, Metadata, Protocol
 from indextables.ops.checkpoint import CheckpointReport, compact, write_checkpoint
 from indextables.ops.describe import describe_state
+from indextables.ops.drop_partitions import drop_partitions
+from indextables.ops.fsck import fsck
+from indextables.ops.fsck_report import FsckReport
 from indextables.ops.garbage import GarbageReport, collect_garbage
+from indextables.ops.merge import MergeReport, MergeRequest, merge_splits
 from indextables.ops.properties import indexing_properties, set_properties, text_properties, upgrade_protocol
+from indextables.ops.purge import purge
+from indextables.ops.purge_report import PurgeReport
 from indextables.ops.read import scan
+from indextables.ops.restore import restore
+from indextables.ops.retention import Retention
+from indextables.ops.runner import LocalRunner, Progress, Runner
 from indextables.ops.search import Highlighter, Question, aggregate, count, search
+from indextables.ops.truncate import TruncateReport, truncate_time_travel
 from indextables.ops.write import append, commit_files, overwrite
 from indextables.predicates import Predicate, parse_predicate
 from indextables.search import Aggregation, Histogram, Metric, Terms
-from indextables.storage import open_store
+from indextables.storage import StoreLocation
 from indextables.table import (
     ChangeSet,
     FileSelection,
@@ -272,9 +283,83 @@ class IndexTable:
         self.refresh()
         return report
 
+    def merge_splits(
+        self,
+        target_size: str | int | None = None,
+        where: str | Predicate | None = None,
+        max_dest_splits: int | None = None,
+        max_source_splits_per_merge: int | None = None,
+        *,
+        runner: Runner | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> MergeReport:
+        """Merge the small splits of each partition into larger ones, in one commit that changes no row.
+
+        Splits of `target_size` ("100M" unless the table's settings say otherwise) are left alone. `where` selects
+        partitions, `max_dest_splits` limits the new splits, `max_source_splits_per_merge` what becomes one of them.
+        Without a `runner`, threads of this process do the work, and `progress` is told how far they have come. See
+        `ops.merge.merge_splits` for what happens to splits that cannot be read, and under concurrency.
+        """
+        self._writable()
+        request = MergeRequest(target_size, _predicate(where), max_dest_splits, max_source_splits_per_merge)
+        snapshot = self.refresh()._snapshot
+        threads = LocalRunner(snapshot.context.settings[MERGE_PARALLELISM], progress)
+        result = merge_splits(snapshot, request, runner or threads)
+        self._bind(result.snapshot, is_pinned=False)
+        return result.report
+
     def collect_garbage(self, dry_run: bool = True) -> GarbageReport:
         """Delete, or with `dry_run` only list, files of the log that nothing refers to any more."""
         return collect_garbage(self._snapshot.context, dry_run=dry_run)
+
+    def purge(
+        self,
+        older_than: Retention | None = None,
+        log_retention: Retention | None = None,
+        dry_run: bool = True,
+        *,
+        runner: Runner | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> PurgeReport:
+        """Delete, or with `dry_run` only list, splits and files of the log that no version needs any more.
+
+        `older_than` is a text such as "7 days", a timedelta or a number of hours; without it, and without
+        `log_retention` for versions and checkpoints, the table's settings decide. See `ops.purge.purge`.
+        """
+        self._writable()
+        context = self._snapshot.context
+        threads = LocalRunner(context.settings[PURGE_PARALLELISM], progress)
+        return purge(context, older_than, log_retention, dry_run=dry_run, runner=runner or threads)
+
+    def truncate_time_travel(self, dry_run: bool = True) -> TruncateReport:
+        """Delete, or with `dry_run` only list, all versions before the newest one: they cannot be read any more.
+
+        Splits that only they showed are left for a purge.
+        """
+        self._writable()
+        report = truncate_time_travel(self._snapshot.context, dry_run=dry_run)
+        self.refresh()
+        return report
+
+    def drop_partitions(self, where: str | Predicate) -> int:
+        """Remove the partitions for which `where` is true, in one commit; returns the version."""
+        return self._after(drop_partitions(self._writable(), where).snapshot)
+
+    def restore(self, version: int | None = None, timestamp: str | datetime | None = None) -> int:
+        """Make the table what it was at a version or a moment in time, as a new commit; returns its version."""
+        if (version is None) == (timestamp is None):
+            raise InvalidOptionError("restore needs either a version or a timestamp")
+        self._writable()
+        snapshot = self.refresh()._snapshot
+        if version is None:
+            assert timestamp is not None  # one of the two is given
+            version = version_at(snapshot.context, snapshot.version, timestamp_ms(timestamp))
+        return self._after(restore(snapshot, version).snapshot)
+
+    def fsck(self, deep: bool = False, *, progress: Callable[[Progress], None] | None = None) -> FsckReport:
+        """Check that every version and every split is there and right; with `deep`, every byte of live splits."""
+        context = self._snapshot.context
+        return fsck(context, deep=deep, runner=LocalRunner(context.settings[READ_PARALLELISM], progress))
 
     def describe_state(self) -> pa.Table:
         """What the table's state looks like: an Arrow table of properties and values."""
@@ -303,8 +388,8 @@ class IndexTable:
 def _context(
     path: str, storage_options: Mapping[str, str] | None, options: Mapping[str, str] | None
 ) -> TableContext:
-    store = open_store(path, storage_options=storage_options, options=options)
-    return TableContext(store, Settings.resolve(options))
+    location = StoreLocation.of(path, storage_options=storage_options, options=options)
+    return TableContext(location.open(), Settings.resolve(options), location)
 
 
 def _predicate(where: str | Predicate | None) -> Predicate | None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from cli.tables import SCHEMA, Invoke, RunProcess, add
 from indextables import IndexTable
-from indextables.cli import app
+from indextables.cli import build_app
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def invoke() -> Invoke:
 
     def run(*arguments: str, **environment: str) -> Result:
         return CliRunner().invoke(
-            app, list(arguments), prog_name="indextables", catch_exceptions=False, env=environment
+            build_app(), list(arguments), prog_name="indextables", catch_exceptions=False, env=environment
         )
 
     return run

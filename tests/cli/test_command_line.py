@@ -8,13 +8,13 @@ from typer.main import get_command
 
 import indextables
 from cli.tables import Invoke
-from indextables.cli import app
+from indextables.cli import build_app
 from indextables.cli.command_line import CommandLine
 from indextables.ops.write import run
 from indextables.table import Operation
 from indextables.table.intent import ChangeProperties
 
-GROUP = get_command(app)
+GROUP = get_command(build_app())
 assert isinstance(GROUP, CommandLine)
 COMMANDS = sorted(GROUP.commands)
 

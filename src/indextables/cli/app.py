@@ -1,46 +1,45 @@
 """The command line put together, and its entry point."""
 
 import io
+import os
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
 
 from indextables._version import __version__
 from indextables.cli.command_line import Command, CommandLine, examples
-from indextables.cli.commands import (
-    checkpoint,
-    config,
-    demo,
-    describe,
-    files,
-    history,
-    index,
-    search,
-)
 from indextables.cli.interrupts import prompt_interrupts
+from indextables.cli.without_pandas import without_pandas
 
-USE = "Index and search"
-LOOK = "Look at a table"
-MAINTAIN = "Look after a table"
-LEARN = "Get to know IndexTables"
+_USE: Final = "Index and search"
+_LOOK: Final = "Look at a table"
+_MAINTAIN: Final = "Look after a table"
+_LEARN: Final = "Get to know IndexTables"
 
-app = typer.Typer(
-    name="indextables",
-    cls=CommandLine,
-    no_args_is_help=True,
-    # Help on a terminal is rich all the same: `CommandLine` decides when it is asked for.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    epilog=examples(
-        "indextables demo",
-        "indextables search ./logs 'timeout AND level:ERROR'",
-        "indextables files ./logs --where \"date = '2026-01-31'\"",
-        "indextables describe s3://bucket/logs --json",
-    ),
-)
+# Each command is a function of its name in a module of its name, in the order of the help.
+COMMANDS: Final = {
+    "index": _USE,
+    "search": _USE,
+    "files": _LOOK,
+    "history": _LOOK,
+    "describe": _LOOK,
+    "checkpoint": _MAINTAIN,
+    "merge": _MAINTAIN,
+    "purge": _MAINTAIN,
+    "truncate": _MAINTAIN,
+    "drop-partitions": _MAINTAIN,
+    "restore": _MAINTAIN,
+    "fsck": _MAINTAIN,
+    "sql": _MAINTAIN,
+    "config": _LEARN,
+    "demo": _LEARN,
+}
+
+# It runs Spark, which wants pandas for some of what it does.
+_WITH_PANDAS: Final = frozenset({"demo"})
 
 
 def main() -> None:
@@ -50,7 +49,45 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with prompt_interrupts():
-        app()
+        needed = _needed(sys.argv[1:])
+        if not _WITH_PANDAS.intersection(needed):
+            without_pandas()
+        build_app(needed)()
+
+
+def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands. Only their modules are imported, for the sake of a quick start."""
+    app = typer.Typer(
+        name="indextables",
+        cls=CommandLine,
+        no_args_is_help=True,
+        # Help on a terminal is rich all the same: `CommandLine` decides when it is asked for.
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        epilog=examples(
+            "indextables demo",
+            "indextables search ./logs 'timeout AND level:ERROR'",
+            "indextables files ./logs --where \"date = '2026-01-31'\"",
+            "indextables describe s3://bucket/logs --json",
+        ),
+    )
+    app.callback()(_about)
+    for name in names:
+        function = name.replace("-", "_")
+        module = import_module(f"indextables.cli.commands.{function}")
+        register = app.command(cls=Command, rich_help_panel=COMMANDS[name], epilog=module.EXAMPLES)
+        register(getattr(module, function))
+    return app
+
+
+def _needed(arguments: Sequence[str]) -> Iterable[str]:
+    """The command that is called, or all of them where help, completion or a complaint has to know them."""
+    if not arguments or "_INDEXTABLES_COMPLETE" in os.environ:
+        return COMMANDS
+    if arguments[0] == "--version":
+        return []
+    return [arguments[0]] if arguments[0] in COMMANDS else COMMANDS
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -59,7 +96,6 @@ def _print_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _about(
     _: Annotated[
         bool,
@@ -70,17 +106,3 @@ def _about(
 
     Every command takes --json. Exit codes: 0 done, 1 the table says no, 2 wrong use.
     """
-
-
-def _add(group: str, command: Callable[..., None], epilog: str) -> None:
-    app.command(cls=Command, rich_help_panel=group, epilog=epilog)(command)
-
-
-_add(USE, index.index, index.EXAMPLES)
-_add(USE, search.search, search.EXAMPLES)
-_add(LOOK, files.files, files.EXAMPLES)
-_add(LOOK, history.history, history.EXAMPLES)
-_add(LOOK, describe.describe, describe.EXAMPLES)
-_add(MAINTAIN, checkpoint.checkpoint, checkpoint.EXAMPLES)
-_add(LEARN, config.config, config.EXAMPLES)
-_add(LEARN, demo.demo, demo.EXAMPLES)

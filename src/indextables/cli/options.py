@@ -23,7 +23,8 @@ def _check_pairs(pairs: list[str] | None) -> list[str] | None:
     return pairs
 
 
-def _check_moment(moment: str | None) -> str | None:
+def check_moment(moment: str | None) -> str | None:
+    """An option's text, if it is a moment in time. Raises typer.BadParameter."""
     if moment is not None:
         try:
             timestamp_ms(moment)
@@ -47,7 +48,7 @@ Timestamp = Annotated[
     typer.Option(
         "--timestamp",
         metavar="T",
-        callback=_check_moment,
+        callback=check_moment,
         help="Read the table as it was at this moment, such as 2026-01-31T12:00:00Z.",
         rich_help_panel=TIME_TRAVEL,
     ),

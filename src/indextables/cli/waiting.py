@@ -2,17 +2,20 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 from rich.status import Status
 
 from indextables.cli.output import console_for
 from indextables.cli.people import visible
+from indextables.ops.runner import Progress
 
 _PATIENCE_SECONDS = 0.4
 
-_signs: list[Status] = []
+_signs: list[Status | ProgressBar] = []
 
 
 @contextmanager
@@ -34,6 +37,36 @@ def working(what: str) -> Iterator[None]:
         timer.join()
         sign.stop()
         _signs.remove(sign)
+
+
+@contextmanager
+def progressing() -> Iterator[Callable[[Progress], None]]:
+    """A function that shows how far a run has come, as a bar on stderr if that is a terminal. Nothing of it stays."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    bar = ProgressBar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console_for(sys.stderr),
+        transient=True,
+    )
+    shown: dict[str, TaskID] = {}
+
+    def show(progress: Progress) -> None:
+        if progress.description not in shown:
+            shown[progress.description] = bar.add_task(visible(progress.description), total=progress.total)
+        bar.update(shown[progress.description], completed=progress.done, total=progress.total)
+
+    _signs.append(bar)
+    bar.start()
+    try:
+        yield show
+    finally:
+        bar.stop()
+        _signs.remove(bar)
 
 
 def stop_waiting() -> None:

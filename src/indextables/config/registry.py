@@ -258,6 +258,26 @@ PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS = _purge_on_write.hours(
 
 # --- merge --------------------------------------------------------------------------------------------
 
+_merge = Definitions(Section.MERGE)
+
+MERGE_TARGET_SIZE = _merge.size(
+    "merge.targetSize", "100M", "Size that merged splits should reach if a merge names none.", minimum="1"
+)
+MERGE_MAX_SOURCE_SPLITS = _merge.integer(
+    "merge.maxSourceSplitsPerMerge",
+    1000,
+    "Most splits that become one if a merge names no number.",
+    minimum=2,
+)
+MERGE_PARALLELISM = _merge.integer(
+    "merge.parallelism",
+    0,
+    "Splits that a merge builds at the same time; auto, which is 0, is one for each processor.",
+    minimum=0,
+    maximum=_MAX_THREADS,
+    names=(("auto", 0),),
+)
+
 _merge_on_write = Definitions(Section.MERGE_ON_WRITE)
 
 MERGE_ON_WRITE_ENABLED = _merge_on_write.boolean(
@@ -371,11 +391,28 @@ _splits = Definitions(Section.WRITING)
 WRITE_TARGET_SPLIT_SIZE = _splits.size(
     "write.targetSplitSize", "1G", "Size at which a split is complete and the next one begins.", minimum="1K"
 )
+WRITE_OPTIMIZE_ENABLED = _splits.boolean(
+    "write.optimizeWrite.enabled",
+    False,
+    "Shuffle rows by partition before Spark writes them: fewer and larger splits.",
+)
 INDEX_WRITER_HEAP_SIZE = _splits.size(
     "indexWriter.heapSize", "256M", "Memory for building the index of a split.", minimum="32M"
 )
 READ_PARALLELISM = _splits.integer(
     "read.parallelism", 4, "Splits that are scanned or searched at once.", minimum=1, maximum=_MAX_THREADS
+)
+READ_TASK_SIZE = _splits.size(
+    "read.taskSize", "128M", "Size of the splits that one task of Spark reads.", minimum="1K"
+)
+READ_MIN_TASKS = _splits.integer(
+    "read.minTasks",
+    0,
+    "Tasks that Spark reads a table with, if it has as many splits; 0: one for each core of the driver.",
+    minimum=0,
+)
+READ_MAX_SPLITS_PER_TASK = _splits.integer(
+    "read.maxSplitsPerTask", 1000, "Most splits that one task of Spark reads.", minimum=1
 )
 DISK_CACHE_PATH = _splits.text(
     "cache.disk.path", "", "Folder of the local cache of indexes; empty: the user's cache folder."

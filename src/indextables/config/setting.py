@@ -33,6 +33,7 @@ class Section(Enum):
     CLEANUP = "Cleanup of the transaction log"
     PURGE = "Purge"
     PURGE_ON_WRITE = "Purge-on-write"
+    MERGE = "Merge"
     MERGE_ON_WRITE = "Merge-on-write"
     SKIPPED_FILES = "Skipped files"
     PROTOCOL = "Protocol"

@@ -7,15 +7,13 @@ import uuid
 from collections.abc import Sequence
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError
+from indextables.log.add_lines import add_lines
 from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_lines
 from indextables.log.codec import compress, decompress
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import empty_entries
-from indextables.log.json_lines import action_lines
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,
@@ -82,7 +80,7 @@ def write_json_checkpoint(
     is complete. After a StorageError parts may be left over, which no manifest refers to.
     """
     version = checkpoint.header.version
-    adds = _add_lines(checkpoint.entries)
+    adds = add_lines(checkpoint.entries)
     head = header_lines(checkpoint.header, checkpoint.entries.num_rows)
     if len(head) + len(adds) <= max_part_bytes:
         store.put_if_absent(json_checkpoint_key(version), compress(head + adds))
@@ -129,31 +127,6 @@ def _read_part(store: ObjectStore, file_name: str, version: int, modified_ms: in
     key = LOG_PREFIX + file_name
     name = f"{store.url}/{key}"
     return LogFile(version, name, decompress(store.get(key), name), modified_ms)
-
-
-def _add_lines(entries: pa.Table) -> bytes:
-    """File entries as add actions, one a line."""
-    if not entries.num_rows:
-        return b""
-    known, unknown = entries.drop_columns(["unknownFields"]), entries["unknownFields"]
-    if unknown.null_count == len(unknown):
-        return action_lines("add", known)
-    has_unknown = unknown.is_valid()
-    plain_lines = action_lines("add", known.filter(pc.invert(has_unknown)))
-    other_lines = action_lines("add", known.filter(has_unknown)).splitlines()
-    return plain_lines + b"".join(map(_with_unknown, other_lines, unknown.drop_null().to_pylist()))
-
-
-def _with_unknown(line: bytes, unknown: str) -> bytes:
-    """An add action with the fields that it was read with. What we know of it has the last word."""
-    fields = msgspec.json.decode(line, type=dict[str, dict[str, msgspec.Raw]])["add"]
-    try:
-        others = msgspec.json.decode(unknown, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise LogCorruptedError(
-            f"{bytes(fields['path']).decode()}: its unknown fields are not a JSON object ({error})"
-        ) from error
-    return msgspec.json.encode({"add": {**others, **fields}}) + b"\n"
 
 
 def _cut(lines: bytes, max_bytes: int) -> Sequence[bytes]:

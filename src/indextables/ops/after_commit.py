@@ -3,15 +3,22 @@
 import atexit
 import logging
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
-from indextables.config.registry import CHECKPOINT_ASYNC, CHECKPOINT_ENABLED, CHECKPOINT_INTERVAL
+from indextables.config.registry import (
+    CHECKPOINT_ASYNC,
+    CHECKPOINT_ENABLED,
+    CHECKPOINT_INTERVAL,
+    STATE_COMPACTION_AFTER_MERGE,
+)
 from indextables.errors import IndexTablesError
 from indextables.log.hint import read_hint
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.checkpoint import compact, write_checkpoint
 from indextables.ops.cleanup import clean_up
+from indextables.ops.purge_on_write import purge_after_merge, purge_after_write
 from indextables.table import Snapshot
 from indextables.table.rebase import rebase, rebase_if_long
 
@@ -19,20 +26,21 @@ logger = logging.getLogger(__name__)
 
 
 def after_commit(snapshot: Snapshot) -> Snapshot:
-    """Write a checkpoint after every N versions, here or in the background, and clean up what it covers.
+    """Write a checkpoint after every N versions, here or in the background, clean up what it covers, and purge.
 
     Returns the same version, read from the checkpoint if there is a new one.
     """
-    settings = snapshot.context.settings
-    if not settings[CHECKPOINT_ENABLED]:
-        return snapshot
-    if not settings[CHECKPOINT_ASYNC]:
-        return _checkpoint_if_due(snapshot)
-    try:
-        _background(os.getpid()).submit(_checkpoint_if_due, snapshot)
-    except RuntimeError:  # the interpreter is about to end
-        return _checkpoint_if_due(snapshot)
-    return snapshot
+    later = _checkpointed(snapshot, _checkpoint_if_due)
+    purge_after_write(later)
+    return later
+
+
+def after_merge(snapshot: Snapshot) -> Snapshot:
+    """Compact the state after splits were merged, unless the settings say otherwise; see `after_commit`."""
+    is_compacted = snapshot.context.settings[STATE_COMPACTION_AFTER_MERGE]
+    later = _checkpointed(snapshot, _compact if is_compacted else _checkpoint_if_due)
+    purge_after_merge(later)
+    return later
 
 
 def wait_for_background() -> None:
@@ -41,16 +49,40 @@ def wait_for_background() -> None:
     done.result()
 
 
+def _checkpointed(snapshot: Snapshot, checkpoint: Callable[[Snapshot], Snapshot]) -> Snapshot:
+    """The snapshot after its checkpoint, or as it is if that is made in the background, or not at all."""
+    settings = snapshot.context.settings
+    if not settings[CHECKPOINT_ENABLED]:
+        return snapshot
+    if not settings[CHECKPOINT_ASYNC]:
+        return _without_failing(snapshot, checkpoint)
+    try:
+        _background(os.getpid()).submit(_without_failing, snapshot, checkpoint)
+    except RuntimeError:  # the interpreter is about to end
+        return _without_failing(snapshot, checkpoint)
+    return snapshot
+
+
 def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
+    since = _versions_since_checkpoint(snapshot)
+    # Every writer sees the same versions: only the one whose turn it is writes.
+    if since <= 0 or since % snapshot.context.settings[CHECKPOINT_INTERVAL]:
+        return rebase_if_long(snapshot)
+    report = write_checkpoint(snapshot)
+    clean_up(snapshot.context, report.version)
+    return rebase(snapshot)
+
+
+def _compact(snapshot: Snapshot) -> Snapshot:
+    report = compact(snapshot)
+    clean_up(snapshot.context, report.version)
+    return rebase(snapshot)
+
+
+def _without_failing(snapshot: Snapshot, checkpoint: Callable[[Snapshot], Snapshot]) -> Snapshot:
     context = snapshot.context
     try:
-        since = _versions_since_checkpoint(snapshot)
-        # Every writer sees the same versions: only the one whose turn it is writes.
-        if since <= 0 or since % context.settings[CHECKPOINT_INTERVAL]:
-            return rebase_if_long(snapshot)
-        report = write_checkpoint(snapshot)
-        clean_up(context, report.version)
-        return rebase(snapshot)
+        return checkpoint(snapshot)
     except IndexTablesError as error:
         logger.warning("%s: no checkpoint at version %d: %s", context.url, snapshot.version, error)
     except Exception:

@@ -96,7 +96,9 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
     if not settings[CLEANUP_ENABLED]:
         return None
     try:
-        plan = _verified_plan(context, checkpoint_version)
+        plan = verified_plan(
+            context, list_log(context.store), checkpoint_version, CleanupRules.from_settings(settings)
+        )
         if settings[CLEANUP_DRY_RUN]:
             for key in plan.keys:
                 logger.info("%s: a cleanup would delete %s", context.url, key)
@@ -111,13 +113,19 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
         return None
 
 
-def _verified_plan(context: TableContext, checkpoint_version: int) -> CleanupPlan:
+def verified_plan(
+    context: TableContext,
+    listing: LogListing,
+    checkpoint_version: int,
+    rules: CleanupRules,
+    now_ms: int | None = None,
+) -> CleanupPlan:
     """The plan, whose anchor has been read to the last entry. An older checkpoint takes the place of a damaged one.
 
-    Raises LogCorruptedError if the checkpoint that everything rests on is damaged.
+    Ages are as of `now_ms`, or of now by the store's clock. Raises LogCorruptedError if the checkpoint that everything
+    rests on is damaged.
     """
-    listing, now_ms = list_log(context.store), context.store.now_ms()
-    rules = CleanupRules.from_settings(context.settings)
+    now_ms = context.store.now_ms() if now_ms is None else now_ms
     plan = plan_cleanup(listing, checkpoint_version, now_ms, rules)
     if plan.keys and not has_whole_checkpoint(context, listing.bases.get(checkpoint_version, ())):
         raise LogCorruptedError(
@@ -137,7 +145,10 @@ def _expendable_before(listing: LogListing, checkpoint_version: int, now_ms: int
     """The first version whose file has to stay: no gap ever opens in what is kept."""
     kept_from = min(checkpoint_version, listing.newest_version - rules.versions_kept)
     oldest_ms = now_ms - rules.version_retention_hours * MS_PER_HOUR
-    young = (version for version, meta in listing.versions.items() if meta.last_modified_ms > oldest_ms)
+    # What has no time counts as young.
+    young = (
+        version for version, meta in listing.versions.items() if not 0 < meta.last_modified_ms <= oldest_ms
+    )
     return min([kept_from, *young])
 
 
@@ -149,4 +160,4 @@ def _doomed_bases(
     for version in older[rules.checkpoints_kept :]:
         if version == anchor:
             continue
-        yield from (base for base in listing.bases[version] if base.meta.last_modified_ms <= oldest_ms)
+        yield from (base for base in listing.bases[version] if 0 < base.meta.last_modified_ms <= oldest_ms)

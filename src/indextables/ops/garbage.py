@@ -46,14 +46,9 @@ def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
     """
     # The listing comes first: what is referred to later than that is then seen as referred to.
     metas = list(context.store.list(LOG_PREFIX))
-    hours = max(context.settings[STATE_GC_MIN_MANIFEST_AGE_HOURS], MIN_AGE_FLOOR_HOURS)
-    newest_ms = context.store.now_ms() - hours * MS_PER_HOUR
-    reachable = _reachable(context)
-    orphans = [
-        meta
-        for meta in metas
-        if _is_collectable(meta) and meta.key not in reachable and meta.last_modified_ms < newest_ms
-    ]
+    now_ms = context.store.now_ms()
+    listing = build_listing(context.store.list(LOG_PREFIX))
+    orphans = find_orphans(context, metas, listing.bases_newest_first(), now_ms)
     if orphans and not dry_run:
         context.store.delete_many(meta.key for meta in orphans)
     return GarbageReport(
@@ -61,14 +56,31 @@ def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
     )
 
 
-def _is_collectable(meta: ObjectMeta) -> bool:
+def find_orphans(
+    context: TableContext, metas: Iterable[ObjectMeta], bases: Iterable[Base], now_ms: int
+) -> list[ObjectMeta]:
+    """The files of the log, out of those listed, that none of these checkpoints refers to and that are old enough.
+
+    The listing must be older than what is known of the checkpoints. Raises LogCorruptedError as `collect_garbage`.
+    """
+    hours = max(context.settings[STATE_GC_MIN_MANIFEST_AGE_HOURS], MIN_AGE_FLOOR_HOURS)
+    newest_ms = now_ms - hours * MS_PER_HOUR
+    reachable = references(context, bases)
+    return [
+        meta
+        for meta in metas
+        if 0 < meta.last_modified_ms < newest_ms and is_collectable(meta) and meta.key not in reachable
+    ]
+
+
+def references(context: TableContext, bases: Iterable[Base]) -> frozenset[str]:
+    """The keys of all files that checkpoints are made of. Raises LogCorruptedError if one cannot be read."""
+    return frozenset(key for base in bases for key in _references(context, base))
+
+
+def is_collectable(meta: ObjectMeta) -> bool:
     """Only files of kinds that something else has to refer to; a Parquet checkpoint's rows by their JSON."""
     return isinstance(parse_log_path(meta.key), ManifestFile | JsonCheckpointPart | ParquetCheckpoint)
-
-
-def _reachable(context: TableContext) -> frozenset[str]:
-    listing = build_listing(context.store.list(LOG_PREFIX))
-    return frozenset(key for base in listing.bases_newest_first() for key in _references(context, base))
 
 
 def _references(context: TableContext, base: Base) -> Iterable[str]:

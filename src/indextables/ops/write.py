@@ -1,48 +1,24 @@
 """Writing to a table: a transaction, and what is due after it."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Final
 
 import pyarrow as pa
 
-from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, READ_PARALLELISM, WRITE_TARGET_SPLIT_SIZE
-from indextables.errors import (
-    CommitConflictError,
-    CommitRetriesExhaustedError,
-    InvalidActionError,
-    InvalidPredicateError,
-    InvalidValueError,
-    LogGapError,
-    StorageError,
-)
+from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPLIT_SIZE
+from indextables.errors import InvalidActionError, InvalidValueError
 from indextables.log.actions import AddAction
 from indextables.log.entries import STRING_MAP
 from indextables.log.protocol import check_writable
-from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
-from indextables.ops.ordered_parallel import parallel_map
+from indextables.ops.merge import merge_on_write
 from indextables.ops.splits import add_of
+from indextables.ops.uploads import check_still_there, deleting_unless_landed
 from indextables.predicates import Predicate
 from indextables.pruning import match_partitions
 from indextables.split.writer import SplitFile, SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.intent import Append, Intent, Merge, MergeGroup, Overwrite, RemoveFiles
-
-# Raised before a version file is written, or when every attempt has lost its race.
-_NOT_LANDED: Final = (
-    CommitConflictError,
-    CommitRetriesExhaustedError,
-    InvalidActionError,
-    InvalidPredicateError,
-    InvalidValueError,
-    LogGapError,
-)
-
-# No purge takes younger files for orphans, unless somebody has switched its check off.
-_LONG_WAIT_MS: Final = 3_600_000
 
 
 def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequence[str]) -> CommitResult:
@@ -71,11 +47,11 @@ def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitR
     that were uploaded are deleted again if the commit provably did not land.
     """
     files = _write_splits(snapshot, data)
-    with _deleting_unless_landed(snapshot, files):
-        _check_still_there(snapshot, files)
+    with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
+        check_still_there(snapshot.context, _uploaded_ms(files))
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
         result = commit(snapshot, intent, Operation("WRITE"))
-    return _with_what_is_due(result)
+    return _with_what_is_due(result, intent)
 
 
 def overwrite(
@@ -89,22 +65,27 @@ def overwrite(
     if where is not None:
         match_partitions(_partitions(()), where, snapshot.schema, snapshot.partition_columns)
     files = _write_splits(snapshot, data)
-    with _deleting_unless_landed(snapshot, files):
+    with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
         if where is not None:
             _check_selected(snapshot, files, where)
-        _check_still_there(snapshot, files)
+        check_still_there(snapshot.context, _uploaded_ms(files))
         intent = Overwrite(_adds(files), where, _mappings(files))
         result = commit(snapshot, intent, Operation("OVERWRITE"))
-    return _with_what_is_due(result)
+    return _with_what_is_due(result, intent)
 
 
 def run(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitResult:
     """Commit a transaction, then do what is due after it, which never fails the commit."""
-    return _with_what_is_due(commit(snapshot, intent, operation))
+    return _with_what_is_due(commit(snapshot, intent, operation), intent)
 
 
-def _with_what_is_due(result: CommitResult) -> CommitResult:
-    return replace(result, snapshot=after_commit(result.snapshot)) if result.is_committed else result
+def _with_what_is_due(result: CommitResult, intent: Intent) -> CommitResult:
+    if not result.is_committed:
+        return result
+    snapshot = after_commit(result.snapshot)
+    if isinstance(intent, Append | Overwrite):
+        merge_on_write(snapshot)
+    return replace(result, snapshot=snapshot)
 
 
 def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
@@ -123,35 +104,6 @@ def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> 
         for batch in reader:
             writer.write(batch)
         return writer.commit()
-
-
-@contextlib.contextmanager
-def _deleting_unless_landed(snapshot: Snapshot, files: Sequence[SplitFile]) -> Iterator[None]:
-    """Delete splits after a failure that proves that no log will ever refer to them.
-
-    After any other one, an interruption included, the commit may stand: what it refers to stays.
-    """
-    try:
-        yield
-    except _NOT_LANDED:
-        # The failure on its way to the caller counts; what cannot be deleted now is an orphan for the purge.
-        with contextlib.suppress(StorageError):
-            snapshot.context.store.delete_many(file.path for file in files)
-        raise
-
-
-def _check_still_there(snapshot: Snapshot, files: Sequence[SplitFile]) -> None:
-    """A purge may take splits that wait too long for their commit for what a crash has left."""
-    context = snapshot.context
-    now_ms = context.store.clock.now_ms()
-    waiting = [file.path for file in files if now_ms - file.modification_time_ms > _LONG_WAIT_MS]
-    found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
-    gone = next((path for path, meta in zip(waiting, found, strict=True) if meta is None), None)
-    if gone is not None:
-        raise CommitConflictError(
-            f"{context.url}: {gone} was deleted, probably by a purge, before it could be committed; write again, and "
-            f"purge with a longer retention"
-        )
 
 
 def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
@@ -176,3 +128,7 @@ def _adds(files: Sequence[SplitFile]) -> tuple[AddAction, ...]:
 
 def _mappings(files: Sequence[SplitFile]) -> dict[str, str]:
     return {file.doc_mapping_ref: file.doc_mapping_json for file in files}
+
+
+def _uploaded_ms(files: Sequence[SplitFile]) -> dict[str, int]:
+    return {file.path: file.modification_time_ms for file in files}

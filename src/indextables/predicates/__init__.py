@@ -4,7 +4,7 @@ from indextables.predicates.arrow_filter import to_arrow_filter
 from indextables.predicates.binding import bind
 from indextables.predicates.column import Column, col
 from indextables.predicates.like import literal_prefix
-from indextables.predicates.sql import parse_predicate
+from indextables.predicates.text import parse_predicate
 from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,

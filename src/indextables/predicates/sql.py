@@ -63,15 +63,9 @@ FOLD: dict[Operator, Callable[[Any, Any], bool]] = {
 FOLDED_KINDS = (str, int | float | Decimal)
 
 
-def parse_predicate(text: str) -> Predicate:
-    """Read a condition in Spark's SQL.
-
-    Columns keep the spelling of the text, and literals are what they are written as: `bind` fits them to a
-    schema. Raises InvalidPredicateError, with the position and the part of the text, for everything else:
-    functions, arithmetic, columns compared with columns, text that is too long or too deeply nested.
-    """
-    parser = _Parser(TokenStream(text))
-    return parser.parse()
+def read_sql(text: str) -> Predicate:
+    """What `parse_predicate` promises."""
+    return _Parser(TokenStream(text)).parse()
 
 
 class _Parser:

@@ -72,6 +72,16 @@ class IndexCache:
         self._is_ready = False
         self._open_entries: Recent[str, _OpenEntry] = Recent(_OPEN_ENTRIES)
 
+    @property
+    def root(self) -> Path:
+        """The directory that the cache is in."""
+        return self._root
+
+    @property
+    def max_bytes(self) -> int:
+        """The size that all entries may reach together."""
+        return self._max_bytes
+
     def opened(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
         """What `open_entry` makes of the directory of an entry, which is made by `fill` if it is not there.
 

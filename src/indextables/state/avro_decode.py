@@ -17,7 +17,6 @@ from typing import IO
 
 import orjson
 import pyarrow as pa
-from datafusion import SessionConfig, SessionContext
 
 from indextables.state.avro_arrow import arrow_field, is_columnar
 from indextables.state.avro_codec import CONCATENABLE, Codec, Compression, decompress, size_bound
@@ -210,6 +209,9 @@ def _shortest(avro_type: AvroType) -> bytes:
 
 
 def _read(file: Path, columns: Sequence[str], rows: int, batch_rows: int) -> pa.Table:
+    # Many uses of a table never decode a manifest, and the library is a large one.
+    from datafusion import SessionConfig, SessionContext
+
     _runtime.was_started = True
     config = SessionConfig().with_target_partitions(1).with_batch_size(batch_rows)
     try:

@@ -18,6 +18,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
+
 from indextables.config.registry import (
     TRANSACTION_COMPRESSION_ENABLED,
     TRANSACTION_RETRY_BASE_DELAY_MS,
@@ -31,6 +34,7 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.log.actions import ENGINE_INFO, CommitInfo, encode_actions, new_commit_id
+from indextables.log.add_lines import add_lines
 from indextables.log.codec import compress
 from indextables.log.decode import LogFile
 from indextables.log.paths import version_key
@@ -185,7 +189,17 @@ def _commit_info(plan: Plan, snapshot: Snapshot, operation: Operation) -> Commit
 
 def _lines(plan: Plan, info: CommitInfo) -> bytes:
     removes = remove_lines(plan.removes, info.timestamp, plan.removes_data) if plan.num_removes else b""
-    return encode_actions([info]) + removes + encode_actions(plan.actions)
+    return encode_actions([info]) + removes + encode_actions(plan.actions) + _restored_lines(plan)
+
+
+def _restored_lines(plan: Plan) -> bytes:
+    """Entries as new adds: they count as added by this commit, and as a change of the data."""
+    if plan.restored is None or not plan.num_restored:
+        return b""
+    entries = plan.restored.drop_columns(["addedAtVersion", "addedAtTimestamp"])
+    index = entries.schema.get_field_index("dataChange")
+    changed = pa.array(np.ones(entries.num_rows, dtype=np.bool_))
+    return add_lines(entries.set_column(index, entries.schema.field(index), changed))
 
 
 def _pause(context: TableContext, losses: int, try_ms: int) -> None:

@@ -5,16 +5,20 @@ from dataclasses import dataclass, replace
 from indextables.config import Settings
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
 from indextables.log.actions import Metadata
-from indextables.storage import ObjectStore
+from indextables.storage import ObjectStore, StoreLocation
 from indextables.table.cache import NO_CACHE, LogCache, process_cache
 
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """What every operation on a table needs. Cheap to make; holds no state of the table itself."""
+    """What every operation on a table needs. Cheap to make; holds no state of the table itself.
+
+    `location` is where the store can be opened again in another process; None if only this one can reach it.
+    """
 
     store: ObjectStore
     settings: Settings
+    location: StoreLocation | None = None
 
     @property
     def url(self) -> str:

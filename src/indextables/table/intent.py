@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from indextables.log.actions import AddAction, SkipAction
+import pyarrow as pa
+
+from indextables.log.actions import AddAction, Metadata, SkipAction
 from indextables.predicates import Predicate
 
 
@@ -51,6 +53,15 @@ class DropPartitions:
 
     where: Predicate
     kind = Kind.DROP
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Make the live splits (file entries) and the metadata what they were at an older version."""
+
+    entries: pa.Table
+    metadata: Metadata
+    kind = Kind.OVERWRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +114,14 @@ class Mark:
     kind = Kind.APPEND
 
 
-Intent = Append | Overwrite | DropPartitions | RemoveFiles | Merge | ChangeProperties | UpgradeProtocol | Mark
+Intent = (
+    Append
+    | Overwrite
+    | DropPartitions
+    | Restore
+    | RemoveFiles
+    | Merge
+    | ChangeProperties
+    | UpgradeProtocol
+    | Mark
+)

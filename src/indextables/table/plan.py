@@ -24,6 +24,7 @@ from indextables.table.intent import (
     MergeGroup,
     Overwrite,
     RemoveFiles,
+    Restore,
     UpgradeProtocol,
 )
 from indextables.table.partitions import files_of_partitions
@@ -32,12 +33,16 @@ from indextables.table.snapshot import Snapshot
 # What a remove action tells about its file.
 _REMOVE_COLUMNS = ("path", "partitionValues", "size")
 
+# What tells a file from another one that was added under the same path later.
+_FILE_IDENTITY = ("path", "size", "modificationTime")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The actions of a commit, without its commitInfo; nothing at all if there is nothing to do.
 
-    `removes` are entries (path, partitionValues, size) and stay columns: an overwrite has as many as the table.
+    `removes` are entries (path, partitionValues, size) and stay columns: an overwrite has as many as the table. So do
+    `restored`, the entries that become live again as they were.
     `is_exact` is what `CommitInfo.is_exact` means. `given_up` are merge groups that other writers undid.
     """
 
@@ -47,11 +52,17 @@ class Plan:
     is_exact: bool = True
     given_up: tuple[MergeGroup, ...] = ()
     is_marker: bool = False
+    restored: pa.Table | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
-        return not self.actions and not self.num_removes and not self.is_marker
+        return not (self.actions or self.num_removes or self.num_restored or self.is_marker)
+
+    @property
+    def num_restored(self) -> int:
+        """How many files the commit makes live again."""
+        return 0 if self.restored is None else int(self.restored.num_rows)
 
     @property
     def num_removes(self) -> int:
@@ -63,9 +74,9 @@ class Plan:
         """What the history tells about the size of the commit."""
         adds = [action for action in self.actions if isinstance(action, AddAction)]
         return {
-            "numAddedFiles": len(adds),
-            "numAddedBytes": sum(add.size for add in adds),
-            "numAddedRows": sum(add.num_records or 0 for add in adds),
+            "numAddedFiles": len(adds) + self.num_restored,
+            "numAddedBytes": sum(add.size for add in adds) + _sum(self.restored, "size"),
+            "numAddedRows": sum(add.num_records or 0 for add in adds) + _sum(self.restored, "numRecords"),
             "numRemovedFiles": self.num_removes,
         }
 
@@ -83,6 +94,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return _plan_overwrite(intent, snapshot)
         case DropPartitions(where):
             return Plan(removes=files_of_partitions(snapshot, where, _REMOVE_COLUMNS))
+        case Restore(entries, metadata):
+            return _plan_restore(entries, metadata, snapshot)
         case RemoveFiles(paths):
             return Plan(removes=_live_among(paths, snapshot))
         case Merge():
@@ -118,7 +131,8 @@ def _plan_overwrite(intent: Overwrite, snapshot: Snapshot) -> Plan:
 
 def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
     _check_disjoint(intent.groups, snapshot)
-    live = _live_among([path for group in intent.groups for path in group.sources], snapshot)
+    named = [path for group in intent.groups for path in group.sources]
+    live = _live_among([*named, *(skip.path for skip in intent.skips)], snapshot)
     live_paths = frozenset(live["path"].to_pylist())
     going_on = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))
     given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))
@@ -132,8 +146,10 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
     check_adds(adds, snapshot)
     sources = pa.array([path for group in going_on for path in group.sources], pa.string())
     removes = live.filter(pc.is_in(live["path"], value_set=sources))
+    # Of a split that is gone nothing is left to be tried again.
+    skips = tuple(skip for skip in intent.skips if skip.path in live_paths)
     return Plan(
-        actions=(*_registration(intent.schemas, snapshot), *adds, *intent.skips),
+        actions=(*_registration(intent.schemas, snapshot), *adds, *skips),
         removes=removes,
         removes_data=any(add.data_change for add in adds),
         is_exact=_are_replaced(adds, removes["path"], snapshot),
@@ -155,6 +171,35 @@ def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot:
     """Whether every path of `adds` that is live is removed by the same commit."""
     live = _live_among([add.path for add in adds], snapshot)["path"]
     return bool(pc.all(pc.is_in(live, value_set=removed.combine_chunks()), min_count=0).as_py())
+
+
+def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> Plan:
+    """Remove what was not there then, or was another file under this path, and add what is not there now."""
+    live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *_FILE_IDENTITY]))).entries
+    restored = entries.filter(pc.invert(_has_equal(entries, live)))
+    # Doc mappings that were registered since stay: splits that others are about to commit may refer to them.
+    registered = {
+        key: value
+        for key, value in snapshot.metadata.configuration.items()
+        if key.startswith(SCHEMA_PROPERTY_PREFIX)
+    }
+    metadata = msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
+    return Plan(
+        actions=() if metadata == snapshot.metadata else (metadata,),
+        removes=live.filter(pc.invert(_has_equal(live, entries))).select(list(_REMOVE_COLUMNS)),
+        restored=restored,
+    )
+
+
+def _has_equal(entries: pa.Table, others: pa.Table) -> pa.ChunkedArray:
+    """For each file entry, whether the very same file is among others. Paths are there once at most."""
+    place = pc.index_in(entries["path"], value_set=others["path"].combine_chunks())
+    is_equal = place.is_valid()
+    for name in _FILE_IDENTITY:
+        is_equal = pc.and_(
+            is_equal, pc.fill_null(pc.equal(entries[name], others[name].combine_chunks().take(place)), False)
+        )
+    return is_equal
 
 
 def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -> Plan:
@@ -184,3 +229,7 @@ def _live(snapshot: Snapshot) -> pa.Table:
 def _live_among(paths: Sequence[str], snapshot: Snapshot) -> pa.Table:
     live = _live(snapshot)
     return live.filter(pc.is_in(live["path"], value_set=pa.array(paths, pa.string())))
+
+
+def _sum(entries: pa.Table | None, column: str) -> int:
+    return 0 if entries is None else pc.sum(entries[column]).as_py() or 0

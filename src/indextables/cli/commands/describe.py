@@ -11,10 +11,10 @@ from indextables.cli.opening import open_table
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
 from indextables.cli.output import print_facts, print_heading, print_line
 from indextables.cli.people import size, when
-from indextables.cli.properties import is_schema_registry, shown_properties
 from indextables.cli.waiting import working
 from indextables.index_table import IndexTable
 from indextables.log.actions import Protocol
+from indextables.ops.shown_properties import is_schema_registry, shown_properties
 from indextables.storage import StoreLocation
 
 EXAMPLES = examples(

@@ -1,0 +1,49 @@
+"""`indextables drop-partitions`: remove whole partitions."""
+
+from typing import Annotated
+
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.confirming import Yes, confirm
+from indextables.cli.json_output import print_json
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
+from indextables.cli.output import print_line
+from indextables.cli.people import count
+from indextables.cli.waiting import working
+
+EXAMPLES = examples(
+    "indextables drop-partitions ./logs --where \"date < '2026-01-01'\"",
+    "indextables drop-partitions ./logs --where 'year = 2024 AND month BETWEEN 2 AND 11' --yes --json",
+)
+
+
+def drop_partitions(
+    path: TablePath,
+    where: Annotated[
+        str,
+        typer.Option(metavar="SQL", help="The partitions to remove: a condition on partition columns only."),
+    ],
+    yes: Yes = False,
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Remove the partitions for which a condition is true, in one commit.
+
+    Older versions still show them, and their files stay until a purge.
+    """
+    table = open_table(path, option, storage_option)
+    confirm(f"Remove all rows of {path} where {where}?", is_agreed=yes)
+    before = table.version
+    with working("dropping partitions"):
+        version = table.drop_partitions(where)
+    metrics = dict(table.history(limit=1)["operationMetrics"][0].as_py() or ())
+    removed = metrics.get("numRemovedFiles", 0) if version > before else 0
+    if as_json:
+        print_json({"version": version, "removedFiles": removed, "committed": version > before})
+    elif version == before:
+        print_line("there is no such partition, and nothing was committed")
+    else:
+        print_line(f"version {version}: {count(removed, 'split')} removed")

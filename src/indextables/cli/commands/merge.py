@@ -1,0 +1,107 @@
+"""`indextables merge`: small splits become fewer large ones."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.json_output import print_json
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
+from indextables.cli.output import print_line, print_warning
+from indextables.cli.people import count, duration, size
+from indextables.cli.waiting import progressing
+from indextables.config.registry import MERGE_MAX_SOURCE_SPLITS, MERGE_TARGET_SIZE
+from indextables.errors import InvalidOptionError
+from indextables.ops.merge import MergeReport
+
+EXAMPLES = examples(
+    "indextables merge ./logs",
+    "indextables merge ./logs --where \"date < '2026-02-01'\" --target-size 1G",
+    "indextables merge s3://bucket/logs --max-dest-splits 10 --json",
+)
+
+
+def _check_size(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            MERGE_TARGET_SIZE.parse(text)
+        except InvalidOptionError as error:
+            raise typer.BadParameter(f"{text!r} is not {MERGE_TARGET_SIZE.allowed}") from error
+    return text
+
+
+def merge(
+    path: TablePath,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Merge only in partitions for which this is true.")
+    ] = None,
+    target_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            callback=_check_size,
+            help="Splits of this size are left alone, such as 100M or 1G.",
+        ),
+    ] = None,
+    max_dest_splits: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Most new splits that are written.")
+    ] = None,
+    max_source_splits: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=int(MERGE_MAX_SOURCE_SPLITS.minimum or 0),
+            help="Most splits that become one.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Merge small splits into larger ones, partition by partition; no row changes.
+
+    All of it becomes visible in one commit. A command that is interrupted leaves the table as it was. Splits that
+    cannot be read stay where they are, and are tried again after a day.
+    """
+    table = open_table(path, option, storage_option)
+    started = time.perf_counter()
+    with progressing() as show:
+        report = table.merge_splits(target_size, where, max_dest_splits, max_source_splits, progress=show)
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json(_as_json(report))
+        return
+    _print(report, seconds)
+
+
+def _as_json(report: MergeReport) -> dict[str, object]:
+    return {
+        "version": report.version,
+        "mergedGroups": report.merged_groups,
+        "sourceSplits": report.source_splits,
+        "newSplits": report.new_splits,
+        "rows": report.rows,
+        "bytesBefore": report.bytes_before,
+        "bytesAfter": report.bytes_after,
+        "skipped": [{"path": each.path, "reason": each.reason} for each in report.skipped],
+        "givenUp": [{"paths": list(each.paths), "reason": each.reason} for each in report.given_up],
+    }
+
+
+def _print(report: MergeReport, seconds: float) -> None:
+    for bad in report.skipped:
+        print_warning(f"{bad.path} was left out: {bad.reason}")
+    for group in report.given_up:
+        print_warning(f"{count(len(group.paths), 'split')} were not merged: {group.reason}")
+    if not report.merged_groups:
+        print_line("nothing was merged" if report.skipped or report.given_up else "there is nothing to merge")
+        return
+    print_line(
+        f"version {report.version}: {count(report.source_splits, 'split')} became {report.new_splits:,}, "
+        f"in {duration(seconds)}"
+    )
+    print_line(
+        f"{count(report.rows, 'row')}, {size(report.bytes_before)} before, {size(report.bytes_after)} after"
+    )

@@ -1,0 +1,58 @@
+"""`indextables restore`: an older version becomes the newest one."""
+
+from typing import Annotated
+
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.confirming import Yes, confirm
+from indextables.cli.json_output import print_json
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, check_moment
+from indextables.cli.output import print_line
+from indextables.cli.people import count
+from indextables.cli.waiting import working
+
+EXAMPLES = examples(
+    "indextables restore ./logs --version 7",
+    "indextables restore ./logs --timestamp 2026-01-31T12:00:00Z --yes --json",
+)
+
+
+def restore(
+    path: TablePath,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", min=0, help="The version to go back to.")
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp",
+            metavar="T",
+            callback=check_moment,
+            help="The moment to go back to, such as 2026-01-31T12:00:00Z.",
+        ),
+    ] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Make a table what it was at an older version.
+
+    Its rows, its columns and its properties, in a new commit. Versions in between stay, and can be restored in turn.
+    """
+    if (version is None) == (timestamp is None):
+        raise typer.BadParameter("give one of them", param_hint="'--version' and '--timestamp'")
+    table = open_table(path, option, storage_option)
+    wanted = f"version {version}" if version is not None else f"the version of {timestamp}"
+    confirm(f"Make {path} what it was at {wanted}?", is_agreed=yes)
+    before = table.version
+    with working(f"restoring {wanted}"):
+        restored = table.restore(version, timestamp)
+    if as_json:
+        print_json({"version": restored, "committed": restored > before, "numFiles": table.num_files})
+    elif restored == before:
+        print_line(f"the table is as it was at {wanted}, and nothing was committed")
+    else:
+        print_line(f"version {restored} is what {wanted} was: {count(table.num_files, 'file')}")

@@ -1,0 +1,113 @@
+"""`indextables sql`: every statement, without Spark."""
+
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from indextables.cli.command_line import REFUSED, examples
+from indextables.cli.json_output import json_rows, print_json_rows
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
+from indextables.cli.output import Column, print_heading, print_line, print_table
+from indextables.cli.people import count
+from indextables.cli.waiting import progressing
+from indextables.errors import InvalidPredicateError, InvalidStatementError
+from indextables.sql import Caller, run_statement
+from indextables.sql.columns import Status
+from indextables.sql.grammar import require_statement
+
+EXAMPLES = examples(
+    "indextables sql \"DESCRIBE INDEXTABLES STATE './logs'\"",
+    "indextables sql \"MERGE SPLITS './logs' WHERE date < '2026-02-01' TARGET SIZE 1G\"",
+    "indextables sql \"PURGE INDEXTABLE 's3://bucket/logs' OLDER THAN 7 DAYS DRY RUN\" --json",
+)
+
+_SHOWN = 1000
+
+
+def sql(
+    statement: Annotated[
+        str, typer.Argument(metavar="STATEMENT", help="A statement, with the table's path in quotes.")
+    ],
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """Execute a SQL statement, such as CHECKPOINT, MERGE SPLITS or PURGE. It is executed at once, without asking.
+
+    A wrong statement is answered with its syntax, and one that is none with all that there are.
+    """
+    settings, storage = parse_settings(option), parse_pairs(storage_option)
+    with progressing() as show:
+        answer = _execute(statement, Caller(storage_options=storage, options=settings, progress=show))
+    if as_json:
+        print_json_rows(answer)
+    else:
+        _print(answer)
+    if "status" in answer.column_names and Status.FAILED.value in answer["status"].to_pylist():
+        raise typer.Exit(REFUSED)
+
+
+def _execute(text: str, caller: Caller) -> pa.Table:
+    """The answer to a statement. Whether a condition fits the table, only the table says: that is no wrong use."""
+    try:
+        statement = require_statement(text)
+    except (InvalidStatementError, InvalidPredicateError) as error:
+        raise _wrong_use(error) from error
+    try:
+        return run_statement(statement, caller)
+    except InvalidStatementError as error:
+        raise _wrong_use(error) from error
+
+
+def _wrong_use(error: Exception) -> typer.BadParameter:
+    return typer.BadParameter(str(error), param_hint="'STATEMENT'")
+
+
+def _print(answer: pa.Table) -> None:
+    rows = json_rows(answer.slice(0, _SHOWN))
+    if answer.num_rows == 1:
+        _print_one(next(rows))
+        return
+    if answer.num_rows:
+        columns = [Column(field.name, _side(field.type)) for field in answer.schema]
+        print_table(columns, [tuple(map(_cell, row.values())) for row in rows])
+    more = f"; the first {_SHOWN} are shown, --json shows all" if answer.num_rows > _SHOWN else ""
+    print_line(f"{count(answer.num_rows, 'row')}{more}")
+
+
+def _print_one(row: dict[str, Any]) -> None:
+    """A row by itself is read from top to bottom, and then what it lists."""
+    print_table(
+        [Column("column"), Column("value")],
+        [
+            (name, count(len(value), "item") if isinstance(value, list) else _cell(value))
+            for name, value in row.items()
+        ],
+    )
+    for name, items in row.items():
+        if isinstance(items, list) and items:
+            print_line()
+            print_heading(name)
+            print_table(
+                [Column(field) for field in items[0]],
+                [tuple(map(_cell, item.values())) for item in items[:_SHOWN]],
+            )
+
+
+def _side(kind: pa.DataType) -> Any:
+    return "right" if pa.types.is_integer(kind) else "left"
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.2f}"
+        case dict():
+            return ", ".join(f"{key}={_cell(item)}" for key, item in value.items()) or "-"
+        case _:
+            return str(value)

@@ -1,0 +1,62 @@
+"""`indextables truncate`: keep the newest version only."""
+
+from typing import Annotated
+
+import typer
+
+from indextables.cli.command_line import examples
+from indextables.cli.commands.purge import print_files
+from indextables.cli.confirming import Yes, confirm
+from indextables.cli.json_output import json_rows, print_json
+from indextables.cli.opening import open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
+from indextables.cli.output import print_line
+from indextables.cli.people import count, size
+from indextables.cli.waiting import working
+from indextables.ops.purge_report import PurgeKind
+
+EXAMPLES = examples(
+    "indextables truncate ./logs --dry-run",
+    "indextables truncate ./logs --yes",
+)
+
+
+def truncate(
+    path: TablePath,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    option: SettingPairs = None,
+    storage_option: StoragePairs = None,
+) -> None:
+    """End time travel: delete all versions before the newest one. This cannot be undone.
+
+    The rows of the newest version stay as they are. Splits that only older versions showed go with the next purge.
+    """
+    table = open_table(path, option, storage_option)
+    if not dry_run:
+        confirm(f"Delete all versions before {table.version}, so that none can be restored?", is_agreed=yes)
+    with working("deleting old versions"):
+        report = table.truncate_time_travel(dry_run=dry_run)
+    if as_json:
+        print_json(
+            {
+                "version": report.version,
+                "dryRun": report.is_dry_run,
+                "numVersions": report.count(PurgeKind.VERSION),
+                "numCheckpoints": report.count(PurgeKind.CHECKPOINT),
+                "numManifests": report.count(PurgeKind.MANIFEST),
+                "sizeBytes": report.size_bytes,
+                "files": list(json_rows(report.to_arrow())),
+            }
+        )
+        return
+    if dry_run and report.files.num_rows:
+        print_files(report.files)
+    verb = "would be deleted" if dry_run else "deleted"
+    print_line(
+        f"{count(report.count(PurgeKind.VERSION), 'version')}, "
+        f"{count(report.count(PurgeKind.CHECKPOINT), 'checkpoint')} and "
+        f"{count(report.count(PurgeKind.MANIFEST), 'manifest')} {verb}, {size(report.size_bytes)}; "
+        f"version {report.version} is left"
+    )

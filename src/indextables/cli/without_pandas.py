@@ -1,0 +1,35 @@
+"""A start without pandas.
+
+pyarrow imports pandas, where that is installed, at the first Python list that becomes an array, to find out whether the
+list is a series of it. That takes longer than everything else that a command does, and no command has a series.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+def without_pandas() -> None:
+    """Let pyarrow find, once and for this process, that there is no pandas."""
+    if "pandas" in sys.modules:
+        return
+    blocker = _Blocker()
+    sys.meta_path.insert(0, blocker)
+    try:
+        import pyarrow as pa  # here, because the command line's help should not wait for it
+
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(blocker)
+
+
+class _Blocker:
+    """An importer that knows one thing: pandas cannot be found."""
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not needed here", name=name)
+        return None

@@ -1,0 +1,132 @@
+"""What the log refers to, read to the last entry and without any cache: for those who are about to delete.
+
+Anything that cannot be read is an error here. Corrupt never means orphan.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.decode import Tail, UnknownContent, decode_tail
+from indextables.log.segment import Base, LogListing
+from indextables.log.version_file import read_version_files
+from indextables.ops.stored_files import key_or_path, normalised_paths
+from indextables.state.manifest_path import manifest_key
+from indextables.state.source import StateSource
+from indextables.storage import ObjectMeta
+from indextables.table import TableContext
+from indextables.table.log_files import read_base_uncached
+
+# A remove that does not say when it happened is never old enough.
+NEVER_MS: Final = 2**63 - 1
+
+_FILES_AT_ONCE: Final = 256
+
+_REMOVED_SCHEMA = pa.schema([("path", pa.string()), ("removedMs", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class VersionActions:
+    """The paths that version files add, and those that they remove, with the last time of each.
+
+    `timestamps_ms` has the commit time of each version.
+    """
+
+    added: pa.Array
+    removed: pa.Table
+    timestamps_ms: dict[int, int]
+
+
+def read_actions(context: TableContext, versions: Iterable[tuple[int, ObjectMeta]]) -> VersionActions:
+    """What version files do to paths. Raises LogCorruptedError, ObjectNotFoundError and UnsafePathError."""
+    added: list[pa.Array] = [pa.array([], pa.string())]
+    removed: list[pa.Table] = [_REMOVED_SCHEMA.empty_table()]
+    timestamps_ms: dict[int, int] = {}
+    for tail in _tails(context, versions):
+        timestamps_ms |= {summary.version: summary.timestamp_ms for summary in tail.versions}
+        added.append(pc.unique(tail.adds["path"]))
+        removed.append(_last_removes(tail.removes))
+    url = context.url
+    return VersionActions(
+        pc.unique(normalised_paths(pa.concat_arrays(added), url)),
+        _normalised_removes(_latest(pa.concat_tables(removed)), url),
+        timestamps_ms,
+    )
+
+
+@dataclass(slots=True)
+class LivePaths:
+    """Collects the paths that are live in checkpoints. Manifests that several share are read once."""
+
+    context: TableContext
+    _manifests: dict[str, pa.ChunkedArray] = field(default_factory=dict)
+    _is_whole: set[str] = field(default_factory=set)
+    _found: list[pa.Array] = field(default_factory=lambda: [pa.array([], pa.string())])
+
+    def add(self, base: Base) -> None:
+        """Read a checkpoint. Raises LogCorruptedError and ObjectNotFoundError."""
+        _, source = read_base_uncached(self.context, base, UnknownContent.IGNORE)
+        if isinstance(source, StateSource):
+            self._add_state(source)
+        else:
+            self._found.append(pc.unique(source.load(None, ["path"]).entries["path"]))
+
+    def paths(self) -> pa.Array:
+        """All of them, as keys. Raises UnsafePathError."""
+        return pc.unique(normalised_paths(pc.unique(pa.concat_arrays(self._found)), self.context.url))
+
+    def _add_state(self, source: StateSource) -> None:
+        version, tombstones = source.manifest.state_version, source.manifest.tombstones
+        keys = {manifest_key(info.path, version): info for info in source.manifest.manifests}
+        unread = [key for key in keys if key not in self._manifests]
+        tables = source.read([keys[key] for key in unread], ["path"])
+        self._manifests |= {key: table["path"] for key, table in zip(unread, tables, strict=True)}
+        for key in keys.keys() - self._is_whole:
+            paths = self._manifests[key]
+            if len(tombstones):
+                paths = paths.filter(pc.invert(pc.is_in(paths, value_set=tombstones)))
+            else:
+                self._is_whole.add(key)
+            self._found.append(pc.unique(paths))
+
+
+def oldest_known_version(listing: LogListing, head_version: int) -> int:
+    """The first of the version files that lead up to the newest version without a hole; past it if there are none."""
+    version = head_version
+    while version in listing.versions:
+        version -= 1
+    return version + 1
+
+
+def _tails(context: TableContext, versions: Iterable[tuple[int, ObjectMeta]]) -> Iterator[Tail]:
+    waiting = iter(versions)
+    while files := list(islice(waiting, _FILES_AT_ONCE)):
+        yield decode_tail(read_version_files(context.store, files, parallelism=context.read_parallelism))
+
+
+def _last_removes(removes: pa.Table) -> pa.Table:
+    times = pc.fill_null(removes["deletionTimestamp"], NEVER_MS)
+    is_time = pc.greater(times, 0)
+    return _latest(
+        pa.table(
+            {"path": removes["path"], "removedMs": pc.if_else(is_time, times, NEVER_MS)}, _REMOVED_SCHEMA
+        )
+    )
+
+
+def _latest(removes: pa.Table) -> pa.Table:
+    if not removes.num_rows:
+        return removes
+    latest = removes.group_by("path", use_threads=False).aggregate([("removedMs", "max")])
+    return pa.table({"path": latest["path"], "removedMs": latest["removedMs_max"]}, _REMOVED_SCHEMA)
+
+
+def _normalised_removes(removes: pa.Table, root_url: str) -> pa.Table:
+    """Older writers named files by absolute paths: the removes of one file come together under its key."""
+    paths = removes["path"].combine_chunks()
+    keys = normalised_paths(paths, root_url, key_or_path)
+    return _latest(pa.table({"path": keys, "removedMs": removes["removedMs"]}, _REMOVED_SCHEMA))

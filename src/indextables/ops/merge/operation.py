@@ -1,0 +1,272 @@
+"""MERGE SPLITS: small splits become fewer large ones, in one commit that changes no row.
+
+The life of a merge:
+
+    plan ──▶ one task per group: read, index again, upload ──▶ one commit ──▶ compact the state
+                     │                                            │
+             a source is bad: recorded                  a source is gone: its group is
+             as a skip, the rest goes on                given up, its upload is deleted
+
+Until the commit the table is as before; whatever ends the merge sooner deletes what was uploaded.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config.registry import MERGE_MAX_SOURCE_SPLITS, MERGE_TARGET_SIZE
+from indextables.errors import (
+    CommitConflictError,
+    IndexTablesError,
+    InvalidOptionError,
+    OperationInterruptedError,
+)
+from indextables.log.actions import AddAction
+from indextables.log.protocol import check_writable
+from indextables.ops.after_commit import after_commit, after_merge
+from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups
+from indextables.ops.merge.report import GivenUpGroup, MergeReport
+from indextables.ops.merge.skips import resting_paths, skip_actions
+from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
+from indextables.ops.runner import Failed, Runner
+from indextables.ops.splits import add_of, split_refs
+from indextables.ops.task_store import TaskStore
+from indextables.ops.uploads import check_still_there, delete_quietly, deleting_unless_landed
+from indextables.predicates import Predicate
+from indextables.table import CommitResult, Operation, Snapshot, commit
+from indextables.table.catch_up import catch_up
+from indextables.table.intent import Merge, MergeGroup
+from indextables.table.partitions import files_of_partitions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """What is to be merged; what is None is left to the table's settings.
+
+    `where` selects partitions. `max_share_of_largest` is explained by `MergeRules`.
+    """
+
+    target_size: str | int | None = None
+    where: Predicate | None = None
+    max_dest_splits: int | None = None
+    max_source_splits_per_merge: int | None = None
+    max_share_of_largest: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge did, and the snapshot that shows it."""
+
+    report: MergeReport
+    snapshot: Snapshot
+
+
+def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> MergeResult:
+    """Merge the small splits of each partition, and commit all of it at once; no row changes.
+
+    Groups whose sources other writers removed meanwhile are given up; sources that cannot be read are recorded, and
+    left alone until their cool-down is over. Raises InvalidOptionError and InvalidPredicateError before
+    anything is read, the error of the first group if not one of them could be written, CommitConflictError if the
+    table's schema or index settings changed, and what `commit` raises. After any of these errors, and any
+    interruption before the commit, the table is as before and the uploads are deleted; only after a
+    CommitOutcomeUnknownError, or an interruption of the commit itself, may the merge stand, and nothing is deleted.
+    """
+    check_writable(snapshot.protocol, snapshot.context.url)
+    rules = _rules(snapshot, request)
+    tasks = _plan(snapshot, request.where, rules)
+    if not tasks:
+        return MergeResult(MergeReport(), snapshot)
+    work = _Work()
+    with _deleting_on_failure(snapshot, work):
+        _execute(tasks, runner, work)
+        intent = _intent(snapshot, tasks, work)
+        check_still_there(snapshot.context, work.uploads)
+    if not intent.groups and not intent.skips:
+        return MergeResult(_report(None, work, ()), snapshot)
+    with deleting_unless_landed(snapshot.context.store, list(work.uploads)):
+        result = _commit(snapshot, intent, Operation("MERGE", {"targetSize": str(rules.target_bytes)}))
+    return _finished(result, intent, work)
+
+
+def plan_merge(snapshot: Snapshot, request: MergeRequest) -> list[MergeTask]:
+    """The tasks of a merge, one for each group. Nothing is read but the log.
+
+    Raises InvalidOptionError and InvalidPredicateError.
+    """
+    return _plan(snapshot, request.where, _rules(snapshot, request))
+
+
+def _plan(snapshot: Snapshot, where: Predicate | None, rules: MergeRules) -> list[MergeTask]:
+    if where is None:
+        entries = snapshot.select(columns=PLANNING_COLUMNS).entries
+    else:
+        entries = files_of_partitions(snapshot, where, PLANNING_COLUMNS)
+    groups = plan_groups(entries, snapshot.partition_columns, rules, resting_paths(snapshot))
+    if not groups:
+        return []
+    paths = entries["path"].combine_chunks()
+    return [
+        MergeTask(
+            TaskStore.of(snapshot.context),
+            snapshot.schema,
+            snapshot.partition_columns,
+            snapshot.context.settings,
+            sources,
+        )
+        for sources in _sources(snapshot, [paths.take(group) for group in groups])
+    ]
+
+
+def _rules(snapshot: Snapshot, request: MergeRequest) -> MergeRules:
+    settings = snapshot.context.settings
+    if request.max_dest_splits is not None and request.max_dest_splits < 1:
+        raise InvalidOptionError(f"max_dest_splits is {request.max_dest_splits}, but must be at least 1")
+    target_size, max_sources = request.target_size, request.max_source_splits_per_merge
+    return MergeRules(
+        target_bytes=settings[MERGE_TARGET_SIZE]
+        if target_size is None
+        else MERGE_TARGET_SIZE.parse_given("target_size", target_size),
+        max_sources=settings[MERGE_MAX_SOURCE_SPLITS]
+        if max_sources is None
+        else MERGE_MAX_SOURCE_SPLITS.parse_given("max_source_splits_per_merge", max_sources),
+        max_groups=request.max_dest_splits,
+        max_share_of_largest=request.max_share_of_largest,
+    )
+
+
+def _sources(snapshot: Snapshot, groups: Sequence[pa.Array]) -> list[tuple[MergeSource, ...]]:
+    """The splits of each group, as objects."""
+    wanted = pa.chunked_array(groups)
+    entries = snapshot.entries.filter(pc.is_in(snapshot.entries["path"], value_set=wanted.combine_chunks()))
+    refs = split_refs(entries)
+    merge_ops, tags = entries["numMergeOps"].to_pylist(), entries["splitTags"].to_pylist()
+    sources = {
+        ref.path: MergeSource(ref, count or 0, tuple(names or ()))
+        for ref, count, names in zip(refs, merge_ops, tags, strict=True)
+    }
+    return [tuple(sources[path] for path in group.to_pylist()) for group in groups]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the tasks did. `errors` are of groups that could not be written."""
+
+    groups: list[MergedGroup] = field(default_factory=list)
+    bad_sources: list[BadSource] = field(default_factory=list)
+    errors: list[tuple[MergeTask, Exception]] = field(default_factory=list)
+
+    @property
+    def uploads(self) -> dict[str, int]:
+        """The paths of the new splits, and when they were made."""
+        return {file.path: file.modification_time_ms for group in self.groups for file in group.files}
+
+
+@contextlib.contextmanager
+def _deleting_on_failure(snapshot: Snapshot, work: _Work) -> Iterator[None]:
+    """Before the commit begins, whatever goes wrong proves that no log refers to the uploads."""
+    try:
+        yield
+    except BaseException:
+        delete_quietly(snapshot.context.store, list(work.uploads))
+        raise
+
+
+def _execute(tasks: Sequence[MergeTask], runner: Runner, work: _Work) -> None:
+    with contextlib.closing(runner.run("merging splits", tasks)) as outcomes:
+        for outcome in outcomes:
+            if not isinstance(outcome, Failed):
+                work.bad_sources += outcome.result.bad_sources
+                work.groups += [outcome.result] if outcome.result.files else []
+            elif isinstance(outcome.error, OperationInterruptedError):
+                raise outcome.error
+            else:
+                work.errors.append((tasks[outcome.index], outcome.error))
+    if work.errors and not work.groups:
+        raise work.errors[0][1]
+    for task, error in work.errors:
+        logger.warning(
+            "%s: a group of %d splits was not merged: %s", task.store.store.url, len(task.sources), error
+        )
+
+
+def _intent(snapshot: Snapshot, tasks: Sequence[MergeTask], work: _Work) -> Merge:
+    sources = {source.path: source for task in tasks for source in task.sources}
+    return Merge(
+        groups=tuple(
+            MergeGroup(tuple(source.path for source in group.sources), _adds(group)) for group in work.groups
+        ),
+        skips=skip_actions(snapshot, work.bad_sources, sources),
+        schemas={
+            file.doc_mapping_ref: file.doc_mapping_json for group in work.groups for file in group.files
+        },
+    )
+
+
+def _adds(group: MergedGroup) -> tuple[AddAction, ...]:
+    merge_ops = 1 + max(source.num_merge_ops for source in group.sources)
+    return tuple(
+        msgspec.structs.replace(add_of(file), data_change=False, num_merge_ops=merge_ops)
+        for file in group.files
+    )
+
+
+def _commit(snapshot: Snapshot, intent: Merge, operation: Operation) -> CommitResult:
+    try:
+        return commit(snapshot, intent, operation)
+    except CommitConflictError:
+        newest = _without_any_group(snapshot, intent)
+        if newest is None:
+            raise
+        return CommitResult(newest, is_committed=False, tries=1, given_up=intent.groups)
+
+
+def _without_any_group(snapshot: Snapshot, intent: Merge) -> Snapshot | None:
+    """The newest snapshot, if every group has lost a source in it: the conflict is about files, not about the table."""
+    try:
+        newest = catch_up(snapshot).snapshot
+        live = frozenset(newest.select(columns=["path"]).entries["path"].to_pylist())
+    except IndexTablesError:
+        return None
+    is_same_table = newest.metadata.id == snapshot.metadata.id
+    are_gone = all(not live.issuperset(group.sources) for group in intent.groups)
+    return newest if is_same_table and intent.groups and are_gone else None
+
+
+def _finished(result: CommitResult, intent: Merge, work: _Work) -> MergeResult:
+    lost = [group.sources for group in result.given_up]
+    delete_quietly(
+        result.snapshot.context.store, [add.path for group in result.given_up for add in group.adds]
+    )
+    planned = zip(intent.groups, work.groups, strict=True)
+    work.groups = [group for plan, group in planned if plan.sources not in lost]
+    given_up = [GivenUpGroup(paths, "other writers removed some of these splits") for paths in lost]
+    if not result.is_committed:
+        return MergeResult(_report(None, work, given_up), result.snapshot)
+    report = _report(result.version, work, given_up)
+    return MergeResult(report, after_merge(result.snapshot) if work.groups else after_commit(result.snapshot))
+
+
+def _report(version: int | None, work: _Work, given_up: Sequence[GivenUpGroup]) -> MergeReport:
+    sources = [source.ref for group in work.groups for source in group.sources]
+    files = [file for group in work.groups for file in group.files]
+    failed = [
+        GivenUpGroup(tuple(source.path for source in task.sources), str(error)) for task, error in work.errors
+    ]
+    return MergeReport(
+        version=version,
+        merged_groups=len(work.groups),
+        source_splits=len(sources),
+        new_splits=len(files),
+        rows=sum(file.num_records for file in files),
+        bytes_before=sum(ref.size for ref in sources),
+        bytes_after=sum(file.size for file in files),
+        skipped=tuple(work.bad_sources),
+        given_up=(*given_up, *failed),
+    )

@@ -1,0 +1,104 @@
+"""Which splits are merged with which: bin packing by partition and size. Pure.
+
+Splits of one partition are taken in the order in which they were written, so that neighbours in time stay
+neighbours and the statistics of the new splits stay narrow; those that found no partner there are tried
+again by size.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.pruning.maps import map_values
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+
+# What planning looks at.
+PLANNING_COLUMNS = ("path", "partitionValues", "size", "modificationTime")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """What a group may be: the sizes of its sources add up to no more than `target_bytes`.
+
+    `max_groups` limits a whole plan; the groups with most sources come first. A source that makes up more of its group
+    than `max_share_of_largest` is left alone: a table that is merged again and again after small writes would otherwise
+    rewrite the same large split each time.
+    """
+
+    target_bytes: int
+    max_sources: int
+    max_groups: int | None = None
+    max_share_of_largest: float = 1.0
+
+
+def plan_groups(
+    entries: pa.Table, partition_columns: Sequence[str], rules: MergeRules, resting: frozenset[str]
+) -> list[Positions]:
+    """The groups to merge, as positions in `entries`, of which only the PLANNING_COLUMNS are looked at.
+
+    A split is in one group at most. Splits that have reached the target, and those in `resting`, are in none.
+    """
+    is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string()))
+    is_small = pc.less(entries["size"], rules.target_bytes)
+    candidates = np.flatnonzero(pc.and_not(is_small, is_resting).to_numpy(zero_copy_only=False))
+    if len(candidates) < 2:
+        return []
+    chosen = entries.take(candidates)
+    partitions = _partition_numbers(chosen["partitionValues"], partition_columns)
+    sizes = chosen["size"].to_numpy()
+    by_time = _sorted_by(partitions, chosen["modificationTime"], chosen["path"])
+    packed = list(_packed(by_time, partitions, sizes, rules))
+    singles = np.concatenate([np.empty(0, np.int64), *(group for group in packed if len(group) == 1)])
+    by_size = singles[np.lexsort((sizes[singles], partitions[singles]))]
+    groups = [group for group in packed if len(group) > 1] + list(_packed(by_size, partitions, sizes, rules))
+    balanced = [_balanced(group, sizes, rules.max_share_of_largest) for group in groups]
+    worthwhile = sorted((group for group in balanced if len(group) > 1), key=len, reverse=True)
+    return [candidates[group] for group in worthwhile[: rules.max_groups]]
+
+
+def _packed(
+    order: Positions, partitions: Positions, sizes: Positions, rules: MergeRules
+) -> Iterator[Positions]:
+    """Runs of `order` that keep to the rules, one after the other; it is sorted by partition."""
+    totals = np.cumsum(sizes[order])
+    sorted_partitions = partitions[order]
+    start = 0
+    while start < len(order):
+        before = totals[start - 1] if start else 0
+        full = int(np.searchsorted(totals, before + rules.target_bytes, side="right"))
+        partition_end = int(np.searchsorted(sorted_partitions, sorted_partitions[start], side="right"))
+        end = max(start + 1, min(full, start + rules.max_sources, partition_end))
+        yield order[start:end]
+        start = end
+
+
+def _balanced(group: Positions, sizes: Positions, max_share: float) -> Positions:
+    """The group without its largest sources, as long as one of them is too large a part of it."""
+    kept = group[np.argsort(sizes[group], kind="stable")]
+    while len(kept) > 1 and sizes[kept[-1]] > max_share * sizes[kept].sum():
+        kept = kept[:-1]
+    return group if len(kept) == len(group) else group[np.isin(group, kept)]
+
+
+def _partition_numbers(values: pa.ChunkedArray, partition_columns: Sequence[str]) -> Positions:
+    """A number for each combination of partition values, which are compared as they are written."""
+    numbers = np.zeros(len(values), np.int64)
+    for name in partition_columns:
+        codes = map_values(values, name).dictionary_encode(null_encoding="encode")
+        numbers = numbers * len(codes.dictionary) + codes.indices.to_numpy().astype(np.int64)
+        # Counted anew after each column, so that many columns cannot overflow.
+        numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    return numbers
+
+
+def _sorted_by(partitions: Positions, times: pa.ChunkedArray, paths: pa.ChunkedArray) -> Positions:
+    table = pa.table({"partition": partitions, "time": times, "path": paths})
+    keys = [(name, "ascending") for name in table.column_names]
+    order: Positions = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
+    return order

@@ -1,0 +1,162 @@
+"""PURGE: delete what nothing refers to any more, and nothing else.
+
+What may go is decided in one plan (`purge_plan`), which a dry run shows and a real run follows. The order of
+deletion is that of `PurgeKind`: pointers, then what they point at. A crash at any point leaves orphans.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config.registry import PURGE_PARALLELISM
+from indextables.errors import (
+    CommitConflictError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    StorageError,
+    UnsafePathError,
+    VersionNotFoundError,
+)
+from indextables.log.hint import read_hint
+from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.deletion import BATCH_KEYS, delete_keys
+from indextables.ops.purge_plan import PurgePlan, PurgeRules, plan_purge, purge_rules
+from indextables.ops.purge_report import SPLIT_KINDS, PurgeKind, PurgeReport, with_outcome
+from indextables.ops.retention import Retention
+from indextables.ops.runner import LocalRunner, Runner
+from indextables.ops.stored_files import among, normalised_paths
+from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
+from indextables.table.catch_up import catch_up
+
+_PLANNING_ATTEMPTS: Final = 3
+
+# How many splits are deleted between two looks at what was committed meanwhile.
+_KEYS_PER_ROUND: Final = 16 * BATCH_KEYS
+
+
+def purge(
+    context: TableContext,
+    older_than: Retention | None = None,
+    log_retention: Retention | None = None,
+    *,
+    dry_run: bool,
+    runner: Runner | None = None,
+) -> PurgeReport:
+    """Delete, or with `dry_run` only list, what no version that is kept refers to and what is old enough.
+
+    Removed splits are aged by their removal, splits that the log has never seen by their modification, both by the
+    store's clock. Versions and checkpoints go by `log_retention`, or by the table's settings. Without `older_than`,
+    the settings decide.
+
+    Raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError, LogCorruptedError and
+    UnsafePathError with nothing deleted; StorageError if files of the log could not be deleted: no split was then.
+    Splits that could not be deleted are in the report.
+    """
+    settled = load_snapshot(context).context
+    return run_purge(settled, purge_rules(settled, older_than, log_retention), dry_run=dry_run, runner=runner)
+
+
+def run_purge(
+    context: TableContext, rules: PurgeRules, *, dry_run: bool, runner: Runner | None = None
+) -> PurgeReport:
+    """What `purge` does, by rules of the caller's own."""
+    plan = _plan(context, rules)
+    files = _untouched(plan.doomed)
+    if not dry_run and plan.doomed.num_rows:
+        files = _execute(context, plan, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
+        context.cache.invalidate(context.store)
+    return PurgeReport(
+        url=context.url,
+        version=plan.head.version,
+        is_dry_run=dry_run,
+        now_ms=plan.now_ms,
+        split_cutoff_ms=plan.split_cutoff_ms,
+        orphan_cutoff_ms=plan.orphan_cutoff_ms,
+        files=files,
+        kept_for_time_travel=plan.kept_for_time_travel,
+        kept_for_time_travel_bytes=plan.kept_for_time_travel_bytes,
+        left_over=plan.left_over,
+    )
+
+
+def ensure_hint(context: TableContext, version: int) -> None:
+    """Make sure that the hint points at the checkpoint of a version, or at a newer one, before versions go.
+
+    A writer that slept recognises by it that the number of its version may have been used before (`landing`).
+    """
+    hint = read_hint(context.store)
+    if hint is None or hint.version < version:
+        write_checkpoint(load_snapshot(context, version))
+
+
+def _plan(context: TableContext, rules: PurgeRules) -> PurgePlan:
+    for attempt in range(_PLANNING_ATTEMPTS):
+        try:
+            return plan_purge(context, rules)
+        except ObjectNotFoundError as error:
+            if attempt == _PLANNING_ATTEMPTS - 1:
+                raise VersionNotFoundError(
+                    f"{context.url}: nothing was deleted, because a file of the log vanished while it was read "
+                    f"({error}); is somebody else purging at the same time?"
+                ) from error
+        except (LogCorruptedError, UnsafePathError) as error:
+            raise type(error)(
+                f"{context.url}: nothing was deleted, because it cannot be told what the log refers to: {error}"
+            ) from error
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table:
+    if plan.anchor is not None:
+        ensure_hint(context, plan.anchor)
+    kinds = plan.doomed["kind"]
+    done = [
+        _delete_log_files(context, plan.doomed.filter(pc.equal(kinds, kind.value)), runner)
+        for kind in PurgeKind
+        if kind not in SPLIT_KINDS
+    ]
+    splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
+    newest = plan.head
+    for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
+        newest = catch_up(newest).snapshot
+        if newest.metadata.id != plan.head.metadata.id:
+            raise CommitConflictError(
+                f"{context.url}: the table was dropped and created again while it was purged; what is left of the "
+                f"old one goes with the next purge"
+            )
+        done.append(_delete_splits(context, splits.slice(start, _KEYS_PER_ROUND), plan.head, newest, runner))
+    return pa.concat_tables(done)
+
+
+def _delete_log_files(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:
+    if not doomed.num_rows:
+        return _untouched(doomed)
+    deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting files of the log")
+    if deletion.first_error is not None:
+        # What these files refer to must not go before them.
+        raise StorageError(
+            f"{context.url}: files of the log could not be deleted, and no split was: {deletion.first_error}"
+        )
+    return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
+
+
+def _delete_splits(
+    context: TableContext, doomed: pa.Table, planned_on: Snapshot, newest: Snapshot, runner: Runner
+) -> pa.Table:
+    """Delete splits, but for those that were committed since the plan was made."""
+    if newest.version > planned_on.version:
+        added = changes_since(newest, planned_on.version).adds["path"].combine_chunks()
+        is_added = among(doomed["path"], normalised_paths(added, context.url))
+        kept, doomed = doomed.filter(is_added), doomed.filter(pc.invert(is_added))
+    else:
+        kept = doomed.slice(0, 0)
+    deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting splits")
+    return pa.concat_tables(
+        [with_outcome(doomed, deletion.is_deleted, list(deletion.errors)), _untouched(kept)]
+    )
+
+
+def _untouched(doomed: pa.Table) -> pa.Table:
+    return with_outcome(doomed, np.zeros(doomed.num_rows, dtype=np.bool_), [None] * doomed.num_rows)

@@ -1,0 +1,83 @@
+"""RESTORE: an older version becomes the newest one, as a new commit. History stays as it is."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config.registry import READ_PARALLELISM
+from indextables.errors import SplitsMissingError, VersionNotFoundError
+from indextables.log.version_file import find_object
+from indextables.ops.after_commit import after_commit
+from indextables.ops.ordered_parallel import parallel_map
+from indextables.ops.stored_files import among, normalised_paths, stored_table
+from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit, load_snapshot
+from indextables.table.intent import Restore
+from indextables.table.rewrite import read_for_rewrite
+
+# Up to so many files are asked for one by one; more are found in a listing.
+_ASKED_FOR: Final = 1000
+
+_NAMED: Final = 5
+
+
+def restore(snapshot: Snapshot, version: int) -> CommitResult:
+    """Make files, schema, partitioning and properties what they were at `version`, in one commit.
+
+    What others write meanwhile is undone, too: the table is as it was. The protocol is never lowered. If nothing
+    differs, nothing is committed.
+
+    Raises VersionNotFoundError, SplitsMissingError naming the splits of that version that are gone, with nothing
+    committed, CommitConflictError if others change the metadata meanwhile, and what else `commit` raises.
+    """
+    context = snapshot.context
+    content = read_for_rewrite(load_snapshot(context, version))
+    assert content.header.metadata is not None  # completed by the rewrite
+    _check_present(context, content.entries, version)
+    intent = Restore(content.entries, content.header.metadata)
+    result = commit(snapshot, intent, Operation("RESTORE", {"version": str(version)}))
+    if not result.is_committed:
+        return result
+    _check_still_kept(result.snapshot, version)
+    return replace(result, snapshot=after_commit(result.snapshot))
+
+
+def missing_keys(context: TableContext, entries: pa.Table) -> pa.Array:
+    """The keys of file entries under which there is no file. Raises UnsafePathError and other storage errors."""
+    keys = pc.unique(normalised_paths(entries["path"].combine_chunks(), context.url))
+    if len(keys) > _ASKED_FOR:
+        present = stored_table(context.store.list(""))["path"].combine_chunks()
+        return keys.filter(pc.invert(among(keys, present)))
+    names = keys.to_pylist()
+    found = parallel_map(partial(find_object, context.store), names, context.settings[READ_PARALLELISM])
+    gone = [name for name, meta in zip(names, found, strict=True) if meta is None]
+    return pa.array(gone, pa.string())
+
+
+def _check_present(context: TableContext, entries: pa.Table, version: int) -> None:
+    gone = missing_keys(context, entries)
+    if not len(gone):
+        return
+    paths = tuple(gone.to_pylist())
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    raise SplitsMissingError(
+        f"{context.url}: version {version} cannot be restored, because splits of it were deleted, probably by a purge: "
+        f"{', '.join(paths[:_NAMED])}{more}; choose a newer version",
+        paths,
+    )
+
+
+def _check_still_kept(restored: Snapshot, version: int) -> None:
+    """A purge that decided on its list before the commit looks at the log again after it has deleted versions.
+
+    If the older version can still be read now, the purge has yet to look, and will see what was restored.
+    """
+    try:
+        load_snapshot(restored.context, version)
+    except VersionNotFoundError as error:
+        raise SplitsMissingError(
+            f"{restored.context.url}: version {restored.version} restores version {version}, which a purge removed at "
+            f"the same time, and its splits may follow; look with fsck, or restore version {restored.version - 1}"
+        ) from error

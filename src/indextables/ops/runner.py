@@ -1,0 +1,154 @@
+"""Who executes the tasks of an operation: threads here, or anybody else who keeps to the same protocol.
+
+A task is a picklable value that opens its own stores, so that it can run in another process or on another machine.
+"""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+from indextables.errors import OperationInterruptedError
+
+T = TypeVar("T")
+
+
+class Interruption:
+    """Tells a running task that nobody waits for its result any more. One within another is set with it."""
+
+    def __init__(self, outer: "Interruption | None" = None) -> None:
+        self._outer = outer
+        self._is_set = threading.Event()
+
+    def set(self) -> None:
+        """Ask all tasks that share this interruption to stop."""
+        self._is_set.set()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether somebody asked."""
+        return self._is_set.is_set() or (self._outer is not None and self._outer.is_set)
+
+    def check(self) -> None:
+        """Raise OperationInterruptedError if somebody asked. For tasks, now and then."""
+        if self.is_set:
+            raise OperationInterruptedError("the operation was interrupted; what it had begun was taken back")
+
+
+class Task(ABC, Generic[T]):
+    """A picklable piece of work, independent of the others. It may run more than once."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def run(self, interruption: Interruption) -> T:
+        """Do the work. After an error nothing is left of it that anybody would have to take back."""
+
+    def discard(self, result: T) -> None:  # most tasks leave nothing behind
+        """Take back what was done: the result never reached whoever asked for it. Raises nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded(Generic[T]):
+    """The result of the task at `index` in the sequence that was run."""
+
+    index: int
+    result: T
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The error of the task at `index` in the sequence that was run."""
+
+    index: int
+    error: Exception
+
+
+TaskOutcome = Succeeded[T] | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come."""
+
+    description: str
+    done: int
+    total: int
+
+
+class Runner(Protocol):
+    """Executes tasks."""
+
+    def run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
+        """The outcome of every task, as they come, in no particular order; the error of a task is an outcome, too.
+
+        Whoever stops early, by an error or an interruption, closes the iterator: no further task is started then,
+        and it returns when the running ones have ended and the results that nobody received were discarded.
+        """
+        ...
+
+
+class LocalRunner:
+    """Runs tasks in up to `parallelism` threads of this process; 0 is one for each processor.
+
+    `progress` is told whenever a task is done. Whoever keeps the `interruption` can stop a run from another thread:
+    it then ends with an OperationInterruptedError.
+    """
+
+    def __init__(
+        self,
+        parallelism: int = 0,
+        progress: Callable[[Progress], None] | None = None,
+        interruption: Interruption | None = None,
+    ) -> None:
+        self._parallelism = parallelism or os.cpu_count() or 1
+        self._progress = progress or (lambda _: None)
+        self._interruption = interruption or Interruption()
+
+    def run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
+        """See `Runner.run`."""
+        self._progress(Progress(description, 0, len(tasks)))
+        if tasks:
+            yield from self._run(description, tasks)
+
+    def _run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
+        # Closing this run must not stop another one of the same runner.
+        closing = Interruption(self._interruption)
+        waiting = iter(enumerate(tasks))
+        running: dict[Future[T], int] = {}
+        done = 0
+        with ThreadPoolExecutor(min(self._parallelism, len(tasks)), "indextables-task") as pool:
+            try:
+                while True:
+                    closing.check()
+                    # No more are handed over than can run, so that closing has nothing to call off.
+                    for index, task in islice(waiting, self._parallelism - len(running)):
+                        running[pool.submit(task.run, closing)] = index
+                    if not running:
+                        return
+                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        done += 1
+                        self._progress(Progress(description, done, len(tasks)))
+                        outcome = _outcome(future, running[future])
+                        # Until it is handed over it counts as not received.
+                        del running[future]
+                        yield outcome
+            finally:
+                closing.set()
+                for future, index in running.items():
+                    if future.exception() is None:
+                        tasks[index].discard(future.result())
+
+
+def _outcome(future: Future[T], index: int) -> TaskOutcome[T]:
+    error = future.exception()
+    if error is None:
+        return Succeeded(index, future.result())
+    if isinstance(error, Exception):
+        return Failed(index, error)
+    raise error

@@ -1,0 +1,137 @@
+"""TRUNCATE TIME TRAVEL: the newest version becomes the only one that can be read.
+
+Nothing of the table's data goes: splits that only older versions showed are left for a purge. A writer that slept
+since one of those versions cannot use its number again: the checkpoint that stays remembers whose it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.config.registry import PURGE_PARALLELISM
+from indextables.errors import LogCorruptedError, LogGapError, StorageError
+from indextables.log.paths import LOG_PREFIX
+from indextables.log.protocol import check_writable
+from indextables.log.segment import Base, build_listing, list_log
+from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.deletion import delete_keys
+from indextables.ops.garbage import find_orphans, references
+from indextables.ops.purge_report import PurgeKind, doomed_files
+from indextables.ops.retention import store_now_ms
+from indextables.ops.runner import LocalRunner, Runner
+from indextables.ops.verification import has_whole_checkpoint
+from indextables.storage import ObjectMeta
+from indextables.table import Snapshot, TableContext, load_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateReport:
+    """What a truncation deleted or, in a dry run, would delete: `files` has the columns of `DOOMED_SCHEMA`.
+
+    `version` is the one that is left. `writes_checkpoint` says that there was none of it yet.
+    """
+
+    url: str
+    version: int
+    is_dry_run: bool
+    writes_checkpoint: bool
+    files: pa.Table
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each file of the log that goes."""
+        return self.files
+
+    def count(self, kind: PurgeKind) -> int:
+        """How many files of a kind go."""
+        return pc.sum(pc.equal(self.files["kind"], kind.value)).as_py() or 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all of them."""
+        return pc.sum(self.files["size"]).as_py() or 0
+
+
+def truncate_time_travel(
+    context: TableContext, *, dry_run: bool, runner: Runner | None = None
+) -> TruncateReport:
+    """Delete, or with `dry_run` only list, all versions before the newest one, and the checkpoints of these.
+
+    A checkpoint of the newest version is written first, if there is none, and read to the last entry. Manifests go if
+    nothing refers to them, but for young ones. What is committed meanwhile stays.
+
+    Raises LogGapError, UnsupportedProtocolError, ClockSkewError and LogCorruptedError with nothing deleted, and
+    StorageError if a file could not be deleted: the newest version can be read all the same.
+    """
+    now_ms = store_now_ms(context)
+    # Listed before the log is read: whatever comes later is not among what goes.
+    metas = list(context.store.list(LOG_PREFIX))
+    head = load_snapshot(context)
+    _check_may_truncate(head)
+    files = _doomed(head, metas, now_ms)
+    report = TruncateReport(
+        url=context.url,
+        version=head.version,
+        is_dry_run=dry_run,
+        writes_checkpoint=head.version not in build_listing(metas).bases,
+        files=files,
+    )
+    if not dry_run:
+        _execute(head, files, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
+    return report
+
+
+def _check_may_truncate(head: Snapshot) -> None:
+    check_writable(head.protocol, head.context.url)
+    if head.gap is not None:
+        raise LogGapError(
+            f"{head.context.url}: nothing was deleted, because version {head.gap.first_missing} is missing or "
+            f"unreadable although version {head.gap.newest} exists; restore the file, or rebuild the log with "
+            f"REPAIR INDEXFILES TRANSACTION LOG"
+        )
+
+
+def _doomed(head: Snapshot, metas: Sequence[ObjectMeta], now_ms: int) -> pa.Table:
+    """Older checkpoints and versions, and what neither the newest checkpoint nor the next one will refer to."""
+    listing = build_listing(metas)
+    older_bases = [base.meta for base in listing.bases_newest_first() if base.version < head.version]
+    older_versions = [meta for version, meta in listing.versions.items() if version < head.version]
+    orphans = find_orphans(head.context, metas, _remaining_bases(head), now_ms)
+    return pa.concat_tables(
+        [
+            doomed_files(PurgeKind.CHECKPOINT, older_bases, now_ms),
+            doomed_files(PurgeKind.VERSION, older_versions, now_ms),
+            doomed_files(PurgeKind.MANIFEST, orphans, now_ms),
+        ]
+    )
+
+
+def _remaining_bases(head: Snapshot) -> list[Base]:
+    """The checkpoints that stay, and the one that a checkpoint of the newest version is made from."""
+    listing = list_log(head.context.store, from_version=head.version)
+    origin = [head.segment.base] if head.segment.base is not None else []
+    return [*listing.bases_newest_first(), *origin]
+
+
+def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
+    context = head.context
+    write_checkpoint(head)
+    listing = list_log(context.store, from_version=head.version)
+    if not has_whole_checkpoint(context, listing.bases.get(head.version, ())):
+        raise LogCorruptedError(
+            f"{context.url}: nothing was deleted, because the checkpoint of version {head.version} cannot be read to "
+            f"the last entry; write a new one with CHECKPOINT"
+        )
+    # A checkpoint that had to be made in another way than expected may refer to other manifests.
+    used = pa.array(sorted(references(context, listing.bases_newest_first())), pa.string())
+    files = files.filter(pc.invert(pc.is_in(files["path"], value_set=used)))
+    for kind in (PurgeKind.CHECKPOINT, PurgeKind.VERSION, PurgeKind.MANIFEST):
+        keys = files.filter(pc.equal(files["kind"], kind.value))["path"].to_pylist()
+        deletion = delete_keys(context, keys, runner, f"deleting old {kind.value}s")
+        if deletion.first_error is not None:
+            raise StorageError(
+                f"{context.url}: a file of the log could not be deleted; version {head.version} is whole, and what is "
+                f"left of older ones goes with the next attempt: {deletion.first_error}"
+            )
+    context.cache.invalidate(context.store)

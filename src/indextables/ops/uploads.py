@@ -1,0 +1,71 @@
+"""Splits between their upload and the commit that makes them part of the table."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from indextables.config.registry import READ_PARALLELISM
+from indextables.errors import (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidActionError,
+    InvalidPredicateError,
+    InvalidValueError,
+    LogGapError,
+    StorageError,
+)
+from indextables.log.version_file import find_object
+from indextables.ops.ordered_parallel import parallel_map
+from indextables.storage import ObjectStore
+from indextables.table import TableContext
+
+# Raised before a version file is written, or when every attempt has lost its race.
+_NOT_LANDED: Final = (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidActionError,
+    InvalidPredicateError,
+    InvalidValueError,
+    LogGapError,
+)
+
+# No purge takes younger files for orphans, unless somebody has switched its check off.
+_LONG_WAIT_MS: Final = 3_600_000
+
+
+@contextlib.contextmanager
+def deleting_unless_landed(store: ObjectStore, paths: Sequence[str]) -> Iterator[None]:
+    """Delete splits after a failure that proves that no log will ever refer to them.
+
+    After any other one, an interruption included, the commit may stand: what it refers to stays.
+    """
+    try:
+        yield
+    except _NOT_LANDED:
+        delete_quietly(store, paths)
+        raise
+
+
+def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
+    """Delete splits that no log refers to. What cannot be deleted now is an orphan for the purge."""
+    if not paths:
+        return
+    with contextlib.suppress(StorageError):
+        store.delete_many(paths)
+
+
+def check_still_there(context: TableContext, uploaded_ms: Mapping[str, int]) -> None:
+    """A purge may take splits that wait too long for their commit for what a crash has left.
+
+    `uploaded_ms` are their paths, and when they were made. Raises CommitConflictError.
+    """
+    now_ms = context.store.clock.now_ms()
+    waiting = [path for path, made_ms in uploaded_ms.items() if now_ms - made_ms > _LONG_WAIT_MS]
+    found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
+    gone = next((path for path, meta in zip(waiting, found, strict=True) if meta is None), None)
+    if gone is not None:
+        raise CommitConflictError(
+            f"{context.url}: {gone} was deleted, probably by a purge, before it could be committed; write again, and "
+            f"purge with a longer retention"
+        )

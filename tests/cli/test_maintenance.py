@@ -1,0 +1,162 @@
+"""`indextables purge`, `truncate`, `drop-partitions`, `restore` and `fsck`."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.tables import Invoke
+from indextables import IndexTable
+from row_tables import SCHEMA, ids, rows
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Version 1 adds two partitions, version 2 drops one; a split that no log knows is ten days old."""
+    path = tmp_path / "table"
+    table = IndexTable.create(str(path), SCHEMA, partition_by=["day"])
+    table.append(rows(1, 2))
+    table.append(rows(3, day="2024-01-02"))
+    table.drop_partitions("day = '2024-01-02'")
+    old = time.time() - 10 * 86_400
+    (path / "orphan.split").write_bytes(b"left over")
+    os.utime(path / "orphan.split", (old, old))
+    return str(path)
+
+
+# --- purge --------------------------------------------------------------------------------------------
+
+
+def test_dry_run_of_a_purge_shows_what_would_go(invoke: Invoke, path: str) -> None:
+    result = invoke("purge", path, "--dry-run")
+    assert result.exit_code == 0
+    assert "orphan.split" in result.stdout
+    assert "1 file would be deleted, 9 B (1 orphaned split)" in result.stdout
+    assert "1 removed split" in result.stdout
+    assert Path(path, "orphan.split").exists()
+
+
+def test_purge_deletes_and_tells_it_to_programs(invoke: Invoke, path: str) -> None:
+    result = invoke("purge", path, "--older-than", "7 days", "--yes", "--json")
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert (told["numDeleted"], told["keptForTimeTravel"], told["dryRun"]) == (1, 1, False)
+    assert [(row["path"], row["isDeleted"]) for row in told["files"]] == [("orphan.split", True)]
+    assert not Path(path, "orphan.split").exists()
+
+
+def test_purge_tells_people_what_it_did(invoke: Invoke, path: str) -> None:
+    result = invoke("purge", path, "--yes")
+    assert "1 file deleted, 9 B (1 orphaned split), in" in result.stdout
+
+
+def test_purge_with_log_retention_ends_time_travel(invoke: Invoke, path: str) -> None:
+    invoke("checkpoint", path)
+    arguments = ("--older-than", "0 hours", "--log-retention", "0 hours", "--yes")
+    unchecked = ("--option", "purge.retentionCheckEnabled=false")
+    assert invoke("purge", path, *arguments, *unchecked).exit_code == 0
+    assert IndexTable(path).history().num_rows == 1
+    assert ids(IndexTable(path)) == [1, 2]
+
+
+def test_purge_with_a_retention_that_is_too_short_is_refused(invoke: Invoke, path: str) -> None:
+    result = invoke("purge", path, "--older-than", "1 hour", "--dry-run")
+    assert result.exit_code == 1
+    assert "retentionCheckEnabled" in result.stderr
+
+
+def test_retention_that_is_no_time_is_wrong_use(invoke: Invoke, path: str) -> None:
+    assert invoke("purge", path, "--older-than", "soon").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("purge",),
+        ("truncate",),
+        ("drop-partitions", "--where", "day = '2024-01-01'"),
+        ("restore", "--version", "1"),
+    ],
+)
+def test_nothing_goes_where_nobody_can_be_asked(
+    invoke: Invoke, path: str, arguments: tuple[str, ...]
+) -> None:
+    before = sorted(Path(path).rglob("*"))
+    result = invoke(arguments[0], path, *arguments[1:])
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert sorted(Path(path).rglob("*")) == before
+
+
+# --- truncate -----------------------------------------------------------------------------------------
+
+
+def test_truncation(invoke: Invoke, path: str) -> None:
+    dry = invoke("truncate", path, "--dry-run")
+    assert "3 versions, 0 checkpoints and 0 manifests would be deleted" in dry.stdout
+    result = invoke("truncate", path, "--yes", "--json")
+    told = json.loads(result.stdout)
+    assert (told["version"], told["numVersions"], told["dryRun"]) == (3, 3, False)
+    assert IndexTable(path).history().num_rows == 1
+    assert "3 is left" in invoke("truncate", path, "--yes").stdout
+
+
+# --- drop-partitions ----------------------------------------------------------------------------------
+
+
+def test_dropping_partitions(invoke: Invoke, path: str) -> None:
+    result = invoke("drop-partitions", path, "--where", "day = '2024-01-01'", "--yes", "--json")
+    assert json.loads(result.stdout) == {"version": 4, "removedFiles": 1, "committed": True}
+    again = invoke("drop-partitions", path, "--where", "day = '2024-01-01'", "--yes")
+    assert again.stdout == "there is no such partition, and nothing was committed\n"
+
+
+def test_dropping_by_another_column_is_refused(invoke: Invoke, path: str) -> None:
+    result = invoke("drop-partitions", path, "--where", "id = 1", "--yes")
+    assert result.exit_code == 1
+    assert "not a partition column" in result.stderr
+
+
+# --- restore ------------------------------------------------------------------------------------------
+
+
+def test_restoring_a_version(invoke: Invoke, path: str) -> None:
+    result = invoke("restore", path, "--version", "2", "--yes")
+    assert result.stdout == "version 4 is what version 2 was: 2 files\n"
+    assert ids(IndexTable(path)) == [1, 2, 3]
+    again = invoke("restore", path, "--version", "2", "--yes", "--json")
+    assert json.loads(again.stdout) == {"version": 4, "committed": False, "numFiles": 2}
+
+
+def test_restoring_a_moment(invoke: Invoke, path: str) -> None:
+    moment = IndexTable(path).history().to_pylist()[1]["timestamp"].isoformat()
+    assert invoke("restore", path, "--timestamp", moment, "--yes").exit_code == 0
+    assert ids(IndexTable(path)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--version", "1", "--timestamp", "2026-01-01")])
+def test_version_or_timestamp(invoke: Invoke, path: str, arguments: tuple[str, ...]) -> None:
+    assert invoke("restore", path, *arguments, "--yes").exit_code == 2
+
+
+# --- fsck ---------------------------------------------------------------------------------------------
+
+
+def test_whole_table_is_clean(invoke: Invoke, path: str) -> None:
+    result = invoke("fsck", path, "--deep")
+    assert result.exit_code == 0
+    assert "orphaned-splits" in result.stdout
+    assert "clean: 4 versions, 0 checkpoints and 1 split checked" in result.stdout
+
+
+def test_damage_is_told_and_is_the_exit_code(invoke: Invoke, path: str) -> None:
+    (split,) = Path(path, "day=2024-01-01").glob("*.split")
+    split.unlink()
+    result = invoke("fsck", path, "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["clean"] is False
+    assert told["findings"][0]["code"] == "split-missing"
+    assert "1 error in 2 findings" in invoke("fsck", path).stdout

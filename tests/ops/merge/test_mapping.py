@@ -1,0 +1,52 @@
+"""How columns are indexed after splits with different mappings were merged."""
+
+import pyarrow as pa
+import pytest
+
+from indextables.config import Settings
+from indextables.ops.merge.mapping import merged_mapping
+from indextables.split.mapping import DocMapping, FieldKind
+from tables import options
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
+PARTITIONS = ("day",)
+
+
+def settings(**indexing):
+    return Settings.resolve(options({f"indexing.{key}": value for key, value in indexing.items()}))
+
+
+def mapping(schema=SCHEMA, **indexing):
+    return DocMapping.from_schema(schema, PARTITIONS, settings(**indexing))
+
+
+TEXT = {"typemap.body": "text"}
+WHITESPACE = {"typemap.body": "text", "tokenizer.body": "whitespace"}
+
+
+@pytest.mark.parametrize("now", [{}, TEXT, WHITESPACE])
+def test_a_mapping_that_all_sources_share_stays(now):
+    source = mapping(**WHITESPACE)
+    assert merged_mapping([source, source], SCHEMA, PARTITIONS, settings(**now)) == source
+
+
+@pytest.mark.parametrize("sources", [({}, TEXT), (TEXT, {})])
+def test_words_win_where_sources_differ_and_nobody_chose(sources):
+    merged = merged_mapping([mapping(**each) for each in sources], SCHEMA, PARTITIONS, settings())
+    assert merged == mapping(**TEXT)
+
+
+def test_the_settings_of_today_win_where_sources_differ():
+    sources = [mapping(), mapping(**TEXT)]
+    assert merged_mapping(sources, SCHEMA, PARTITIONS, settings(**WHITESPACE)) == mapping(**WHITESPACE)
+
+
+def test_a_column_that_no_source_has_is_indexed_as_the_settings_say():
+    older = mapping(pa.schema([("id", pa.int64()), ("day", pa.string())]))
+    assert merged_mapping([older], SCHEMA, PARTITIONS, settings(**TEXT)) == mapping(**TEXT)
+
+
+def test_a_column_whose_type_changed_is_indexed_by_its_new_one():
+    older = mapping(pa.schema([("id", pa.string()), ("day", pa.string()), ("body", pa.string())]))
+    merged = merged_mapping([older], SCHEMA, PARTITIONS, settings())
+    assert merged.find("id").kind is FieldKind.I64

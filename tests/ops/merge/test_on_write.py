@@ -1,0 +1,182 @@
+"""Merge-on-write: small splits go away by themselves, and no write fails or waits for it."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from indextables import IndexTable
+from indextables.ops.merge import merge_jobs, wait_for_merges
+from indextables.ops.write import append
+from indextables.storage import FaultStore, Moment
+from indextables.table import create_table, load_snapshot
+from row_tables import SCHEMA, ids, rows, split_files
+from tables import UnreliableStore, context, memory_store, options
+
+ON = {"mergeOnWrite.enabled": "true", "mergeOnWrite.batchCpuFraction": "0"}
+AT_ONCE = {**ON, "mergeOnWrite.async.enabled": "false"}
+LONG_SECONDS = 30
+
+
+def new_table(path, settings):
+    return IndexTable.create(path, SCHEMA, partition_by=["day"], text=["body"], options=options(settings))
+
+
+def jobs_of(table):
+    url = table._snapshot.context.url
+    return [job for job in merge_jobs().to_pylist() if job["table_path"] == url]
+
+
+@pytest.fixture(autouse=True)
+def _no_job_outlives_its_test():
+    yield
+    wait_for_merges()
+
+
+def test_nothing_is_merged_unless_it_is_switched_on(tmp_path):
+    table = new_table(tmp_path / "table", {})
+    table.append(rows(1))
+    table.append(rows(2))
+    assert table.num_files == 2
+    assert jobs_of(table) == []
+
+
+def test_writes_are_followed_by_a_merge_in_the_background(tmp_path):
+    table = new_table(tmp_path / "table", ON)
+    assert [table.append(rows(1)), table.append(rows(2))] == [1, 2]
+    wait_for_merges()
+    (job,) = jobs_of(table)
+    assert (job["status"], job["groups"]) == ("done", 1)
+    assert job["message"] == "2 splits became 1 in version 3"
+    assert job["started"] <= job["finished"]
+    assert table.refresh().num_files == 1
+    assert ids(table) == [1, 2]
+
+
+def test_a_merge_at_once_is_done_when_the_write_returns(tmp_path):
+    table = new_table(tmp_path / "table", AT_ONCE)
+    table.append(rows(1))
+    assert table.append(rows(2)) == 2
+    assert table.version == 2
+    assert IndexTable(tmp_path / "table").num_files == 1
+
+
+def test_an_overwrite_counts_as_a_write(tmp_path):
+    table = new_table(tmp_path / "table", {})
+    for number in range(2):
+        table.append(rows(number, day="a"))
+    writer = IndexTable(tmp_path / "table", options=options(AT_ONCE))
+    writer.overwrite(rows(9, day="b"), where="day = 'b'")
+    assert writer.num_files == 3
+    assert table.refresh().num_files == 2
+
+
+def test_a_merge_waits_for_enough_groups(tmp_path):
+    table = new_table(tmp_path / "table", {**AT_ONCE, "mergeOnWrite.minBatchesToTrigger": "2"})
+    for number in range(2):
+        table.append(rows(number, day="a"))
+    assert table.refresh().num_files == 2
+    table.append(rows(2, day="b"))
+    table.append(rows(3, day="b"))
+    assert table.refresh().num_files == 2
+    assert jobs_of(table)[0]["groups"] == 2
+
+
+def test_a_large_split_is_not_rewritten_after_every_small_write(tmp_path):
+    table = new_table(tmp_path / "table", AT_ONCE)
+    table.append(rows(*range(20_000)))
+    table.append(rows(-1))
+    assert table.refresh().num_files == 2
+    assert jobs_of(table) == []
+
+
+def test_a_merge_that_fails_does_not_fail_the_write(caplog):
+    inner = memory_store()
+    table = create_table(context(inner, AT_ONCE), SCHEMA, (), {})
+    append(table, rows(1))
+    uploads = []
+
+    def fails(operation, key):
+        if operation == "put" and key.endswith(".split"):
+            uploads.append(key)
+        return Moment.BEFORE if len(uploads) > 1 else None
+
+    store = UnreliableStore(inner, fails)
+    assert append(load_snapshot(context(store, AT_ONCE)), rows(2)).version == 2
+    job = merge_jobs().to_pylist()[-1]
+    assert (job["table_path"], job["status"]) == (inner.url, "failed")
+    assert "failed on purpose" in job["message"]
+    assert "the splits were not merged" in caplog.text
+    assert load_snapshot(context(inner)).num_files == 2
+
+
+def test_one_table_is_merged_by_one_job_at_a_time():
+    class Slow(FaultStore):
+        """Uploads of a merge wait until they may go on."""
+
+        may_go_on = threading.Event()
+        reached = threading.Event()
+
+        def put(self, key, data):
+            if threading.current_thread().name.startswith("indextables-task"):
+                self.reached.set()
+                assert self.may_go_on.wait(LONG_SECONDS)
+            super().put(key, data)
+
+    store = Slow(memory_store())
+    table = append(create_table(context(store, ON), SCHEMA, (), {}), rows(1)).snapshot
+    wait_for_merges()
+    table = append(table, rows(2)).snapshot
+    assert store.reached.wait(LONG_SECONDS)
+    for number in (3, 4):
+        table = append(table, rows(number)).snapshot
+    jobs = [job for job in merge_jobs().to_pylist() if job["table_path"] == store.url]
+    assert [job["status"] for job in jobs] == ["running"]
+    store.may_go_on.set()
+    wait_for_merges()
+    # The job looked again when it was done, and found what the other writes had left.
+    assert load_snapshot(context(store)).num_files == 1
+    assert len([job for job in merge_jobs().to_pylist() if job["table_path"] == store.url]) == 1
+
+
+# --- the end of the process ----------------------------------------------------------------------------
+
+WRITING = """
+import sys
+from indextables import IndexTable
+from row_tables import rows
+options = {"spark.indextables.mergeOnWrite.enabled": "true",
+           "spark.indextables.mergeOnWrite.batchCpuFraction": "0",
+           "spark.indextables.mergeOnWrite.shutdownTimeoutMs": sys.argv[2]}
+table = IndexTable(sys.argv[1], options=options)
+for day in "ab":
+    for number in range(3):
+        table.append(rows(number, day=day))
+"""
+
+
+@pytest.mark.parametrize("patience_ms", [60_000, 0])
+def test_a_process_that_ends_lets_its_merges_end_or_takes_them_back(request, tmp_path, patience_ms):
+    path = tmp_path / "table"
+    IndexTable.create(path, SCHEMA, partition_by=["day"])
+    finished = subprocess.run(
+        [sys.executable, "-c", WRITING, str(path), str(patience_ms)],
+        cwd=request.config.rootpath / "tests",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    table = IndexTable(path)
+    assert ids(table) == [0, 0, 1, 1, 2, 2]
+    if patience_ms:
+        assert table.num_files < 6
+        assert table.history()["operation"].to_pylist()[0] == "MERGE"
+    added = {
+        name
+        for version in range(table.version + 1)
+        for name in IndexTable(path, version=version).files()["path"].to_pylist()
+    }
+    assert set(split_files(path)) == added
