@@ -1,33 +1,22 @@
-"""`IndexTable`: what a Python user holds. Thin: it delegates, and has no logic of its own."""
+"""`IndexTable`: what a Python user holds. Thin: it delegates, and has no logic of its own.
+
+Operations are called as `ops.merge.merge_splits(…)`: `ops` imports each of them when it is first used.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from indextables import ops
 from indextables.config import Settings
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import AddAction, Metadata, Protocol
-from indextables.ops.checkpoint import CheckpointReport, compact, write_checkpoint
-from indextables.ops.describe import describe_state
-from indextables.ops.drop_partitions import drop_partitions
-from indextables.ops.fsck import fsck
-from indextables.ops.fsck_report import FsckReport
-from indextables.ops.garbage import GarbageReport, collect_garbage
-from indextables.ops.merge import MergeReport, MergeRequest, merge_splits
-from indextables.ops.properties import indexing_properties, set_properties, text_properties, upgrade_protocol
-from indextables.ops.purge import purge
-from indextables.ops.purge_report import PurgeReport
-from indextables.ops.read import scan
-from indextables.ops.restore import restore
-from indextables.ops.retention import Retention
-from indextables.ops.runner import LocalRunner, Progress, Runner
-from indextables.ops.search import Highlighter, Question, aggregate, count, search
-from indextables.ops.truncate import TruncateReport, truncate_time_travel
-from indextables.ops.write import append, commit_files, overwrite
 from indextables.predicates import Predicate, parse_predicate
-from indextables.search import Aggregation, Histogram, Metric, Terms
 from indextables.storage import StoreLocation
 from indextables.table import (
     ChangeSet,
@@ -42,6 +31,18 @@ from indextables.table.catch_up import catch_up
 from indextables.table.history import history_table, read_commits, version_at
 from indextables.table.moments import timestamp_ms
 from indextables.table.rebase import rebase
+
+if TYPE_CHECKING:
+    from indextables.ops.checkpoint import CheckpointReport
+    from indextables.ops.fsck_report import FsckReport
+    from indextables.ops.garbage import GarbageReport
+    from indextables.ops.merge import MergeReport
+    from indextables.ops.purge_report import PurgeReport
+    from indextables.ops.retention import Retention
+    from indextables.ops.runner import Progress, Runner
+    from indextables.ops.search import Highlighter
+    from indextables.ops.truncate import TruncateReport
+    from indextables.search import Histogram, Metric, Terms
 
 
 class IndexTable:
@@ -79,7 +80,7 @@ class IndexTable:
         properties: Mapping[str, str] | None = None,
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
-    ) -> "IndexTable":
+    ) -> IndexTable:
         """Create a table, or open the one that is there if it is defined in the same way.
 
         `text` names the columns that are tokenised for full-text search; the other string columns are matched as
@@ -92,9 +93,9 @@ class IndexTable:
             schema,
             partition_by,
             {
-                **indexing_properties(options or {}),
+                **ops.properties.indexing_properties(options or {}),
                 **(properties or {}),
-                **text_properties(schema, text),
+                **ops.properties.text_properties(schema, text),
             },
         )
         table = cls.__new__(cls)
@@ -160,7 +161,7 @@ class IndexTable:
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None
     ) -> pa.RecordBatchReader:
         """The rows for which `where` is true, as a stream of batches."""
-        return scan(self._snapshot, _predicate(where), columns)
+        return ops.read.scan(self._snapshot, _predicate(where), columns)
 
     def to_arrow(
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None
@@ -180,12 +181,12 @@ class IndexTable:
 
         `fields` are the columns that words without a field are looked for in; without any, all texts.
         """
-        question = Question.of(self._snapshot, query, _predicate(where), fields)
-        return search(self._snapshot, question, columns, limit)
+        question = ops.search.Question.of(self._snapshot, query, _predicate(where), fields)
+        return ops.search.search(self._snapshot, question, columns, limit)
 
     def highlighter(self, query: str, fields: Sequence[str] = ()) -> Highlighter:
         """Finds the words of a query in the texts of rows, for showing them to people."""
-        return Highlighter.of(self._snapshot, query, fields)
+        return ops.search.Highlighter.of(self._snapshot, query, fields)
 
     def count(
         self,
@@ -194,7 +195,8 @@ class IndexTable:
         fields: Sequence[str] = (),
     ) -> int:
         """How many rows match a query and a predicate; `fields` as for `search`."""
-        return count(self._snapshot, Question.of(self._snapshot, query, _predicate(where), fields))
+        question = ops.search.Question.of(self._snapshot, query, _predicate(where), fields)
+        return ops.search.count(self._snapshot, question)
 
     def aggregate(
         self,
@@ -209,12 +211,8 @@ class IndexTable:
         `by` is a column whose values are the groups, or a `Terms` or `Histogram`; `fields` as for `search`. No rows
         are fetched, unless only they can tell whether they match.
         """
-        aggregation = Aggregation(
-            tuple(metric if isinstance(metric, Metric) else Metric.parse(metric) for metric in metrics),
-            Terms(by) if isinstance(by, str) else by,
-        )
-        question = Question.of(self._snapshot, query, _predicate(where), fields)
-        return aggregate(self._snapshot, question, aggregation)
+        question = ops.search.Question.of(self._snapshot, query, _predicate(where), fields)
+        return ops.search.aggregate(self._snapshot, question, ops.search.Aggregation.of(metrics, by))
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits that the log still holds, newest first."""
@@ -233,7 +231,7 @@ class IndexTable:
             since_version = version_at(context, self.version, timestamp_ms(since_timestamp))
         return changes_since(self._snapshot, since_version)
 
-    def refresh(self) -> "IndexTable":
+    def refresh(self) -> IndexTable:
         """Go to the newest version; returns the same object."""
         self._bind(catch_up(self._snapshot).snapshot, is_pinned=False)
         return self
@@ -245,41 +243,42 @@ class IndexTable:
 
         Only the log is written. See `ops.write.commit_files` for what happens under concurrency.
         """
-        return self._after(commit_files(self._writable(), adds, removes).snapshot)
+        return self._after(ops.write.commit_files(self._writable(), adds, removes).snapshot)
 
     def append(self, data: pa.Table | pa.RecordBatchReader) -> int:
         """Write rows as new splits, and add them in one commit; returns the version.
 
         Columns are found by name; those that are missing are null. Without any rows nothing is committed.
         """
-        return self._after(append(self._writable(), data).snapshot)
+        return self._after(ops.write.append(self._writable(), data).snapshot)
 
     def overwrite(self, data: pa.Table | pa.RecordBatchReader, where: str | Predicate | None = None) -> int:
         """Replace all rows, or those of the partitions that `where` selects; returns the version.
 
         With `where`, all rows must belong to these partitions.
         """
-        return self._after(overwrite(self._writable(), data, _predicate(where)).snapshot)
+        return self._after(ops.write.overwrite(self._writable(), data, _predicate(where)).snapshot)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set table properties, or remove those that are None; returns the version."""
-        return self._after(set_properties(self._writable(), properties).snapshot)
+        return self._after(ops.properties.set_properties(self._writable(), properties).snapshot)
 
     def upgrade_protocol(self, reader_version: int, writer_version: int) -> int:
         """Ask readers and writers for at least these protocol versions; returns the version."""
-        return self._after(upgrade_protocol(self._writable(), reader_version, writer_version).snapshot)
+        result = ops.properties.upgrade_protocol(self._writable(), reader_version, writer_version)
+        return self._after(result.snapshot)
 
     def checkpoint(self) -> CheckpointReport:
         """Write the table's state down in one place, so that readers need not replay the log."""
         self._writable()
-        report = write_checkpoint(self.refresh()._snapshot)
+        report = ops.checkpoint.write_checkpoint(self.refresh()._snapshot)
         self._bind(rebase(self._snapshot), is_pinned=False)
         return report
 
     def compact(self) -> CheckpointReport:
         """Write the state anew, without tombstones and fragments."""
         self._writable()
-        report = compact(self.refresh()._snapshot)
+        report = ops.checkpoint.compact(self.refresh()._snapshot)
         self.refresh()
         return report
 
@@ -301,16 +300,18 @@ class IndexTable:
         `ops.merge.merge_splits` for what happens to splits that cannot be read, and under concurrency.
         """
         self._writable()
-        request = MergeRequest(target_size, _predicate(where), max_dest_splits, max_source_splits_per_merge)
+        request = ops.merge.MergeRequest(
+            target_size, _predicate(where), max_dest_splits, max_source_splits_per_merge
+        )
         snapshot = self.refresh()._snapshot
-        threads = LocalRunner(snapshot.context.settings[MERGE_PARALLELISM], progress)
-        result = merge_splits(snapshot, request, runner or threads)
+        threads = ops.runner.LocalRunner(snapshot.context.settings[MERGE_PARALLELISM], progress)
+        result = ops.merge.merge_splits(snapshot, request, runner or threads)
         self._bind(result.snapshot, is_pinned=False)
         return result.report
 
     def collect_garbage(self, dry_run: bool = True) -> GarbageReport:
         """Delete, or with `dry_run` only list, files of the log that nothing refers to any more."""
-        return collect_garbage(self._snapshot.context, dry_run=dry_run)
+        return ops.garbage.collect_garbage(self._snapshot.context, dry_run=dry_run)
 
     def purge(
         self,
@@ -328,8 +329,8 @@ class IndexTable:
         """
         self._writable()
         context = self._snapshot.context
-        threads = LocalRunner(context.settings[PURGE_PARALLELISM], progress)
-        return purge(context, older_than, log_retention, dry_run=dry_run, runner=runner or threads)
+        threads = ops.runner.LocalRunner(context.settings[PURGE_PARALLELISM], progress)
+        return ops.purge.purge(context, older_than, log_retention, dry_run=dry_run, runner=runner or threads)
 
     def truncate_time_travel(self, dry_run: bool = True) -> TruncateReport:
         """Delete, or with `dry_run` only list, all versions before the newest one: they cannot be read any more.
@@ -337,13 +338,13 @@ class IndexTable:
         Splits that only they showed are left for a purge.
         """
         self._writable()
-        report = truncate_time_travel(self._snapshot.context, dry_run=dry_run)
+        report = ops.truncate.truncate_time_travel(self._snapshot.context, dry_run=dry_run)
         self.refresh()
         return report
 
     def drop_partitions(self, where: str | Predicate) -> int:
         """Remove the partitions for which `where` is true, in one commit; returns the version."""
-        return self._after(drop_partitions(self._writable(), where).snapshot)
+        return self._after(ops.drop_partitions.drop_partitions(self._writable(), where).snapshot)
 
     def restore(self, version: int | None = None, timestamp: str | datetime | None = None) -> int:
         """Make the table what it was at a version or a moment in time, as a new commit; returns its version."""
@@ -354,16 +355,17 @@ class IndexTable:
         if version is None:
             assert timestamp is not None  # one of the two is given
             version = version_at(snapshot.context, snapshot.version, timestamp_ms(timestamp))
-        return self._after(restore(snapshot, version).snapshot)
+        return self._after(ops.restore.restore(snapshot, version).snapshot)
 
     def fsck(self, deep: bool = False, *, progress: Callable[[Progress], None] | None = None) -> FsckReport:
         """Check that every version and every split is there and right; with `deep`, every byte of live splits."""
         context = self._snapshot.context
-        return fsck(context, deep=deep, runner=LocalRunner(context.settings[READ_PARALLELISM], progress))
+        threads = ops.runner.LocalRunner(context.settings[READ_PARALLELISM], progress)
+        return ops.fsck.fsck(context, deep=deep, runner=threads)
 
     def describe_state(self) -> pa.Table:
         """What the table's state looks like: an Arrow table of properties and values."""
-        return describe_state(self._snapshot)
+        return ops.describe.describe_state(self._snapshot)
 
     def __repr__(self) -> str:
         return f"IndexTable({self._snapshot.context.url!r}, version={self.version})"

@@ -1,1 +1,49 @@
-"""What can be done to a table, one file per operation."""
+"""What can be done to a table, one file per operation.
+
+A module is imported when it is first asked for, as `ops.search`: to open a table and look at it needs few of them.
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from indextables.ops import (
+        checkpoint,
+        describe,
+        drop_partitions,
+        fsck,
+        garbage,
+        merge,
+        properties,
+        purge,
+        read,
+        restore,
+        runner,
+        search,
+        truncate,
+        write,
+    )
+
+__all__ = [
+    "checkpoint",
+    "describe",
+    "drop_partitions",
+    "fsck",
+    "garbage",
+    "merge",
+    "properties",
+    "purge",
+    "read",
+    "restore",
+    "runner",
+    "search",
+    "truncate",
+    "write",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -19,7 +19,7 @@ from indextables.ops.read import projected_schema
 from indextables.ops.splits import open_again, ordered_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
-from indextables.search.aggregation import Aggregation
+from indextables.search.aggregation import Aggregation as Aggregation
 from indextables.search.asked import Asked, ask, everything
 from indextables.search.compile import compile_query
 from indextables.search.grammar import parse_query

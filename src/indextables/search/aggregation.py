@@ -1,5 +1,6 @@
 """What can be asked of many rows at once: metrics, over all rows or over groups of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -102,6 +103,12 @@ class Aggregation:
             raise InvalidAggregationError("an aggregation needs a metric, such as count; name one")
         if len(set(names)) < len(names):
             raise InvalidAggregationError(f"an aggregation names a metric twice: {', '.join(names)}")
+
+    @classmethod
+    def of(cls, metrics: Sequence[str | Metric], by: str | Terms | Histogram | None = None) -> "Aggregation":
+        """An aggregation in a caller's words: metrics by name, and groups by a column's values."""
+        parsed = tuple(metric if isinstance(metric, Metric) else Metric.parse(metric) for metric in metrics)
+        return cls(parsed, Terms(by) if isinstance(by, str) else by)
 
     @property
     def columns(self) -> tuple[str, ...]:
