@@ -17,7 +17,7 @@ from benchmarks.workshop import open_workshop
 
 _WIDTH = 140
 _LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
-_CHARTS = Path(__file__).resolve().parent.parent / "docs" / "charts"
+_CHARTS = Path("docs", "charts")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result = result_json(measured, machine, options.sizes)
     write_json(result, options.json)
     if options.markdown is not None:
-        charts = draw_charts(result, options.charts)
+        charts = draw_charts(result, options.charts or options.markdown.parent / _CHARTS)
         options.markdown.write_text(
             result_markdown(measured, machine, options.sizes, charts, options.markdown)
         )
@@ -56,7 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", default=_LATEST, help="where the result goes")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the result as a page, too")
     parser.add_argument(
-        "--charts", type=Path, metavar="DIR", default=_CHARTS, help="where the page's charts go"
+        "--charts",
+        type=Path,
+        metavar="DIR",
+        help=f"where the page's charts go; {_CHARTS} beside it otherwise",
     )
     parser.set_defaults(sizes=FULL)
     parser.add_argument(

@@ -35,16 +35,21 @@ class TableBuilder:
     path: str
     partition_by: tuple[str, ...] = ()
     options: Options = field(default_factory=dict)
+    storage_options: Options = field(default_factory=dict, repr=False)
 
     def create(self) -> IndexTable:
-        IndexTable.create(self.path, SCHEMA, partition_by=self.partition_by)
+        IndexTable.create(
+            self.path, SCHEMA, partition_by=self.partition_by, storage_options=self.storage_options
+        )
         return self.open()
 
     def open(self, **options: str) -> IndexTable:
-        return IndexTable(self.path, options=self._options(options))
+        return IndexTable(self.path, storage_options=self.storage_options, options=self._options(options))
 
     def at(self, version: int) -> IndexTable:
-        return IndexTable(self.path, version=version, options=self._options({}))
+        return IndexTable(
+            self.path, version=version, storage_options=self.storage_options, options=self._options({})
+        )
 
     def _options(self, more: Options) -> Options:
         defaults = {"checkpoint.enabled": "false", "transaction.cache.enabled": "false"}

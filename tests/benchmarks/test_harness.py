@@ -49,7 +49,8 @@ def test_chosen_benchmarks_give_a_table_json_and_markdown(tmp_path):
     result, page = tmp_path / "results" / "latest.json", tmp_path / "BENCHMARKS.md"
     chosen = ["add", "memory", "curve"]
 
-    printed = run_harness("--tiny", "--only", *chosen, "--json", str(result), "--markdown", str(page))
+    outputs = ["--json", str(result), "--markdown", str(page), "--charts", str(tmp_path / "charts")]
+    printed = run_harness("--tiny", "--only", *chosen, *outputs)
 
     found = json.loads(result.read_text())
     assert found["sizes"] == "tiny"
@@ -74,11 +75,19 @@ def test_racing_writers_lose_no_commit(tmp_path):
     assert all("durable" in figure["note"] for figure in benchmark["figures"])
 
 
+def test_states_are_measured_by_their_manifests_and_on_s3(tmp_path):
+    result = tmp_path / "latest.json"
+    run_harness("--tiny", "--only", "manifests", "s3", "--json", str(result))
+    manifests, cloud = json.loads(result.read_text())["benchmarks"]
+    assert [figure["goal"] for figure in manifests["figures"]] == ["≤ 200 ms"]
+    assert [(figure["peer_name"], figure["goal"]) for figure in cloud["figures"]] == [("deltalake", "≤ 2 s")]
+
+
 def test_tables_in_a_work_folder_are_kept_and_copies_are_not(tmp_path):
     work, page = tmp_path / "work", tmp_path / "BENCHMARKS.md"
     arguments = (
         "--tiny", "--only", "compact", "--work-dir", str(work), "--json", str(tmp_path / "latest.json"),
-        "--markdown", str(page),
+        "--markdown", str(page), "--charts", str(tmp_path / "charts"),
     )  # fmt: skip
     assert "built" in run_harness(*arguments)
     assert sorted(path.name.partition("-")[0] for path in work.iterdir() if path.is_dir()) == [

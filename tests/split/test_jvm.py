@@ -253,6 +253,15 @@ def test_columns_that_are_not_stored_come_from_their_fast_fields(foreign):
     assert read_all(split).to_pylist() == [full, {"i64": None, "f64": None, "bool": None, "text": "y"}]
 
 
+def test_columns_that_cannot_be_read_back_are_named(foreign):
+    fields = {"i64": "integer", "text": "text", "ip": "ip_addr"}
+    schema = pa.schema(
+        [("i64", pa.int64()), ("text", pa.string()), ("ip", pa.string()), ("since", pa.int64())]
+    )
+    split = foreign(fields, [{"i64": 1, "text": "x", "ip": "10.0.0.1"}], stored=("text",), schema=schema)
+    assert split.unreadable_columns == ("ip",)
+
+
 def test_rows_of_a_foreign_split_are_fetched_once(foreign, tmp_path):
     foreign(STORED_FIELDS, [FULL, {"text": "other"}])
     counting = FaultStore(open_store(tmp_path / "table"))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables import errors
+from indextables.pruning import Bounds
 from state_tables import TableBuilder, numbered, paths, split, state_of
 
 
@@ -78,6 +79,42 @@ def test_adds_and_removes_in_one_checkpoint(builder):
     assert state.tombstones.to_pylist() == numbered([2])
     assert state.num_files == 10
     assert paths(tables.open()) == numbered([0, 1, 3, 4, 5, 6, 7, 8, 9, 11])
+
+
+def test_only_the_manifest_of_a_path_that_comes_back_is_rewritten(builder):
+    tables = builder(state__compaction__tombstoneThreshold="0.9")
+    table = tables.create()
+    for first in (0, 10, 20):
+        table.commit(adds=[split(n) for n in range(first, first + 10)])
+        table.checkpoint()
+    before = [info.path for info in state_of(tables.open()).manifests]
+    table.commit(removes=numbered([15]))
+    table.commit(adds=[split(15, size=777)])
+    table.checkpoint()
+
+    state = state_of(tables.open())
+    reused = [info.path for info in state.manifests if info.path in before]
+    assert reused == [before[0], before[2]]
+    assert len(state.tombstones) == 0
+    assert state.num_files == 30
+    assert paths(tables.open()) == numbered(range(30))
+
+
+def test_new_manifests_have_typed_bounds_of_their_own(builder):
+    tables = builder("region", "day")
+    table = tables.create()
+    for days in (range(8, 13), range(1, 3)):
+        table.commit(adds=[split(day, region="eu" if day < 10 else "us", day=str(day)) for day in days])
+        table.checkpoint()
+    table.commit(adds=[split(99, region=None, day="5")])
+    table.checkpoint()
+    state = state_of(tables.open())
+    assert [info.partition_bounds for info in state.manifests] == [
+        {"region": Bounds("eu", "us"), "day": Bounds("8", "12")},
+        {"region": Bounds("eu", "eu"), "day": Bounds("1", "2")},
+        {"region": Bounds(None, None), "day": Bounds("5", "5")},
+    ]
+    assert all(info.has_typed_bounds for info in state.manifests)
 
 
 def test_the_state_is_read_by_fastavro(builder):

@@ -1,16 +1,20 @@
 """What changed since a version: from the version files, and by comparison where they are gone."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from indextables import IndexTable
 from indextables.errors import VersionNotFoundError
 from indextables.log.codec import decompress
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.log.paths import json_checkpoint_key, version_key
+from indextables.log.paths import LOG_PREFIX, json_checkpoint_key, version_key
 from indextables.log.removes import REMOVE_SCHEMA
 from indextables.ops.checkpoint import compact
 from indextables.ops.cleanup import clean_up
-from indextables.storage import ObjectStore, VirtualClock
+from indextables.storage import FaultStore, ObjectStore, VirtualClock
 from indextables.table import ChangeSet, changes_since, load_snapshot
+from indextables.table.history import read_commits
 from indextables.table.intent import Append, ChangeProperties
 from tables import (
     FORMATS,
@@ -165,6 +169,52 @@ def test_changes_across_a_cleanup(store):
     for since in (0, 2):
         with pytest.raises(VersionNotFoundError, match=f"the changes since version {since} are gone"):
             changes(store, since)
+
+
+def test_changes_between_two_states_open_the_manifests_that_differ_alone(store):
+    """A table of states without version files, as some writers leave it: most of it both versions share."""
+    snapshot = load_snapshot(context(store))
+    for batch in range(5):
+        snapshot = after(snapshot, append(*(f"{batch}-{number}" for number in range(30))))
+        checkpoint(store)
+    store.delete_many([version_key(version) for version in range(1, 12)])
+    counting = FaultStore(store)
+    newest = load_snapshot(context(counting))
+    found = changes_since(newest, 10)
+    assert found.adds["path"].to_pylist() == [f"4-{number}" for number in range(30)]
+    assert found.removes.num_rows == 0
+    opened = [call.key for call in counting.calls if call.operation == "get" and "/manifests/" in call.key]
+    (info,) = [info for info in newest.source.manifest.manifests if info.min_added_at_version > 10]
+    assert opened == [LOG_PREFIX + info.path]
+
+
+def test_changes_of_a_large_table_read_the_new_versions_and_no_state(store):
+    checkpoint(store)
+    counting = FaultStore(store)
+    snapshot = after(load_snapshot(context(counting)), append("x"), remove("a"))
+    counting.calls.clear()
+    assert summary(changes_since(snapshot, 6)) == (["x"], ["a"])
+    assert {call.key for call in counting.calls if call.operation == "get"} <= {
+        version_key(7),
+        version_key(8),
+    }
+
+
+def test_changes_since_a_moment():
+    clock = VirtualClock()
+    store = memory_store(clock)
+    table = new_table(store)
+    for path in ("a", "b", "c"):
+        clock.advance(60)
+        table = after(table, append(path))
+    index_table = IndexTable.__new__(IndexTable)
+    index_table._bind(table, is_pinned=False)
+    moments = [commit.timestamp_ms for commit in read_commits(table.context, table.version)]
+    for version, expected in enumerate((["a", "b", "c"], ["b", "c"], ["c"], [])):
+        for late_ms in (0, 59_000):
+            moment = datetime.fromtimestamp((moments[version] + late_ms) / 1000, UTC)
+            found = index_table.changes(since_timestamp=moment)
+            assert (found.since_version, found.adds["path"].to_pylist()) == (version, expected)
 
 
 def test_changes_after_an_overwrite(store):

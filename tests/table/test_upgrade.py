@@ -120,6 +120,69 @@ def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
     check_content(tables)
 
 
+@pytest.mark.parametrize("legacy", ["json", "multi-part json", "parquet"])
+def test_removes_since_the_older_checkpoint_are_not_forgotten_by_the_upgrade(tables, legacy):
+    more = {"state__format": legacy.removeprefix("multi-part ")}
+    if legacy == "multi-part json":
+        more["checkpoint__maxFileSize"] = "1K"
+    tables.open(**more).checkpoint()
+    table = tables.open()
+    table.commit(adds=[split(4, day="4")])
+    table.commit(removes=numbered([1, 4]))
+    table.commit(adds=[split(1, size=999, day="1")])
+    tables.open().checkpoint()
+    for version in range(7):
+        (log_of(tables) / f"{version:020d}.json").unlink()
+    state = state_of(tables.open())
+    assert (state.state_version, state.num_files, len(state.tombstones)) == (6, 2, 0)
+    files = tables.open().files(columns=["path", "size"])
+    assert dict(zip(*files.to_pydict().values(), strict=True)) == {
+        "part-00001.split": 999,
+        "part-00003.split": 103,
+    }
+
+
+def test_protocol_is_upgraded_from_2_to_4(tables):
+    write_lines(
+        log_of(tables) / f"{4:020d}.json", {"protocol": {"minReaderVersion": 2, "minWriterVersion": 2}}
+    )
+    table = tables.open()
+    assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (2, 2)
+    assert table.upgrade_protocol(4, 4) == 5
+    table.checkpoint()
+    for version in range(6):
+        (log_of(tables) / f"{version:020d}.json").unlink()
+    reopened = tables.open()
+    assert (reopened.protocol.min_reader_version, reopened.protocol.min_writer_version) == (4, 4)
+    assert paths(reopened) == numbered([1, 3])
+
+
+def test_a_large_table_is_upgraded_whole(tables):
+    """As many files as a large table has, in a JSON checkpoint of several parts."""
+    count = 70_000
+    line = json.dumps(add(0))
+    assert line.count("part-00000") == 1
+    lines = [
+        line.replace("part-00000", f"part-{number:05d}").replace('"day": "0"', f'"day": "{number % 30}"')
+        for number in range(10, count)
+    ]
+    (log_of(tables) / f"{4:020d}.json").write_text("\n".join(lines))
+    tables.open(state__format="json", checkpoint__maxFileSize="4M").checkpoint()
+    assert len(list(log_of(tables).glob("*.checkpoint.*.json"))) > 1
+    for version in range(5):
+        (log_of(tables) / f"{version:020d}.json").unlink()
+
+    report = tables.open().checkpoint()
+    assert (report.previous_format, report.new_format) == ("json-multipart", "avro-state")
+    upgraded = tables.open()
+    assert upgraded.num_files == report.num_files == count - 8
+    assert paths(upgraded) == numbered([1, 3, *range(10, count)])
+    assert upgraded.total_bytes == 101 + 103 + (count - 10) * 100
+    in_one_day = upgraded.select_files("day = 29", ["path"])
+    assert in_one_day.entries.num_rows == sum(number % 30 == 29 for number in range(10, count))
+    assert in_one_day.manifests_skipped > 0
+
+
 def test_writes_after_the_upgrade_are_incremental(tables):
     tables.open().checkpoint()
     table = tables.open()

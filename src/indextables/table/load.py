@@ -171,21 +171,23 @@ def _cached_header(context: TableContext, segment: LogSegment) -> LogHeader | No
 def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
     """States of other writers may leave out metadata and protocol: older states and version files have them."""
     listing = list_log(context.store)
+    bases = {base.version: base for base in listing.bases_newest_first() if base.version < header.version}
+    versions = {version for version in listing.versions if version <= header.version}
     metadata: Metadata | None = header.metadata
     protocol: Protocol | None = header.protocol
-    for base in listing.bases_newest_first():
-        if base.version >= header.version or (metadata and protocol):
-            continue
-        try:
-            older, _ = read_base(context, base)
-        except (LogCorruptedError, ObjectNotFoundError):
-            continue
-        metadata, protocol = metadata or older.metadata, protocol or older.protocol
-    for version in sorted(listing.versions, reverse=True):
-        if version > header.version or (metadata and protocol):
-            continue
-        summary = read_tail(context, [(version, listing.versions[version])]).versions[0].actions
-        metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
+    # From the newest to the oldest: what was said last holds.
+    for version in sorted(versions.union(bases), reverse=True):
+        if metadata and protocol:
+            break
+        if version in versions:
+            summary = read_tail(context, [(version, listing.versions[version])]).versions[0].actions
+            metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
+        if version in bases:
+            try:
+                older, _ = read_base(context, bases[version])
+            except (LogCorruptedError, ObjectNotFoundError):
+                continue
+            metadata, protocol = metadata or older.metadata, protocol or older.protocol
     return replace(header, metadata=metadata, protocol=protocol)
 
 
