@@ -47,10 +47,6 @@ class InvalidStatementError(IndexTablesError, ValueError):
         self.position = position
 
 
-class UnsupportedStatementError(IndexTablesError):
-    """A statement is understood, but this release cannot execute it."""
-
-
 class InvalidAggregationError(IndexTablesError, ValueError):
     """An aggregation does not fit its column, or asks for more groups than there may be."""
 
@@ -72,6 +68,18 @@ class MissingExtraError(IndexTablesError, ImportError):
 
 class SparkUnavailableError(IndexTablesError):
     """Spark cannot start on this machine, or lacks something that it needs."""
+
+
+class SparkFailedError(IndexTablesError):
+    """Spark runs, and did not do what it was asked for."""
+
+
+class WorkerLostError(IndexTablesError):
+    """Spark gave a task up: its executor, or the Python process on it, ended or could not start."""
+
+
+class RowsChangedError(IndexTablesError):
+    """A table that a stream follows lost or replaced rows, which the stream may have handed on already."""
 
 
 # --- object stores ------------------------------------------------------------------------------------

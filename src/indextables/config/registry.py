@@ -115,6 +115,12 @@ STATE_ENTRIES_PER_MANIFEST = _state.integer(
 STATE_READ_PARALLELISM = _state.integer(
     "state.read.parallelism", 8, "Manifests that are read at the same time.", minimum=1, maximum=_MAX_THREADS
 )
+STATE_READ_MANIFESTS_PER_DRIVER = _state.integer(
+    "state.read.manifestsPerDriver",
+    64,
+    "Manifests above which statements in a session of Spark let its executors read them; 0: never.",
+    minimum=0,
+)
 STATE_SCHEMA_RENORMALIZE_THRESHOLD = _state.integer(
     "state.schema.renormalizeThreshold",
     5,
@@ -430,12 +436,10 @@ _storage = Definitions(Section.STORAGE)
 
 STORAGE_AWS = _storage.credentials(
     "aws.",
-    ("accessKey", "secretKey", "sessionToken", "region", "endpoint", "credentialsProviderClass"),
+    ("accessKey", "secretKey", "sessionToken", "region", "endpoint"),
     "Credentials and region for S3.",
 )
-STORAGE_S3 = _storage.credentials(
-    "s3.", ("endpoint", "pathStyleAccess", "maxConcurrency", "partSize"), "Endpoint and transfers of S3."
-)
+STORAGE_S3 = _storage.credentials("s3.", ("endpoint", "pathStyleAccess"), "Endpoint of S3.")
 STORAGE_AZURE = _storage.credentials(
     "azure.",
     (

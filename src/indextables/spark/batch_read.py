@@ -1,0 +1,193 @@
+"""The batch reader: the snapshot, pruned in planning, and the rows of its splits in the tasks.
+
+Planning runs in a process of its own beside the driver. What it sends to the tasks is the reader, without the
+snapshot, and for each task the few splits that it reads.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from indextables.config import Settings
+from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS, READ_TASK_SIZE
+from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.ops.read import projected_schema
+from indextables.ops.search import Question, check_query
+from indextables.ops.splits import SplitRef, split_refs
+from indextables.predicates import Predicate, all_of, any_of
+from indextables.search.grammar import parse_query
+from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, asked_by
+from indextables.spark.options import QUERY, ReadOptions, TablePlace
+from indextables.spark.packing import pack
+from indextables.spark.read_task import Query, TableShape, open_task_split, search_split
+from indextables.spark.recent_plans import Ask, merged, remember
+from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
+from indextables.split.base import Split
+from indextables.table import Snapshot
+
+SEARCH_FIELDS = (pa.field(QUERY_COLUMN, pa.string()), pa.field(SCORE_COLUMN, pa.float32()))
+
+
+def schema_to_read(place: TablePlace, options: ReadOptions) -> StructType:
+    """The schema that a reader with these options has. Raises InvalidSchemaError and what opening a table does."""
+    snapshot = options.snapshot(place)
+    columns = projected_schema(snapshot.schema, options.columns)
+    if not options.has_search_columns:
+        return spark_schema(columns)
+    taken = next((field.name for field in SEARCH_FIELDS if field.name in snapshot.schema.names), None)
+    if taken is not None:
+        raise InvalidOptionError(
+            f"{place.url}: the table has a column {taken!r} of its own; search with the option {QUERY} instead of "
+            f"search=true"
+        )
+    return spark_schema(pa.schema([*columns, *SEARCH_FIELDS]))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBatch(InputPartition):
+    """The splits that one task reads."""
+
+    refs: tuple[SplitRef, ...]
+
+
+def split_batches(refs: Sequence[SplitRef], settings: Settings) -> list[SplitBatch]:
+    """The tasks that read splits, packed by size."""
+    groups = pack(
+        [ref.size for ref in refs],
+        settings[READ_TASK_SIZE],
+        settings[READ_MIN_TASKS] or os.cpu_count() or 1,
+        settings[READ_MAX_SPLITS_PER_TASK],
+    )
+    return [SplitBatch(tuple(refs[position] for position in group)) for group in groups]
+
+
+class BatchReader(DataSourceReader):
+    """Reads a table as it is when the query is planned. Filters are left to Spark.
+
+    Construction raises what opening a table does, and InvalidSchemaError for columns that it does not have.
+    """
+
+    def __init__(self, place: TablePlace, options: ReadOptions, schema: StructType) -> None:
+        self._place = place
+        self._options = options
+        self._schema = schema
+        self._snapshot: Snapshot | None = options.snapshot(place)
+        self._table = TableShape(
+            self._snapshot.schema, self._snapshot.partition_columns, self._snapshot.context.settings
+        )
+        virtual = [field.name for field in SEARCH_FIELDS] if options.has_search_columns else []
+        asked = table_schema(schema)
+        self._names = dict(
+            zip(
+                [name for name in asked.names if name not in virtual],
+                read_columns(asked, self._table.schema, virtual, place.url),
+                strict=True,
+            )
+        )
+        self._where = options.predicate(self._table.schema)
+        self._asks: tuple[Ask, ...] = (Ask(options.query),)
+        self._check_queries()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks: splits that may hold rows for the filters, packed by size."""
+        assert self._snapshot is not None  # there is one where queries are planned
+        wanted = [self._restricted(ask.where) for ask in self._asks]
+        known = [where for where in wanted if where is not None]
+        where = any_of(known) if len(known) == len(wanted) else None
+        return split_batches(split_refs(self._snapshot.select(where).entries), self._table.settings)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task. A split that cannot be read is an error, it is never left out."""
+        # Without any splits Spark still runs one task, with nothing to read.
+        return self._rows(partition.refs) if isinstance(partition, SplitBatch) else iter(())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_snapshot": None}
+
+    def _check_queries(self) -> None:
+        """Complain about a query now, and not in every task."""
+        assert self._snapshot is not None  # there is one where queries are planned
+        for ask in self._asks:
+            question = Question.of(self._snapshot, ask.query, None, self._options.query_fields)
+            check_query(self._snapshot, question)
+
+    def _restricted(self, where: Predicate | None) -> Predicate | None:
+        """What the option asks for, and what a scan does."""
+        both = [each for each in (self._where, where) if each is not None]
+        return all_of(both) if both else None
+
+    def _rows(self, refs: Sequence[SplitRef]) -> Iterator[pa.RecordBatch]:
+        store, schema = self._place.store(), batch_schema(self._schema)
+        # A scan of no columns at all could not tell how many rows there are.
+        names = list(self._names.values()) or [self._table.schema.names[0]]
+        for ref in refs:
+            split = open_task_split(store, self._table, ref)
+            for ask in self._asks:
+                for batch, scores in self._answer(split, ask, names):
+                    yield self._as_spark(batch, ask.query, scores, schema)
+
+    def _answer(
+        self, split: Split, ask: Ask, names: Sequence[str]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+        where = self._restricted(ask.where)
+        if ask.query is None:
+            return ((batch, None) for batch in split.scan(names, where))
+        is_scored = SCORE_COLUMN in self._schema.names and SCORE_COLUMN not in self._names
+        query = Query(parse_query(ask.query), self._options.query_fields, is_scored)
+        return search_split(split, self._table, query, names, where)
+
+    def _as_spark(
+        self, batch: pa.RecordBatch, query: str | None, scores: pa.Array | None, schema: pa.Schema
+    ) -> pa.RecordBatch:
+        arrays = []
+        for field in schema:
+            if field.name in self._names:
+                array = batch.column(self._names[field.name])
+            elif field.name == QUERY_COLUMN:
+                array = pa.repeat(pa.scalar(query, pa.string()), batch.num_rows)
+            else:
+                array = pa.nulls(batch.num_rows, pa.float32()) if scores is None else scores
+            arrays.append(array if array.type.equals(field.type) else array.cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class PushDownReader(BatchReader):
+    """The same, but it reads no more than the filters ask for.
+
+    All filters are left to Spark as well, which decides them for each scan, because the plan made here may serve
+    several scans of the same DataFrame (see `recent_plans`).
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # the name is Spark's
+        """Read only what the filters ask for; returns all of them. Raises InvalidQueryError."""
+        options = self._options
+        query, where = asked_by(filters, self._table.schema, has_search_columns=options.has_search_columns)
+        if query is not None and options.query not in (None, query):
+            raise InvalidOptionError(
+                f"the option {QUERY} and the condition on {QUERY_COLUMN} ask for different things; keep one"
+            )
+        # Where scans without filters may share this plan, and nobody would tell, only searches narrow it.
+        ask = Ask(query or options.query, where if options.is_marked else None)
+        self._check_is_search(ask)
+        self._asks = merged(remember(options.scan_id, ask))
+        self._check_queries()
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks. Raises InvalidQueryError for a search that asks for nothing."""
+        for ask in self._asks:
+            self._check_is_search(ask)
+        return super().partitions()
+
+    def _check_is_search(self, ask: Ask) -> None:
+        """The rows of a search carry its text. Without one there would be rows of other scans' searches, too."""
+        if self._options.has_search_columns and ask.query is None:
+            raise InvalidQueryError(
+                f"{self._place.url}: with search=true every query needs a condition WHERE {QUERY_COLUMN} = "
+                f"'title:spark'; leave the option out in order to read all rows"
+            )

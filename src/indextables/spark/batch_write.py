@@ -1,0 +1,237 @@
+"""The batch writer: rows to splits in the tasks, and one commit.
+
+The life of a write: `TableWriter` is made where the query is planned, and travels to the tasks, which upload
+splits that nobody refers to yet; their messages come back to `commit`, which adds the splits of these messages,
+and of no others, in one transaction. Names are unique, so that a task that runs twice leaves an orphan at worst.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from indextables.config import Settings
+from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPLIT_SIZE
+from indextables.errors import CommitConflictError, IndexTablesError, InvalidValueError
+from indextables.log.actions import TransactionAction
+from indextables.log.entries import STRING_MAP
+from indextables.ops.splits import add_of
+from indextables.ops.uploads import check_still_there, delete_quietly, deleting_unless_landed
+from indextables.ops.write import run
+from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
+from indextables.pruning import match_partitions
+from indextables.spark.options import TablePlace
+from indextables.split.writer import SplitFile, SplitWriter, WriterOptions
+from indextables.table import CommitResult, Operation, Snapshot, TableContext, create_table, load_snapshot
+from indextables.table.intent import Append, Intent, Overwrite
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """The table that splits are written for, as it was, or is to be made, when the query was planned.
+
+    `table_id` is None if there was no table yet; `properties` are those that it will be created with.
+    """
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    settings: Settings
+    properties: dict[str, str]
+    table_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What an overwrite replaces: everything, the partitions of a predicate, or those that rows came for."""
+
+    where: Predicate | None = None
+    text: str | None = None
+    is_dynamic: bool = False
+
+
+@dataclass(frozen=True)
+class SplitsWritten(WriterCommitMessage):
+    """What one task uploaded."""
+
+    files: tuple[SplitFile, ...]
+    num_batches: int
+    duration_ms: int
+
+
+class TableWriter(DataSourceArrowWriter):
+    """Writes a DataFrame to a table: an append, or with a replacement an overwrite.
+
+    With a `transaction`, nothing is written if the table records that it was committed before.
+    """
+
+    def __init__(
+        self,
+        place: TablePlace,
+        target: WriteTarget,
+        replacement: Replacement | None,
+        transaction: TransactionAction | None = None,
+    ) -> None:
+        self._place = place
+        self._target = target
+        self._replacement = replacement
+        self._transaction = transaction
+        self._started_ms = place.store().clock.now_ms()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
+        """Upload the rows of a task as splits. After a failure none of them is left."""
+        started = time.monotonic()
+        target = self._target
+        options = WriterOptions(
+            target_bytes=target.settings[WRITE_TARGET_SPLIT_SIZE],
+            heap_bytes=target.settings[INDEX_WRITER_HEAP_SIZE],
+        )
+        num_batches = 0
+        columns = (target.schema, target.partition_columns)
+        with SplitWriter(self._place.store(), *columns, target.settings, options) as writer:
+            for batch in iterator:
+                writer.write(batch)
+                num_batches += 1
+            files = writer.commit()
+        return SplitsWritten(files, num_batches, _ms_since(started))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Add the splits of all tasks in one transaction, creating the table if there is none.
+
+        Raises what `table.commit` raises. Splits are deleted again if the commit provably did not land, and if the
+        transaction was committed before.
+        """
+        written = _known(messages)
+        files = [file for message in written for file in message.files]
+        context = self._place.context()
+        snapshot = self._current_table(context, files)
+        with deleting_unless_landed(context.store, [file.path for file in files]):
+            check_still_there(context, {file.path: file.modification_time_ms for file in files})
+            intent = self._intent(snapshot, files)
+            result = run(snapshot, intent, self._operation(context, written))
+        if result.is_committed:
+            _log(result, files, written)
+        elif result.tries == 1:
+            # It was committed before this one tried anything, and so by others, and with other files.
+            delete_quietly(context.store, [file.path for file in files])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete what the tasks of a failed job uploaded.
+
+        Spark also calls this after a commit that failed, which has cleaned up as far as that was safe: its splits
+        may be part of the table. It was tried only if every task had succeeded.
+        """
+        is_before_commit = any(message is None for message in messages)
+        if is_before_commit:
+            paths = [file.path for message in _known(messages) for file in message.files]
+            delete_quietly(self._place.store(), paths)
+
+    def _current_table(self, context: TableContext, files: Sequence[SplitFile]) -> Snapshot:
+        """The table to commit to. Until this returns no log can refer to the splits, which go if it fails."""
+        try:
+            return self._create_or_check(context)
+        except IndexTablesError:
+            delete_quietly(context.store, [file.path for file in files])
+            raise
+
+    def _create_or_check(self, context: TableContext) -> Snapshot:
+        target = self._target
+        if target.table_id is None:
+            return create_table(context, target.schema, target.partition_columns, target.properties)
+        snapshot = load_snapshot(context)
+        if snapshot.metadata.id != target.table_id:
+            changed = "was dropped and created again"
+        elif snapshot.schema != target.schema or snapshot.partition_columns != target.partition_columns:
+            changed = "got another schema or other partition columns"
+        else:
+            return snapshot
+        raise CommitConflictError(f"{context.url}: the table {changed} while rows were written; write again")
+
+    def _intent(self, snapshot: Snapshot, files: Sequence[SplitFile]) -> Intent:
+        adds = tuple(add_of(file) for file in files)
+        mappings = {file.doc_mapping_ref: file.doc_mapping_json for file in files}
+        if self._replacement is None:
+            # No rows are no version: to write none twice does no harm.
+            transaction = self._transaction if adds else None
+            return Append(adds, mappings, has_new_paths=True, transaction=transaction)
+        where = self._replacement.where
+        if where is not None:
+            _check_selected(snapshot, files, where)
+        if self._replacement.is_dynamic and snapshot.partition_columns:
+            if not files:
+                return Append(())
+            where = _partitions_of(files)
+        return Overwrite(adds, where, mappings, self._transaction)
+
+    def _operation(self, context: TableContext, written: Sequence[SplitsWritten]) -> Operation:
+        replacement = self._replacement
+        parameters = {"mode": "Append" if replacement is None else "Overwrite"}
+        if self._target.partition_columns:
+            parameters["partitionBy"] = ",".join(self._target.partition_columns)
+        if replacement is not None and replacement.text is not None:
+            parameters["replaceWhere"] = replacement.text
+        metrics = {
+            "numTasks": len(written),
+            "taskTimeMs": sum(message.duration_ms for message in written),
+            "executionTimeMs": max(context.store.clock.now_ms() - self._started_ms, 0),
+        }
+        return Operation("WRITE" if replacement is None else "OVERWRITE", parameters, metrics)
+
+
+class NothingWritten(DataSourceArrowWriter):
+    """Takes rows for a table that is to be left as it is, and forgets them."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
+        """Look at no row."""
+        del iterator
+        return SplitsWritten((), 0, 0)
+
+
+def _known(messages: Sequence[WriterCommitMessage | None]) -> list[SplitsWritten]:
+    return [message for message in messages if isinstance(message, SplitsWritten)]
+
+
+def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
+    values = [list(file.partition_values.items()) for file in files]
+    entries = pa.table({"partitionValues": pa.array(values, STRING_MAP)})
+    matches = match_partitions(entries, where, snapshot.schema, snapshot.partition_columns).to_pylist()
+    outside = next((file for file, match in zip(files, matches, strict=True) if not match), None)
+    if outside is not None:
+        shown = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())
+        raise InvalidValueError(
+            f"{snapshot.context.url}: the data has rows with {shown}, which replaceWhere does not select; leave them "
+            f"out, or select their partition, too"
+        )
+
+
+def _partitions_of(files: Sequence[SplitFile]) -> Predicate:
+    """The partitions that splits belong to."""
+    partitions = dict.fromkeys(tuple(file.partition_values.items()) for file in files)
+    return any_of(
+        all_of(
+            IsNull(name) if value is None else Comparison(name, Operator.EQ, value)
+            for name, value in partition
+        )
+        for partition in partitions
+    )
+
+
+def _log(result: CommitResult, files: Sequence[SplitFile], written: Sequence[SplitsWritten]) -> None:
+    logger.info(
+        "%s: version %d: %d rows in %d splits of %d bytes, from %d tasks that took %d ms",
+        result.snapshot.context.url,
+        result.version,
+        sum(file.num_records for file in files),
+        len(files),
+        sum(file.size for file in files),
+        len(written),
+        sum(message.duration_ms for message in written),
+    )
+
+
+def _ms_since(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)

@@ -1,0 +1,197 @@
+"""The data source: what Spark finds under `indextables`, and under the names that it has on the JVM."""
+
+import sys
+import uuid
+from collections.abc import Mapping, MutableMapping
+from typing import Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from indextables.errors import InvalidOptionError, TableAlreadyExistsError, TableNotFoundError
+from indextables.log.entries import empty_entries
+from indextables.log.protocol import check_writable
+from indextables.pruning import match_partitions
+from indextables.schema import check_partition_columns
+from indextables.spark.batch_read import BatchReader, PushDownReader, schema_to_read
+from indextables.spark.batch_write import NothingWritten, Replacement, TableWriter, WriteTarget
+from indextables.spark.options import (
+    OVERWRITE_MODE,
+    PARTITION_BY,
+    REPLACE_WHERE,
+    ReadOptions,
+    TablePlace,
+    WriteOptions,
+    index_settings,
+)
+from indextables.spark.stream_options import StreamOptions
+from indextables.spark.stream_read import StreamReader
+from indextables.spark.stream_write import StreamWriter
+from indextables.spark.types import check_written, nullable_schema, table_schema
+from indextables.table import Snapshot, load_snapshot
+
+# Spark refuses a reader with push-down where the setting for it is off, and tells readers nothing about settings.
+# But only the processes that it pushes filters in have loaded this module.
+_PUSHING_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class IndexTablesSource(DataSource):
+    """Reads and writes tables by their path: `spark.read.format("indextables").load(path)`.
+
+    Made by Spark, in a process of its own for each step of planning.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given: Mapping[str, str] = {key.lower(): value for key, value in options.items()}
+        # One for all scans that Spark plans with this object, which is sent to every process that plans one.
+        self._scan_id = uuid.uuid4().hex
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "indextables"
+
+    def schema(self) -> StructType:
+        """The table's schema, or the part of it that the options ask for."""
+        return schema_to_read(TablePlace.of(self._given), ReadOptions.of(self._given, self._scan_id))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """A reader of the table as it is now, or as it was at the version that the options name."""
+        options = ReadOptions.of(self._given, self._scan_id)
+        # Without filters there is no search: then Spark has to say that they do not come.
+        has_filters = options.has_search_columns or _PUSHING_MODULE in sys.modules
+        kind = PushDownReader if has_filters else BatchReader
+        return kind(TablePlace.of(self._given), options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter | NothingWritten:
+        """A writer for rows of this schema. Raises InvalidSchemaError if they do not fit the table."""
+        place, options = TablePlace.of(self._given), WriteOptions.of(self._given)
+        try:
+            snapshot = load_snapshot(place.context())
+        except TableNotFoundError:
+            target = self._new_table(schema, options)
+            replacement = _replacement(options, overwrite, target)
+            return TableWriter(place, target, replacement, options.transaction)
+        if options.save_mode == "ignore":
+            return NothingWritten()
+        if options.save_mode == "errorifexists":
+            raise TableAlreadyExistsError(
+                f"{place.url}: a table exists here already; write with mode('append') or mode('overwrite')"
+            )
+        target = self._existing_table(schema, options, snapshot)
+        return TableWriter(place, target, _replacement(options, overwrite, target), options.transaction)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # the name is Spark's
+        """A reader that follows the table."""
+        options = ReadOptions.of(self._given, self._scan_id)
+        return StreamReader(TablePlace.of(self._given), options, StreamOptions.of(self._given), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # the name is Spark's
+        """A writer for the batches of a query. Raises InvalidSchemaError if its rows do not fit the table."""
+        place, options = TablePlace.of(self._given), WriteOptions.of(self._given)
+        try:
+            target = self._existing_table(schema, options, load_snapshot(place.context()))
+        except TableNotFoundError:
+            target = self._new_table(schema, options)
+        return StreamWriter(place, target, _replacement(options, overwrite, target))
+
+    def _new_table(self, schema: StructType, options: WriteOptions) -> WriteTarget:
+        place = TablePlace.of(self._given)
+        columns = nullable_schema(table_schema(schema))
+        properties = index_settings(self._given, columns)
+        return WriteTarget(
+            columns,
+            check_partition_columns(columns, options.partition_by or ()),
+            place.settings.with_table_properties(properties),
+            properties,
+            table_id=None,
+        )
+
+    def _existing_table(self, schema: StructType, options: WriteOptions, snapshot: Snapshot) -> WriteTarget:
+        url = snapshot.context.url
+        check_writable(snapshot.protocol, url)
+        check_written(table_schema(schema), snapshot.schema, url)
+        asked, partition_columns = options.partition_by, snapshot.partition_columns
+        if asked is not None and tuple(map(str.lower, asked)) != tuple(map(str.lower, partition_columns)):
+            raise InvalidOptionError(
+                f"{url}: {PARTITION_BY} is {', '.join(asked) or 'empty'}, and the table is partitioned by "
+                f"{', '.join(partition_columns) or 'nothing'}; leave the option out"
+            )
+        return WriteTarget(
+            snapshot.schema,
+            partition_columns,
+            snapshot.context.settings,
+            properties={},
+            table_id=snapshot.metadata.id,
+        )
+
+
+class IndexTablesProvider(IndexTablesSource):
+    """The source under the name of its provider on the JVM."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "io.indextables.provider.IndexTablesProvider"
+
+
+class TableProvider(IndexTablesSource):
+    """The source under the name of the class that provides it on the JVM."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "io.indextables.spark.core.IndexTables4SparkTableProvider"
+
+
+class OlderTableProvider(IndexTablesSource):
+    """The source under the name that the class on the JVM had before."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "io.indextables.spark.core.Tantivy4SparkTableProvider"
+
+
+class OldestTableProvider(IndexTablesSource):
+    """The source under the first name of the class on the JVM."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "com.tantivy4spark.core.Tantivy4SparkTableProvider"
+
+
+class Tantivy4SparkSource(IndexTablesSource):
+    """The source under the first name of the format."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "tantivy4spark"
+
+
+SOURCES: Final[tuple[type[IndexTablesSource], ...]] = (
+    IndexTablesSource,
+    IndexTablesProvider,
+    TableProvider,
+    OlderTableProvider,
+    OldestTableProvider,
+    Tantivy4SparkSource,
+)
+
+FORMATS: Final = frozenset(source.name().lower() for source in SOURCES)
+
+
+def _replacement(options: WriteOptions, overwrite: bool, target: WriteTarget) -> Replacement | None:
+    where = options.where()
+    if not overwrite:
+        if where is not None or options.is_dynamic:
+            name = REPLACE_WHERE if where is not None else OVERWRITE_MODE
+            raise InvalidOptionError(f"{name} is for mode('overwrite'); an append replaces nothing")
+        return None
+    if where is not None:
+        # Complains about other columns than those of partitions now, and not when all rows are written.
+        match_partitions(empty_entries(), where, target.schema, target.partition_columns)
+    return Replacement(where, options.replace_where, options.is_dynamic)

@@ -1,0 +1,49 @@
+"""Spark Connect: the same source and the same conveniences, without a JVM in the client."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("grpc", reason="Spark Connect needs grpcio (pip install pyspark[connect])")
+
+SCRIPT = """
+import sys
+import indextables.spark
+path = sys.argv[1]
+spark = indextables.spark.session(**{"spark.remote": "local[2]", "spark.sql.shuffle.partitions": "2"})
+frame = spark.createDataFrame([(1, "a", "hello spark"), (2, "b", "hello")], "id long, part string, body string")
+spark.conf.set("spark.indextables.indexing.typemap.body", "text")
+writer = frame.write.format("indextables").partitionBy("part").mode("append")
+writer.option("spark.indextables.write.optimizeWrite.enabled", True).save(path)
+read = spark.read.format("io.indextables.provider.IndexTablesProvider").load(path)
+both = read.where("id = 1").union(read.where("part = 'b'"))
+print("ids", sorted(row.id for row in both.collect()), read.count())
+found = spark.read.format("indextables").option("query", "body:spark").load(path)
+print("found", [row.id for row in found.collect()])
+(row,) = spark.sql(f"CHECKPOINT INDEXTABLES '{path}'").collect()
+jobs = spark.sql("DESCRIBE INDEXTABLES MERGE JOBS")
+print("sql", row.status, jobs.count(), spark.sql("SELECT 5 AS five").collect()[0].five)
+spark.stop()
+"""
+
+
+def test_connect_writes_reads_filters_searches_and_executes_statements(tmp_path: Path) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script, (tmp_path / "table").as_posix()],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    told = ["ids [1, 2] 2", "found [1]", "sql SUCCESS 0 5"]
+    assert done.stdout.splitlines()[-3:] == told, done.stderr[-3000:]

@@ -1,0 +1,138 @@
+"""Tasks that fail, and commits that do: no row twice, and nothing left behind."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from indextables import IndexTable
+from indextables.errors import CommitConflictError, InvalidOptionError
+from indextables.spark.batch_write import SplitsWritten, TableWriter
+from indextables.spark.options import TablePlace
+from indextables.spark.source import IndexTablesSource
+from row_tables import rows, split_files
+from spark_frames import ids, load, logs
+
+SMALL = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
+
+
+def _writer(path: str, *, overwrite: bool = False) -> TableWriter:
+    schema = StructType.fromJson(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": name, "type": kind, "nullable": True, "metadata": {}}
+                for name, kind in (("id", "long"), ("day", "string"), ("body", "string"))
+            ],
+        }
+    )
+    writer = IndexTablesSource({"path": path}).writer(schema, overwrite)
+    assert isinstance(writer, TableWriter)
+    return writer
+
+
+def _written(writer: TableWriter, *numbers: int) -> SplitsWritten:
+    return writer.write(iter(rows(*numbers).to_batches()))
+
+
+def test_a_job_that_fails_leaves_no_rows_and_no_files(spark: SparkSession, path: str) -> None:
+    logs(spark, 1).write.format("indextables").mode("append").save(path)
+    before = split_files(Path(path))
+    broken = spark.range(0, 200, numPartitions=1).selectExpr(
+        "if(id = 199, raise_error('broken row'), id) as id",
+        "'d' as day",
+        "'INFO' as level",
+        "'m' as message",
+    )
+    with pytest.raises(PySparkException, match="broken row"):
+        broken.selectExpr("cast(id as long) as id", "day", "level", "message").write.format(
+            "indextables"
+        ).mode("append").save(path)
+    assert ids(load(spark, path)) == [1]
+    assert split_files(Path(path)) == before
+
+
+def test_only_the_messages_that_reach_the_commit_count(path: str) -> None:
+    writer = _writer(path)
+    first, twice, again = _written(writer, 1), _written(writer, 2), _written(writer, 2)
+    writer.commit([first, again])
+    assert IndexTable(path).num_rows == 2
+    orphans = set(split_files(Path(path))) - set(IndexTable(path).files()["path"].to_pylist())
+    assert orphans == {file.path for file in twice.files}
+
+
+def test_abort_deletes_what_the_tasks_of_a_failed_job_uploaded(path: str) -> None:
+    writer = _writer(path)
+    done = _written(writer, 1)
+    assert len(split_files(Path(path))) == 1
+    writer.abort([done, None])
+    assert split_files(Path(path)) == []
+
+
+def test_abort_after_a_commit_that_landed_deletes_nothing(path: str) -> None:
+    writer = _writer(path)
+    done = _written(writer, 1)
+    writer.commit([done])
+    writer.abort([done])
+    assert IndexTable(path).to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_table_that_was_created_again_meanwhile_refuses_the_commit(path: str) -> None:
+    IndexTable.create(path, SMALL)
+    writer = _writer(path)
+    done = _written(writer, 1)
+    for file in (Path(path) / "_transaction_log").iterdir():
+        file.unlink()
+    IndexTable.create(path, SMALL)
+    with pytest.raises(CommitConflictError, match="dropped and created again"):
+        writer.commit([done])
+    assert split_files(Path(path)) == []
+
+
+def test_a_table_that_another_writer_created_in_another_way_refuses_the_commit(path: str) -> None:
+    writer = _writer(path)
+    done = _written(writer, 1)
+    IndexTable.create(path, SMALL, partition_by=["day"])
+    with pytest.raises(Exception, match="exists here already"):
+        writer.commit([done])
+    assert split_files(Path(path)) == []
+
+
+def test_a_task_that_fails_leaves_nothing(path: str) -> None:
+    def batches():
+        yield rows(1).to_batches()[0]
+        raise RuntimeError("the rows end here")
+
+    with pytest.raises(RuntimeError):
+        _writer(path).write(batches())
+    assert split_files(Path(path)) == []
+
+
+def test_eight_writers_at_once_all_land(spark: SparkSession, path: str) -> None:
+    start = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        frame = spark.range(number * 10, number * 10 + 10, numPartitions=1)
+        frame = frame.selectExpr("id", "'d' as day", "'INFO' as level", "concat('m', id) as message")
+        start.wait()
+        frame.write.format("indextables").mode("append").save(path)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert ids(load(spark, path)) == list(range(80))
+    assert IndexTable(path).version == 8
+
+
+def test_credentials_do_not_show(path: str) -> None:
+    secret = "do-not-show-this"
+    options = {"path": "s3://bucket/table", "spark.indextables.aws.secretkey": secret}
+    place = TablePlace.of({**options, "indextables.session.spark.indextables.aws.sessiontoken": secret})
+    assert secret not in repr(place)
+    with pytest.raises(InvalidOptionError) as refused:
+        TablePlace.of({**options, "spark.indextables.checkpoint.interval": "x"})
+    assert secret not in str(refused.value)

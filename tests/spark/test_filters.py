@@ -1,0 +1,159 @@
+"""Filters of Spark: what they mean as predicates, and that push-down changes no answer."""
+
+import random
+from datetime import date, datetime
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import datasource as spark_filters
+
+from indextables.errors import InvalidQueryError
+from indextables.predicates import And, Comparison, In, IsNotNull, IsNull, Like, Not, Operator, StartsWith
+from indextables.spark.filters import MARKER_PREFIX, asked_by, to_predicate
+from spark_frames import load
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([("a", pa.int64())]))])
+
+ID, NAME = ("id",), ("name",)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (spark_filters.EqualTo(ID, 1), Comparison("id", Operator.EQ, 1)),
+        (spark_filters.GreaterThan(ID, 1), Comparison("id", Operator.GT, 1)),
+        (spark_filters.GreaterThanOrEqual(ID, 1), Comparison("id", Operator.GE, 1)),
+        (spark_filters.LessThan(ID, 1), Comparison("id", Operator.LT, 1)),
+        (spark_filters.LessThanOrEqual(ID, 1), Comparison("id", Operator.LE, 1)),
+        (spark_filters.EqualNullSafe(ID, None), IsNull("id")),
+        (spark_filters.EqualNullSafe(ID, 1), And(IsNotNull("id"), Comparison("id", Operator.EQ, 1))),
+        (spark_filters.In(ID, (1, None)), In("id", (1, None))),
+        (spark_filters.IsNull(ID), IsNull("id")),
+        (spark_filters.Not(spark_filters.IsNotNull(ID)), Not(IsNotNull("id"))),
+        (spark_filters.StringStartsWith(NAME, "a%"), StartsWith("name", "a%")),
+        (spark_filters.StringEndsWith(NAME, "a%"), Like("name", "%a\\%")),
+        (spark_filters.StringContains(NAME, "a_\\"), Like("name", "%a\\_\\\\%")),
+        (spark_filters.EqualTo(("s", "a"), 1), None),
+        (spark_filters.EqualTo(("other",), 1), None),
+        (spark_filters.EqualTo(ID, "no number"), None),
+        (spark_filters.StringContains(NAME, "x" * 5000), None),
+    ],
+)
+def test_filters_are_predicates_or_left_to_spark(given: spark_filters.Filter, expected: object) -> None:
+    assert to_predicate(given, SCHEMA) == expected
+
+
+def test_a_search_is_one_condition_on_the_query_column() -> None:
+    query = spark_filters.EqualTo(("_query",), "name:x")
+    noise = [spark_filters.IsNotNull(("_query",)), spark_filters.GreaterThan(("_score",), 1.0)]
+    marker = spark_filters.Not(spark_filters.EqualNullSafe(("_query",), f"{MARKER_PREFIX}1"))
+    asked = asked_by([query, marker, *noise, spark_filters.IsNull(ID)], SCHEMA, has_search_columns=True)
+    assert asked == ("name:x", IsNull("id"))
+    for wrong in (spark_filters.In(("_query",), ("a", "b")), spark_filters.EqualTo(("_query",), "other")):
+        with pytest.raises(InvalidQueryError, match="full-text search takes one condition"):
+            asked_by([query, wrong], SCHEMA, has_search_columns=True)
+
+
+def _value(dice: random.Random, kind: str) -> object:
+    if dice.random() < 0.15:
+        return None
+    match kind:
+        case "n":
+            return dice.randint(-3, 12)
+        case "x":
+            return dice.choice([0.0, -0.0, 1.5, -2.25, float("nan"), float("inf")])
+        case "t":
+            return dice.choice(["", "a", "ab", "abc", "a%", "a_b", "B\n", "é", "10", "9", "\\"])
+        case "d":
+            return date(2026, 1, dice.randint(1, 28))
+        case "at":
+            return datetime(2026, 1, dice.randint(1, 28), 12, 30, 0, dice.randint(0, 999_999))
+        case _:
+            return dice.choice([True, False])
+
+
+KINDS = ("n", "x", "t", "d", "at", "b")
+PARTS = (None, "", "a%")
+
+
+@pytest.fixture(scope="module")
+def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The same random rows as a table of ours, partitioned by text, and as Parquet."""
+    dice = random.Random(7)
+    rows = [(number, *(_value(dice, kind) for kind in KINDS), dice.choice(PARTS)) for number in range(120)]
+    schema = "id int, n int, x double, t string, d date, at timestamp, b boolean, part string"
+    frame = spark.createDataFrame(rows, schema).coalesce(1)
+    folder: Path = tmp_path_factory.mktemp("random")
+    ours, parquet = (folder / "ours").as_posix(), (folder / "parquet").as_posix()
+    for piece in (frame.where("id < 60"), frame.where("id >= 60")):
+        piece.write.format("indextables").partitionBy("part").mode("append").save(ours)
+    frame.write.parquet(parquet)
+    return ours, parquet
+
+
+def _literal(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool() | int():
+            return str(value).lower()
+        case float():
+            return f"double('{value}')"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+            return f"'{escaped}'"
+        case datetime():
+            return f"timestamp'{value}'"
+        case _:
+            return f"date'{value}'"
+
+
+def _condition(dice: random.Random, depth: int = 0) -> str:
+    choice = dice.random()
+    if depth < 2 and choice < 0.35:
+        how = dice.choice(["and", "and", "or"])
+        return f"({_condition(dice, depth + 1)} {how} {_condition(dice, depth + 1)})"
+    if choice < 0.5:
+        return f"not ({_condition(dice, depth + 1)})" if depth < 2 else "b"
+    column = dice.choice([*KINDS, "part"])
+    value = _literal(_value(dice, "t" if column == "part" else column))
+    forms = [f"{column} {operator} {value}" for operator in ("=", "<=>", "<", "<=", ">", ">=", "<>")]
+    forms += [f"{column} is null", f"{column} is not null"]
+    forms.append(f"{column} in ({value}, {_literal(_value(dice, 't' if column == 'part' else column))})")
+    if column in ("t", "part") and value != "null":
+        forms += [f"{function}({column}, {value})" for function in ("startswith", "endswith", "contains")]
+    return dice.choice(forms)
+
+
+def _answers(frames: list[DataFrame]) -> list[tuple[int, int]]:
+    """The ids that each frame has, asked for in one query."""
+    numbered = [frame.selectExpr(f"{number} as frame", "id") for number, frame in enumerate(frames)]
+    return sorted((row.frame, row.id) for row in reduce(DataFrame.union, numbered).collect())
+
+
+@pytest.mark.parametrize("is_pushed", [True, False])
+def test_filters_give_what_spark_gives_on_parquet(
+    spark: SparkSession, places: tuple[str, str], is_pushed: bool
+) -> None:
+    dice = random.Random(11)
+    conditions = [_condition(dice) for _ in range(12 if is_pushed else 4)]
+    ours, parquet = places
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(is_pushed).lower())
+    try:
+        found = _answers([load(spark, ours).where(condition) for condition in conditions])
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    expected = _answers([spark.read.parquet(parquet).where(condition) for condition in conditions])
+    assert found == expected, conditions
+
+
+def test_one_frame_serves_scans_with_different_filters(spark: SparkSession, places: tuple[str, str]) -> None:
+    frame = load(spark, places[0])
+    conditions = ["n = 3", "t = 'a'", "part = 'a%'", "true"]
+    expected = [spark.read.parquet(places[1]).where(condition) for condition in conditions]
+    assert _answers([frame.where(condition) for condition in conditions]) == _answers(expected)
+    assert frame.where("id = 7").count() == 1
+    assert frame.count() == 120

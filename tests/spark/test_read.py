@@ -1,0 +1,133 @@
+"""Reading: what is pruned, time travel, columns, search, and views."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, functions
+
+from indextables import IndexTable
+from spark_frames import TEXT, ids, load, logs
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The log, partitioned by day, in two versions after the creation."""
+    place = (tmp_path_factory.mktemp("read") / "table").as_posix()
+    for part in ((1, 2), (3, 4, 5)):
+        frame = logs(spark, *part)
+        frame.write.format("indextables").partitionBy("day").options(**TEXT).mode("append").save(place)
+    return place
+
+
+def test_versions_and_timestamps_of_the_past_are_read(spark: SparkSession, table: str) -> None:
+    first = IndexTable(table).history().to_pylist()[1]
+    assert ids(load(spark, table, versionAsOf=1)) == [1, 2]
+    assert ids(load(spark, table, timestampAsOf=first["timestamp"].isoformat())) == [1, 2]
+    assert ids(load(spark, table, versionAsOf=0)) == []
+    with pytest.raises(PySparkException, match="not both"):
+        load(spark, table, versionAsOf=1, timestampAsOf="2026-01-01")
+    with pytest.raises(PySparkException, match="version 9"):
+        load(spark, table, versionAsOf=9)
+
+
+def test_columns_and_schema_choose_what_is_read(spark: SparkSession, table: str) -> None:
+    assert load(spark, table, columns="level,ID").columns == ["level", "id"]
+    frame = spark.read.format("indextables").schema("message string, ID long").load(table)
+    assert frame.columns == ["message", "ID"]
+    assert frame.where("ID = 3").collect() == [("disk full", 3)]
+    with pytest.raises(PySparkException, match="there is no column 'nothing'"):
+        load(spark, table, columns="nothing")
+    with pytest.raises(PySparkException, match="cannot be read as string"):
+        spark.read.format("indextables").schema("id string").load(table).collect()
+
+
+def test_the_option_where_reads_less(spark: SparkSession, table: str) -> None:
+    frame = load(spark, table, where="day = '2026-01-02' AND level = 'ERROR'")
+    assert ids(frame) == [3]
+    assert frame.rdd.getNumPartitions() == 1
+    with pytest.raises(PySparkException, match="there is no column 'levl'"):
+        load(spark, table, where="levl = 'x'").collect()
+
+
+def test_filters_prune_the_splits_of_the_plan(spark: SparkSession, table: str) -> None:
+    tasks = {"spark.indextables.read.taskSize": "1K"}
+    assert load(spark, table, **tasks).rdd.getNumPartitions() == IndexTable(table).num_files == 3
+    assert load(spark, table, **tasks).where("day = '2026-01-01'").rdd.getNumPartitions() == 1
+    assert load(spark, table, **tasks).where("id >= 3").rdd.getNumPartitions() == 2
+    assert load(spark, table, **tasks).where("day = 'never'").count() == 0
+
+
+def test_the_option_query_finds_rows_without_a_limit(spark: SparkSession, path: str) -> None:
+    frame = spark.range(3000).select("id", functions.lit("the same words").alias("words"))
+    option = "spark.indextables.indexing.typemap.words"
+    frame.write.format("indextables").option(option, "text").mode("append").save(path)
+    assert load(spark, path, query="words:same").count() == 3000
+    assert load(spark, path, query="same", queryFields="words").where("id % 2 = 0 and id < 100").count() == 50
+
+
+def test_queries_are_checked_before_any_task_runs(spark: SparkSession, table: str) -> None:
+    for query in ("messge:x", "message:(x"):
+        with pytest.raises(PySparkException, match="InvalidQueryError"):
+            load(spark, table, query=query).count()
+
+
+def test_sql_searches_by_the_query_column(spark: SparkSession, table: str) -> None:
+    load(spark, table, search="true").createOrReplaceTempView("found")
+    rows = spark.sql(
+        "SELECT id, _score, _query FROM found WHERE _query = 'message:timeout' ORDER BY id"
+    ).collect()
+    assert [row.id for row in rows] == [2, 5]
+    scores = IndexTable(table).search("message:timeout", columns=["id"])
+    assert {row.id: row._score for row in rows} == pytest.approx(
+        dict(zip(scores["id"].to_pylist(), scores["_score"].to_pylist(), strict=True))
+    )
+    both = spark.sql(
+        "SELECT id FROM found WHERE _query = 'message:connection' AND level = 'INFO' UNION ALL "
+        "SELECT id FROM found WHERE _query = 'message:disk' AND _score > 0"
+    )
+    assert ids(both) == [3, 4]
+    with pytest.raises(PySparkException, match="every query needs a condition WHERE _query"):
+        spark.sql("SELECT count(*) FROM found").collect()
+
+
+def test_search_without_push_down_leads_to_the_setting(spark: SparkSession, table: str) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+            load(spark, table, search="true").where("_query = 'message:timeout'").collect()
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_views_are_created_in_sql(spark: SparkSession, table: str) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW logs USING indextables OPTIONS (path '{table}')")
+    assert spark.sql("SELECT count(*) FROM logs").first()[0] == 5
+    assert ids(spark.sql("SELECT id FROM logs WHERE day = '2026-01-02'")) == [3, 4]
+    hits = f"OPTIONS (path '{table}', query 'message:timeout')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW hits USING indextables {hits}")
+    assert ids(spark.sql("SELECT id FROM hits")) == [2, 5]
+
+
+def test_a_frame_shows_what_was_committed_since(spark: SparkSession, path: str) -> None:
+    logs(spark, 1).write.format("indextables").mode("append").save(path)
+    frame = load(spark, path)
+    assert frame.count() == 1
+    logs(spark, 2).write.format("indextables").mode("append").save(path)
+    assert frame.count() == 2
+
+
+def test_a_table_without_texts_is_read(spark: SparkSession, path: str) -> None:
+    numbers = pa.table({"id": pa.array([1, 2], pa.int64()), "x": [0.5, 1.5]})
+    IndexTable.create(path, numbers.schema).append(numbers)
+    assert ids(load(spark, path).where("x > 1").union(load(spark, path).where("x < 1"))) == [1, 2]
+
+
+def test_tables_of_the_jvm_are_read(spark: SparkSession) -> None:
+    fixtures = Path(__file__).parents[3] / "shared" / "fixtures"
+    tables = sorted(found.parent for found in fixtures.glob("*/_transaction_log"))
+    if not tables:
+        pytest.skip("the tables of the reference implementation are not at ../shared/fixtures")
+    place = tables[0].as_posix()
+    assert load(spark, place).count() == IndexTable(place).to_arrow().num_rows

@@ -1,0 +1,56 @@
+"""What was asked of a DataFrame lately stays part of its plan, and no longer than that."""
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from indextables.errors import InvalidOptionError
+from indextables.predicates import Comparison, Operator, Or
+from indextables.spark import recent_plans
+from indextables.spark.recent_plans import Ask, merged, remember
+
+A, B = Comparison("id", Operator.EQ, 1), Comparison("id", Operator.EQ, 2)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", tmp_path.as_posix())
+    return tmp_path / f"indextables-plans-{os.getuid()}"
+
+
+def test_asks_of_one_frame_come_together_and_those_of_others_do_not() -> None:
+    one, other = uuid.uuid4().hex, uuid.uuid4().hex
+    assert remember(one, Ask(where=A)) == (Ask(where=A),)
+    assert remember(other, Ask(where=B)) == (Ask(where=B),)
+    assert merged(remember(one, Ask(where=B))) == (Ask(where=Or(A, B)),)
+    assert merged(remember(one, Ask())) == (Ask(),)
+
+
+def test_asks_are_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    scan, now = uuid.uuid4().hex, 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    remember(scan, Ask())
+    now += recent_plans.WINDOW_SECONDS - 1
+    assert remember(scan, Ask(where=A)) == (Ask(), Ask(where=A))
+    now += 2
+    assert remember(scan, Ask(where=A)) == (Ask(where=A),)
+
+
+def test_searches_of_one_frame_stay_apart() -> None:
+    scan = uuid.uuid4().hex
+    remember(scan, Ask("title:a", A))
+    assert merged(remember(scan, Ask("title:b"))) == (Ask("title:a", A), Ask("title:b"))
+
+
+def test_a_folder_that_others_can_write_to_is_refused(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="remove it"):
+        remember(uuid.uuid4().hex, Ask())
+
+
+def test_an_id_that_leads_elsewhere_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="not by hand"):
+        remember("../../etc/passwd", Ask())

@@ -1,0 +1,139 @@
+"""Tasks on executors: their outcomes, their errors, and what is left of a run that is stopped."""
+
+import contextlib
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from indextables.errors import InvalidOptionError, SplitCorruptedError, WorkerLostError
+from indextables.ops.runner import Failed, Interruption, Progress, Succeeded, Task
+from indextables.ops.task_store import TaskStore
+from indextables.spark.jobs import SparkRunner
+from indextables.storage import open_store
+
+# The executors cannot import this module.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+LONG_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Double(Task[int]):
+    number: int
+
+    def run(self, interruption: Interruption) -> int:
+        if self.number < 0:
+            raise SplitCorruptedError(f"{self.number} is negative")
+        return 2 * self.number
+
+
+@dataclass(frozen=True)
+class Crash(Task[int]):
+    def run(self, interruption: Interruption) -> int:
+        os._exit(7)
+
+
+@dataclass(frozen=True)
+class Unpicklable(Task[object]):
+    def run(self, interruption: Interruption) -> object:
+        return (number for number in range(3))
+
+
+@dataclass(frozen=True)
+class Upload(Task[str]):
+    """Leaves a file behind. The last one waits for ever, once it has told that it runs."""
+
+    folder: str
+    number: int
+
+    def run(self, interruption: Interruption) -> str:
+        path = Path(self.folder) / str(self.number)
+        path.write_text("uploaded")
+        while self.number == 9:
+            time.sleep(0.01)
+        return str(path)
+
+    def discard(self, result: str) -> None:
+        Path(result).unlink()
+
+
+@dataclass(frozen=True)
+class WithStore(Task[str]):
+    store: TaskStore
+
+    def run(self, interruption: Interruption) -> str:
+        return self.store.store.url
+
+
+def _by_index(outcomes):
+    return sorted(outcomes, key=lambda outcome: outcome.index)
+
+
+def test_outcomes_of_all_tasks_come_back_with_their_errors(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    outcomes = _by_index(SparkRunner(spark, progress=told.append).run("doubling", [Double(n) for n in (3, -1, 5)]))
+    assert outcomes[0] == Succeeded(0, 6)
+    assert outcomes[2] == Succeeded(2, 10)
+    assert isinstance(outcomes[1], Failed)
+    assert isinstance(outcomes[1].error, SplitCorruptedError)
+    assert str(outcomes[1].error) == "-1 is negative"
+    assert [progress.done for progress in told] == [0, 1, 2, 3]
+
+
+def test_a_run_without_tasks_asks_nobody(spark: SparkSession) -> None:
+    assert list(SparkRunner(spark).run("nothing", [])) == []
+
+
+def test_a_python_process_that_dies_fails_its_task_alone(spark: SparkSession) -> None:
+    outcomes = _by_index(SparkRunner(spark).run("crashing", [Crash(), Double(1)]))
+    assert isinstance(outcomes[0], Failed)
+    assert isinstance(outcomes[0].error, WorkerLostError)
+    assert "crashing: 1 of 2" in str(outcomes[0].error)
+    assert outcomes[1] == Succeeded(1, 2)
+
+
+def test_a_result_that_cannot_travel_is_an_error_of_its_task(spark: SparkSession) -> None:
+    (outcome,) = SparkRunner(spark).run("generating", [Unpicklable()])
+    assert isinstance(outcome, Failed)
+    assert "generator" in str(outcome.error)
+
+
+def test_a_task_that_cannot_travel_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
+    store = TaskStore(open_store(tmp_path), None)
+    with pytest.raises(InvalidOptionError, match="open the table by its path"):
+        list(SparkRunner(spark).run("travelling", [WithStore(store)]))
+
+
+def test_closing_a_run_kills_what_runs_and_takes_back_what_nobody_received(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = [0, 9, 1, 2]
+    tasks = [Upload(str(tmp_path), number) for number in numbers]
+    started = time.monotonic()
+    with contextlib.closing(SparkRunner(spark, parallelism=2).run("uploading", tasks)) as outcomes:
+        first = next(outcomes)
+        assert isinstance(first, Succeeded)
+        while not (tmp_path / "9").exists():
+            assert time.monotonic() - started < LONG_SECONDS
+    # The first result was received, and is the caller's; the one that never ended was killed.
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {"0", "9"} <= left
+    assert left <= {"0", "9", "1", "2"}
+    assert time.monotonic() - started < LONG_SECONDS
+
+
+def test_jobs_carry_the_description_of_their_run(spark: SparkSession, tmp_path: Path) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    assert tracker.getActiveJobsIds() == []
+    with contextlib.closing(SparkRunner(spark).run("describing", [Upload(str(tmp_path), 9), Double(1)])) as run:
+        assert next(run) == Succeeded(1, 2)
+        (job,) = tracker.getActiveJobsIds()
+        stage = tracker.getStageInfo(tracker.getJobInfo(job).stageIds[0])
+        assert stage is not None
+    assert tracker.getActiveJobsIds() == []

@@ -1,0 +1,96 @@
+"""`spark.sql` with the statements of IndexTables, and with everything else."""
+
+import pyarrow as pa
+import pytest
+
+import indextables
+from indextables import IndexTable, errors
+from indextables.sql.columns import schema_of
+from indextables.sql.forms import FORMS
+from row_tables import SCHEMA, rows
+
+
+@pytest.fixture
+def table(path):
+    table = IndexTable.create(path, SCHEMA, partition_by=["day"], text=["body"])
+    table.append(rows(1, 2))
+    table.append(rows(3, day="2024-01-02"))
+    return table
+
+
+def test_a_statement_answers_as_it_does_without_spark(spark, table, path):
+    text = f"DESCRIBE INDEXTABLES STATE '{path}';"
+    assert spark.sql(text).toArrow().to_pylist() == indextables.sql(text).to_pylist()
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kind.__name__)
+def test_every_answer_becomes_a_dataframe(spark, table, path, form):
+    text = (
+        form.example.replace("'logs'", f"'{path}'")
+        .replace("date", "day")
+        .replace("logs-repaired", f"{path}2")
+    )
+    frame = spark.sql(text)
+    assert frame.columns == schema_of(form.columns).names
+    assert frame.collect() is not None
+
+
+def test_files_of_a_dry_run_can_be_exploded(spark, table, path):
+    frame = spark.sql(f"TRUNCATE INDEXTABLES TIME TRAVEL '{path}' DRY RUN")
+    kinds = [row["kind"] for row in frame.selectExpr("inline(files)").collect()]
+    assert kinds == ["version", "version"]
+
+
+def test_settings_of_the_session_apply(spark, table, path):
+    spark.conf.set("spark.indextables.state.format", "json")
+    try:
+        (row,) = spark.sql(f"CHECKPOINT INDEXTABLES '{path}'").collect()
+    finally:
+        spark.conf.unset("spark.indextables.state.format")
+    assert row["new_format"] == "json"
+
+
+def test_a_mistake_in_a_statement_is_shown_and_not_left_to_spark(spark):
+    with pytest.raises(errors.InvalidStatementError, match="did you mean STATE"):
+        spark.sql("DESCRIBE INDEXTABLES STAT 'p'")
+
+
+def test_statements_of_spark_reach_spark(spark):
+    assert spark.sql("SELECT 1 AS one").collect()[0]["one"] == 1
+    assert spark.sql("SELECT :n AS n", args={"n": 5}).collect()[0]["n"] == 5
+    spark.sql("CREATE TABLE plain (id INT) USING parquet")
+    try:
+        assert spark.sql("DESCRIBE TABLE plain").collect()[0]["col_name"] == "id"
+        spark.sql("TRUNCATE TABLE plain")
+    finally:
+        spark.sql("DROP TABLE plain")
+
+
+def test_a_table_is_found_by_its_name_in_the_catalog(spark, table, path):
+    spark.sql(f"CREATE TABLE named (Location STRING) USING parquet LOCATION '{path}'")
+    try:
+        (row,) = spark.sql("CHECKPOINT INDEXTABLES default.named").collect()
+    finally:
+        spark.sql("DROP TABLE named")
+    assert row["table_path"].endswith(path)
+
+
+def test_a_name_that_the_catalog_does_not_know_is_a_clear_error(spark):
+    with pytest.raises(errors.TableNotFoundError, match=r"no table no\.such"):
+        spark.sql("CHECKPOINT INDEXTABLES no.such")
+
+
+def test_a_view_has_no_place(spark):
+    spark.sql("CREATE TEMPORARY VIEW seen AS SELECT 1 AS one")
+    try:
+        with pytest.raises(errors.TableNotFoundError, match="does not say where seen is"):
+            spark.sql("FSCK INDEXTABLES seen")
+    finally:
+        spark.sql("DROP VIEW seen")
+
+
+def test_a_session_that_is_not_enabled_keeps_its_sql(spark):
+    other = spark.newSession()
+    with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+        other.sql("CHECKPOINT INDEXTABLES 'p'")
+    assert isinstance(other.sql("SELECT 1").toArrow(), pa.Table)

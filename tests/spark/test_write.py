@@ -1,0 +1,185 @@
+"""Writing DataFrames: modes, partitions, settings, columns, and what the history says about it."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, functions
+from pyspark.sql.types import StructType
+
+from indextables import IndexTable
+from indextables.spark.types import table_schema
+from row_tables import split_files
+from spark_frames import LOGS, TEXT, ids, load, logs
+
+
+def test_append_adds_and_overwrite_replaces(spark: SparkSession, path: str) -> None:
+    logs(spark, 1, 2).write.format("indextables").mode("append").save(path)
+    logs(spark, 3).write.format("indextables").mode("append").save(path)
+    assert ids(load(spark, path)) == [1, 2, 3]
+    logs(spark, 4, 5).write.format("indextables").mode("overwrite").save(path)
+    assert ids(load(spark, path)) == [4, 5]
+    assert IndexTable(path).version == 3
+
+
+def test_partition_columns_by_option_and_by_partition_by_are_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second = (tmp_path / "first").as_posix(), (tmp_path / "second").as_posix()
+    logs(spark).write.format("indextables").option("partitionBy", "day,level").mode("append").save(first)
+    logs(spark).write.partitionBy("day", "level").format("indextables").mode("append").save(second)
+    for place in (first, second):
+        table = IndexTable(place)
+        assert table.partition_columns == ["day", "level"]
+        assert table.num_files == 5
+        assert ids(load(spark, place)) == [1, 2, 3, 4, 5]
+
+
+def test_partition_by_of_other_formats_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    logs(spark).write.partitionBy("level").format("parquet").save((tmp_path / "files").as_posix())
+    logs(spark).write.format("parquet").save((tmp_path / "more").as_posix(), partitionBy=["level"])
+    for name in ("files", "more"):
+        assert {each.name for each in (tmp_path / name).iterdir() if each.is_dir()} == {
+            "level=ERROR", "level=INFO", "level=WARN"
+        }  # fmt: skip
+
+
+def test_other_partition_columns_than_the_tables_are_refused(spark: SparkSession, path: str) -> None:
+    logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
+    logs(spark).write.format("indextables").partitionBy("DAY").mode("append").save(path)
+    with pytest.raises(PySparkException, match="partitionBy is level, and the table is partitioned by day"):
+        logs(spark).write.format("indextables").partitionBy("level").mode("append").save(path)
+
+
+def test_replace_where_replaces_the_partitions_that_it_selects(spark: SparkSession, path: str) -> None:
+    logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
+    new = logs(spark, 3).withColumn("id", functions.lit(30).cast("long"))
+    new.write.format("indextables").mode("overwrite").option("replaceWhere", "day = '2026-01-02'").save(path)
+    assert ids(load(spark, path)) == [1, 2, 5, 30]
+
+
+def test_replace_where_refuses_rows_and_columns_outside_of_it(spark: SparkSession, path: str) -> None:
+    logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
+    writer = logs(spark, 1).write.format("indextables").mode("overwrite")
+    with pytest.raises(PySparkException, match="day = '2026-01-01', which replaceWhere does not select"):
+        writer.option("replaceWhere", "day = '2026-01-02'").save(path)
+    with pytest.raises(PySparkException, match="'level' is not a partition column"):
+        writer.option("replaceWhere", "level = 'INFO'").save(path)
+    with pytest.raises(PySparkException, match="an append replaces nothing"):
+        logs(spark).write.format("indextables").mode("append").option("replaceWhere", "day = 'x'").save(path)
+    assert ids(load(spark, path)) == [1, 2, 3, 4, 5]
+    assert len(split_files(Path(path))) == IndexTable(path).num_files
+
+
+def test_dynamic_overwrite_replaces_the_partitions_that_rows_came_for(spark: SparkSession, path: str) -> None:
+    logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
+    new = logs(spark, 3, 5).withColumn("id", functions.col("id") * 10)
+    new.write.format("indextables").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(path)
+    assert ids(load(spark, path)) == [1, 2, 30, 50]
+
+
+def test_save_modes_that_spark_does_not_offer_work_on_an_enabled_session(
+    spark: SparkSession, path: str
+) -> None:
+    logs(spark, 1).write.format("indextables").save(path)
+    with pytest.raises(PySparkException, match="a table exists here already"):
+        logs(spark, 2).write.format("indextables").save(path)
+    logs(spark, 3).write.format("indextables").mode("ignore").save(path)
+    assert ids(load(spark, path)) == [1]
+
+
+def test_an_empty_frame_creates_the_table(spark: SparkSession, path: str) -> None:
+    logs(spark).where("id < 0").write.format("indextables").options(**TEXT).mode("append").save(path)
+    table = IndexTable(path)
+    assert (table.version, table.num_files) == (0, 0)
+    assert table.metadata.configuration["spark.indextables.indexing.typemap.message"] == "text"
+    assert load(spark, path).collect() == []
+    assert load(spark, path, query="message:timeout").count() == 0
+
+
+def test_index_settings_stay_with_the_table_in_any_spelling(spark: SparkSession, path: str) -> None:
+    frame = logs(spark).withColumnRenamed("message", "Message")
+    option = "spark.tantivy4spark.Indexing.TypeMap.MESSAGE"
+    frame.write.format("indextables").option(option, "text").mode("append").save(path)
+    assert (
+        dict(IndexTable(path).metadata.configuration)["spark.indextables.indexing.typemap.Message"] == "text"
+    )
+    frame.write.format("indextables").mode("append").save(path)
+    assert load(spark, path, query="Message:timeout").count() == 4
+
+
+def test_settings_of_the_session_reach_the_tasks(spark: SparkSession, path: str) -> None:
+    spark.conf.set("spark.indextables.indexing.typemap.message", "text")
+    try:
+        logs(spark).write.format("indextables").mode("append").save(path)
+    finally:
+        spark.conf.unset("spark.indextables.indexing.typemap.message")
+    assert load(spark, path, query="message:timeout").count() == 2
+
+
+def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
+    logs(spark, 1).write.format("indextables").mode("append").save(path)
+    reordered = logs(spark, 2).select(
+        "message", functions.col("LEVEL"), functions.col("id").cast("int").alias("ID"), "day"
+    )
+    reordered.write.format("indextables").mode("append").save(path)
+    assert load(spark, path).where("id = 2").collect() == logs(spark, 2).collect()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda frame: frame.drop("level"), "column 'level' of the table is missing from the data"),
+        (lambda frame: frame.withColumn("extra", functions.lit(1)), "column 'extra' is not in the table"),
+        (lambda frame: frame.withColumn("id", functions.lit("one")), "column 'id' has the type string"),
+        (
+            lambda frame: frame.withColumn("level", functions.array("level")),
+            "column 'level' has the type list",
+        ),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, complaint: str) -> None:
+    IndexTable.create(path, table_schema(StructType.fromDDL(LOGS)))
+    with pytest.raises(PySparkException, match=complaint):
+        change(logs(spark)).write.format("indextables").mode("append").save(path)
+    assert split_files(Path(path)) == []
+
+
+def test_a_struct_of_another_shape_is_refused(spark: SparkSession, path: str) -> None:
+    frame = spark.sql("select 1L as id, struct(1 as a, 'x' as b) as s")
+    frame.write.format("indextables").mode("append").save(path)
+    with pytest.raises(PySparkException, match="column 's' has the type struct"):
+        spark.sql("select 1L as id, struct(1 as a) as s").write.format("indextables").mode("append").save(
+            path
+        )
+
+
+def test_history_tells_what_a_write_took(spark: SparkSession, path: str) -> None:
+    frame = logs(spark).repartition(2)
+    frame.write.format("indextables").partitionBy("level").mode("append").save(path)
+    entry = IndexTable(path).history().to_pylist()[0]
+    metrics, parameters = dict(entry["operationMetrics"]), dict(entry["operationParameters"])
+    assert parameters == {"mode": "Append", "partitionBy": "level"}
+    assert metrics["numAddedRows"] == 5
+    assert metrics["numAddedFiles"] == IndexTable(path).num_files
+    assert metrics["numAddedBytes"] == IndexTable(path).total_bytes
+    assert metrics["numTasks"] == 2
+    assert {"executionTimeMs", "taskTimeMs"} <= metrics.keys()
+
+
+def test_optimized_write_shuffles_by_partition(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(40).selectExpr("id", "cast(id % 4 as string) as part").repartition(4)
+    counts = {}
+    for setting in ("false", "true"):
+        place = (tmp_path / setting).as_posix()
+        writer = frame.write.format("indextables").partitionBy("part").mode("append")
+        writer.option("spark.indextables.write.optimizeWrite.enabled", setting).save(place)
+        counts[setting] = IndexTable(place).num_files
+    assert counts == {"false": 16, "true": 4}
+
+
+def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="the options name no path"):
+        logs(spark).write.format("indextables").mode("append").save()
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        spark.read.format("indextables").load()
