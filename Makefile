@@ -8,7 +8,7 @@ DOCS_READY := $(VENV)/.docs-ready
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak docs azurite docs-config lock clean
+.PHONY: help demo test lint format bench soak docs azurite docs-generated lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ $(DOCS_READY): requirements/docs.lock $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
 	@touch $@
 
-demo: $(READY) ## create a table, commit, travel back, list the history
+demo: $(READY) ## index, search, stream, merge and more, on real text and a local Spark session
 	@$(BIN)/indextables demo
 
 test: $(READY) ## run the tests
@@ -41,6 +41,7 @@ lint: $(READY) ## ruff, strict types, import layers, generated docs up to date
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m indextables.config --check docs/configuration.md
+	@$(BIN)/python -m indextables.sql --check docs/sql.md
 
 format: $(READY) ## format the code and sort the imports
 	@$(BIN)/ruff check --fix .
@@ -58,8 +59,9 @@ docs: $(DOCS_READY) ## build the documentation into site/; warnings and dead lin
 azurite: ## install the Azure server that the tests of Azure run against (needs Node.js)
 	@npm install --silent --no-save --prefix .azurite azurite@3.37.0
 
-docs-config: $(READY) ## write docs/configuration.md anew from the settings' registry
+docs-generated: $(READY) ## write docs/configuration.md and docs/sql.md anew from what they describe
 	@$(BIN)/python -m indextables.config --write docs/configuration.md
+	@$(BIN)/python -m indextables.sql --write docs/sql.md
 
 lock: $(READY) ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -6,6 +6,7 @@ Operations are called as `ops.merge.merge_splits(…)`: `ops` imports each of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from indextables.ops.garbage import GarbageReport
     from indextables.ops.merge import MergeReport
     from indextables.ops.purge_report import PurgeReport
+    from indextables.ops.repair import RepairMode
+    from indextables.ops.repair_report import RepairReport
     from indextables.ops.retention import Retention
     from indextables.ops.runner import Progress, Runner
     from indextables.ops.search import Highlighter
@@ -363,6 +366,23 @@ class IndexTable:
         threads = ops.runner.LocalRunner(context.settings[READ_PARALLELISM], progress)
         return ops.fsck.fsck(context, deep=deep, runner=threads)
 
+    def repair(
+        self,
+        target: str | None = None,
+        *,
+        swap: bool = False,
+        log_only: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> RepairReport:
+        """Build a new log from everything that can still be read; see `repair_table`, which needs no open table."""
+        context = self._snapshot.context
+        mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
+        report = _repair(context, target, mode, progress)
+        if report.location == context.url:
+            self._bind(load_snapshot(context), is_pinned=False)
+        return report
+
     def describe_state(self) -> pa.Table:
         """What the table's state looks like: an Arrow table of properties and values."""
         return ops.describe.describe_state(self._snapshot)
@@ -385,6 +405,43 @@ class IndexTable:
     def _after(self, snapshot: Snapshot) -> int:
         self._bind(snapshot, is_pinned=False)
         return snapshot.version
+
+
+def repair_table(
+    path: str,
+    target: str | None = None,
+    *,
+    swap: bool = False,
+    log_only: bool = False,
+    dry_run: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RepairReport:
+    """Build a new log for a table whose log is damaged or gone, so that it cannot even be opened.
+
+    With a `target` the table is only read: its splits are copied there, and the new log is written beside them; with
+    `log_only` just the log. With `swap` the new log takes the place of the old one, which is kept in a folder beside
+    it. With `dry_run` nothing is written. The report says what was recovered, what is missing, and what cannot be
+    known. See `ops.repair` for guarantees and errors.
+    """
+    mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
+    return _repair(_context(path, storage_options, options), target, mode, progress)
+
+
+def _repair(
+    context: TableContext,
+    target: str | None,
+    mode: RepairMode,
+    progress: Callable[[Progress], None] | None,
+) -> RepairReport:
+    threads = ops.runner.LocalRunner(context.settings[READ_PARALLELISM], progress)
+    if target is None:
+        return ops.repair.repair(context, None, mode, threads)
+    assert context.location is not None  # tables are opened by a path here
+    location = replace(context.location, path=str(target))
+    other = TableContext(location.open(), context.settings, location)
+    return ops.repair.repair(context, other, mode, threads)
 
 
 def _context(

@@ -1,85 +1,115 @@
 """`indextables demo`."""
 
 import json
+import os
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cli.tables import SCHEMA, Invoke
 from indextables import IndexTable
-from indextables.cli.demo_place import DEMO_MARK, DEMO_PROPERTY
+from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY, make_room
+
+needs_java = pytest.mark.skipif(
+    shutil.which("java") is None, reason="Spark needs Java, which is not installed"
+)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def test_demo_tells_its_story_and_what_to_type_next(invoke: Invoke, tmp_path: Path) -> None:
-    place = tmp_path / "my demo"
-    result = invoke("demo", str(place))
-    assert result.exit_code == 0
-    assert result.stderr == ""
-    assert "no data behind them" in result.stdout
-    for words in (
-        "create a table",
-        "append files",
-        "replace files",
-        "remove a file",
-        "travel back by version",
-        "travel back in time",
-        "list the history",
+def run_demo(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", "from indextables.cli import main; main()", "demo", *arguments]
+    # A session of another test in the same process would be stopped by the demo.
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """What a whole demo says of itself."""
+    place = tmp_path_factory.mktemp("demo") / "my demo"
+    result = run_demo(str(place), "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@needs_java
+def test_demo_goes_from_nothing_to_the_end(told: dict) -> None:
+    assert [step["name"] for step in told["steps"]] == [
+        "start Spark",
+        "read a corpus",
+        "index it",
+        "search with SQL",
+        "search without Spark",
+        "stream new lines in",
+        "overwrite one partition",
+        "travel back",
+        "merge small splits",
         "write a checkpoint",
         "describe the state",
-    ):
-        assert f". {words} (" in result.stdout
-    assert f"indextables history '{place}'" in result.stdout.partition("Now try")[2]
+        "purge, as a dry run",
+    ]
+    steps = {step["name"]: step for step in told["steps"]}
+    assert "timeout" in steps["search with SQL"]["lines"][0]
+    assert steps["search with SQL"]["hits"] == steps["search without Spark"]["hits"]
+    assert "lazy database" in steps["stream new lines in"]["hits"][0]["text"]
+    then, now = steps["travel back"]["lines"]
+    assert "JSONDecodeError" in then
+    assert "JSONDECODEERROR" in now
 
 
-def test_demo_leaves_a_table_with_a_history_and_a_checkpoint(invoke: Invoke, tmp_path: Path) -> None:
-    invoke("demo", str(tmp_path / "demo"))
-    table = IndexTable(str(tmp_path / "demo"))
-    assert (table.version, table.num_files) == (5, 4)
+@needs_java
+def test_demo_leaves_a_table_that_is_right(told: dict) -> None:
+    table = IndexTable(told["path"])
     operations = table.history()["operation"].to_pylist()
-    assert operations == ["DELETE", "REPLACE", "WRITE", "WRITE", "WRITE", "CREATE TABLE"]
-    state = {row["property"]: row["value"] for row in table.describe_state().to_pylist()}
-    assert state["checkpointVersion"] == "5"
+    assert operations == ["MERGE", "OVERWRITE", "WRITE", "SET PROPERTIES", "WRITE", "CREATE TABLE"]
+    rows = int(told["steps"][1]["figures"]["rows in the corpus"].replace(",", ""))
+    assert table.count() == rows + 1_000
+    assert table.fsck().is_clean
 
 
-def test_demo_in_json_is_one_document(invoke: Invoke, tmp_path: Path) -> None:
-    document = json.loads(invoke("demo", str(tmp_path / "demo"), "--json").stdout)
-    assert list(document) == ["path", "replacedEarlierDemo", "writesDataFiles", "steps", "next"]
-    assert document["path"] == str(tmp_path / "demo")
-    assert (document["replacedEarlierDemo"], document["writesDataFiles"]) == (False, False)
-    assert all(list(step) == ["name", "milliseconds", "version", "lines"] for step in document["steps"])
-    assert document["steps"][-1]["version"] == 5
-
-
-def test_what_the_demo_says_to_type_next_works(invoke: Invoke, tmp_path: Path) -> None:
-    document = json.loads(invoke("demo", str(tmp_path / "demo"), "--json").stdout)
-    for line in document["next"]:
+@needs_java
+def test_what_the_demo_says_to_type_next_works(told: dict, invoke: Invoke) -> None:
+    for line in told["next"]:
         program, *arguments = shlex.split(line)
         assert program == "indextables"
         assert invoke(*arguments).exit_code == 0, line
 
 
-def test_default_directory_is_in_the_working_directory(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert invoke("demo").exit_code == 0
-    assert IndexTable(str(tmp_path / "demo-table")).version == 5
+def test_without_java_the_demo_says_so_in_one_sentence(tmp_path: Path) -> None:
+    result = run_demo(str(tmp_path / "demo"), JAVA_HOME=str(tmp_path))
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: Spark needs Java 17 or newer")
+    assert "Traceback" not in result.stderr
 
 
-def test_earlier_demo_is_replaced(invoke: Invoke, tmp_path: Path) -> None:
-    invoke("demo", str(tmp_path / "demo"))
-    first = IndexTable(str(tmp_path / "demo")).metadata.id
-    result = invoke("demo", str(tmp_path / "demo"))
-    assert result.exit_code == 0
-    assert "in the place of an earlier demo" in result.stdout
-    second = IndexTable(str(tmp_path / "demo"))
-    assert second.metadata.id != first
-    assert second.version == 5
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """A table as an earlier demo left it."""
+    place = tmp_path / "demo"
+    table = IndexTable.create(
+        str(place), SCHEMA, partition_by=["date"], properties={DEMO_PROPERTY: DEMO_MARK}
+    )
+    table.append(pa.table({"date": ["2026-01-30"], "latency_ms": [1], "message": ["hello"]}, schema=SCHEMA))
+    return place
+
+
+def test_earlier_demo_makes_room(earlier: Path) -> None:
+    assert make_room(earlier)
+    assert list(earlier.iterdir()) == []
+
+
+def test_new_and_empty_directories_have_room(tmp_path: Path) -> None:
+    assert not make_room(tmp_path / "new")
+    assert not make_room(tmp_path)
 
 
 def test_directory_with_something_else_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
@@ -98,25 +128,23 @@ def test_other_table_is_not_touched(invoke: Invoke, table_path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stray", ["notes.txt", "_transaction_log/notes.txt", "_transaction_log/manifests/notes"]
+    "stray",
+    ["notes.txt", "date=2026-01-30/notes", "_transaction_log/notes.txt", "_transaction_log/manifests/notes"],
 )
-def test_demo_table_with_a_stray_file_is_not_touched(invoke: Invoke, tmp_path: Path, stray: str) -> None:
-    place = tmp_path / "demo"
-    invoke("demo", str(place))
-    (place / stray).parent.mkdir(exist_ok=True)
-    (place / stray).write_text("mine")
-    before = contents(place)
-    assert invoke("demo", str(place)).exit_code == 1
-    assert contents(place) == before
+def test_demo_table_with_a_stray_file_is_not_touched(invoke: Invoke, earlier: Path, stray: str) -> None:
+    (earlier / stray).parent.mkdir(exist_ok=True)
+    (earlier / stray).write_text("mine")
+    before = contents(earlier)
+    assert invoke("demo", str(earlier)).exit_code == 1
+    assert contents(earlier) == before
 
 
-def test_demo_table_behind_a_link_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
-    invoke("demo", str(tmp_path / "demo"))
-    before = contents(tmp_path / "demo")
+def test_demo_table_behind_a_link_is_not_touched(invoke: Invoke, tmp_path: Path, earlier: Path) -> None:
+    before = contents(earlier)
     (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / "_transaction_log").symlink_to(tmp_path / "demo" / "_transaction_log")
+    (tmp_path / "linked" / "_transaction_log").symlink_to(earlier / "_transaction_log")
     assert invoke("demo", str(tmp_path / "linked")).exit_code == 1
-    assert contents(tmp_path / "demo") == before
+    assert contents(earlier) == before
 
 
 def test_damaged_demo_table_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "drop-partitions": _MAINTAIN,
     "restore": _MAINTAIN,
     "fsck": _MAINTAIN,
+    "repair": _MAINTAIN,
     "sql": _MAINTAIN,
     "config": _LEARN,
     "demo": _LEARN,

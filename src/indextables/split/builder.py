@@ -41,6 +41,7 @@ class SplitShape:
     statistics: StatisticsOptions
     heap_bytes: int
     split_tags: tuple[str, ...] = ()
+    merged_from: tuple[str, ...] = ()
 
     @property
     def data_schema(self) -> pa.Schema:
@@ -150,6 +151,7 @@ class SplitBuilder:
                 checksums=checksums,
                 rows_footer_bytes=rows_footer.length,
                 rows_footer_checksum=rows_footer.checksum,
+                merged_from=self._shape.merged_from,
             )
             manifest = encode_manifest(members)
             footer = encode_footer(manifest, encode_info(info, manifest))

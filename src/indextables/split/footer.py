@@ -43,6 +43,8 @@ class SplitInfo:
     # The end of the rows, from the metadata of the Parquet file on.
     rows_footer_bytes: int
     rows_footer_checksum: str
+    # The splits whose rows these are, if a merge wrote this one: whoever has only files must not count rows twice.
+    merged_from: tuple[str, ...] = ()
 
 
 def is_ours(bundle: Bundle) -> bool:
@@ -69,6 +71,8 @@ def encode_info(info: SplitInfo, manifest: bytes) -> bytes:
         "rowsFooterBytes": info.rows_footer_bytes,
         "rowsFooterChecksum": info.rows_footer_checksum,
     }
+    if info.merged_from:
+        document["mergedFrom"] = info.merged_from
     body = b'",' + orjson.dumps(document)[1:]
     return _CHECKSUM_START + _checksum(manifest, body) + body
 
@@ -112,6 +116,7 @@ def _info(document: dict[str, Any]) -> SplitInfo:
         checksums=dict(document["checksums"]),
         rows_footer_bytes=int(document["rowsFooterBytes"]),
         rows_footer_checksum=str(document["rowsFooterChecksum"]),
+        merged_from=tuple(map(str, document.get("mergedFrom", ()))),
     )
 
 

@@ -47,7 +47,8 @@ class WriterOptions:
 
     `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds
     the rows that wait in memory, over all partitions, and `max_open_files` the splits under construction that
-    have a file. `scratch` is a local directory; without it, the system's for temporary files.
+    have a file. `scratch` is a local directory; without it, the system's for temporary files. `merged_from` are
+    the paths of the splits whose rows are written again.
     """
 
     target_bytes: int = 1024**3
@@ -56,6 +57,7 @@ class WriterOptions:
     max_open_files: int = 128
     scratch: Path | None = None
     split_tags: tuple[str, ...] = ()
+    merged_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class SplitWriter:
             # With partitions, one index is built as its rows come while another is being completed.
             self._options.heap_bytes // 2 if partitions else self._options.heap_bytes,
             self._options.split_tags,
+            self._options.merged_from,
         )
         check_storable(self._shape.data_schema)
         self._builders: dict[tuple[str | None, ...], SplitBuilder] = {}

@@ -4,11 +4,14 @@ Nothing here happens per entry in Python. A manifest that cannot be read is an e
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import compress, pairwise
 from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -90,15 +93,30 @@ class StateSource:
 
     def read(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         """All entries of manifests, dead ones included; without `columns`, foreign columns too."""
+        elsewhere = _ELSEWHERE.get()
+        tables = elsewhere(self, manifests, columns) if elsewhere is not None else None
+        return self._read_here(manifests, columns) if tables is None else tables
+
+    @staticmethod
+    def read_files(
+        store: ObjectStore,
+        state_version: int,
+        manifests: Sequence[ManifestInfo],
+        columns: Sequence[str] | None,
+    ) -> list[pa.Table]:
+        """What `read` gives, one manifest after the other, for those who have only a part of a state."""
+        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)
+
+    def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         if len(manifests) <= 1 or self.parallelism <= 1:
-            return read_manifests([self._fetch(info) for info in manifests], columns)
+            return self.read_files(self.store, self.manifest.state_version, manifests, columns)
         with ThreadPoolExecutor(
             min(self.parallelism, len(manifests)), thread_name_prefix="indextables-state"
         ) as pool:
             # What comes first is begun first, so nobody waits for a fetch that has no thread yet.
             decoded = [
                 pool.submit(_decoded_from, [pool.submit(self._fetch, info) for info in portion], columns)
-                for portion in _portions(manifests)
+                for portion in portions(manifests, _PORTION_ENTRIES)
             ]
             return [table for tables in decoded for table in tables.result()]
 
@@ -113,22 +131,44 @@ class StateSource:
         return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
 
     def _fetch(self, info: ManifestInfo) -> ManifestFile:
-        key = manifest_key(info.path, self.manifest.state_version)
-        return ManifestFile(self.store.get(key), f"{self.store.url}/{key}", info.num_entries)
+        return _fetch(self.store, self.manifest.state_version, info)
+
+
+ManifestReading: TypeAlias = Callable[
+    [StateSource, Sequence[ManifestInfo], Sequence[str] | None], list[pa.Table] | None
+]
+"""Reads manifests as `StateSource.read` does, by other means; None leaves it to this process."""
+
+_ELSEWHERE: ContextVar[ManifestReading | None] = ContextVar("indextables_manifest_reading", default=None)
+
+
+@contextmanager
+def reading_manifests_by(reading: ManifestReading) -> Iterator[None]:
+    """Let somebody else read the manifests that this thread asks for within the block."""
+    token = _ELSEWHERE.set(reading)
+    try:
+        yield
+    finally:
+        _ELSEWHERE.reset(token)
+
+
+def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> ManifestFile:
+    key = manifest_key(info.path, state_version)
+    return ManifestFile(store.get(key), f"{store.url}/{key}", info.num_entries)
 
 
 def _decoded_from(files: Sequence[Future[ManifestFile]], columns: Sequence[str] | None) -> list[pa.Table]:
     return read_manifests([file.result() for file in files], columns)
 
 
-def _portions(manifests: Sequence[ManifestInfo]) -> Iterator[list[ManifestInfo]]:
-    """Manifests in order, as many at a time as are worth a decoder of their own."""
+def portions(manifests: Sequence[ManifestInfo], min_entries: int) -> Iterator[list[ManifestInfo]]:
+    """Manifests in order, as many at a time as it takes for so many entries."""
     portion: list[ManifestInfo] = []
     entries = 0
     for info in manifests:
         portion.append(info)
         entries += info.num_entries
-        if entries >= _PORTION_ENTRIES:
+        if entries >= min_entries:
             yield portion
             portion, entries = [], 0
     if portion:

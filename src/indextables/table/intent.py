@@ -10,7 +10,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from indextables.log.actions import AddAction, Metadata, SkipAction
+from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction
 from indextables.predicates import Predicate
 
 
@@ -28,22 +28,28 @@ class Kind(Enum):
 class Append:
     """Add splits. `schemas` are the doc mappings that they refer to, by hash.
 
-    `has_new_paths` promises that this writer made the paths up, so that none of them can be live.
+    `has_new_paths` promises that this writer made the paths up, so that none of them can be live. With a
+    `transaction`, nothing happens if the table records that it was committed before.
     """
 
     adds: tuple[AddAction, ...]
     schemas: Mapping[str, str] = field(default_factory=dict)
     has_new_paths: bool = False
+    transaction: TransactionAction | None = None
     kind = Kind.APPEND
 
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Remove every live split, or those of the partitions that `where` selects, and add these."""
+    """Remove every live split, or those of the partitions that `where` selects, and add these.
+
+    `transaction` is what it is for an `Append`.
+    """
 
     adds: tuple[AddAction, ...]
     where: Predicate | None = None
     schemas: Mapping[str, str] = field(default_factory=dict)
+    transaction: TransactionAction | None = None
     kind = Kind.OVERWRITE
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, InvalidActionError
-from indextables.log.actions import AddAction, AnyAction, Metadata
+from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction
 from indextables.log.header import SCHEMA_PROPERTY_PREFIX
 from indextables.log.protocol import upgraded
 from indextables.table.add_rules import check_adds
@@ -88,6 +88,10 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
     every group of a merge was undone by other writers.
     """
     match intent:
+        case Append(transaction=transaction) | Overwrite(transaction=transaction) if _is_done(
+            transaction, snapshot
+        ):
+            return Plan()
         case Append():
             return _plan_append(intent, snapshot)
         case Overwrite():
@@ -111,18 +115,31 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             assert_never(unreachable)
 
 
+def _is_done(transaction: TransactionAction | None, snapshot: Snapshot) -> bool:
+    """Whether the table has this batch of a streaming writer, or a later one, already."""
+    if transaction is None:
+        return False
+    last = snapshot.header.transactions.get(transaction.app_id)
+    return last is not None and last >= transaction.version
+
+
+def _written(intent: Append | Overwrite, snapshot: Snapshot) -> tuple[AnyAction, ...]:
+    transaction = () if intent.transaction is None else (intent.transaction,)
+    return (*_registration(intent.schemas, snapshot), *intent.adds, *transaction)
+
+
 def _plan_append(intent: Append, snapshot: Snapshot) -> Plan:
     check_adds(intent.adds, snapshot)
     # Whether somebody's own paths are live already is only worth knowing if that costs nothing.
     is_exact = intent.has_new_paths or (
         snapshot.has_loaded_entries and not _live_among([add.path for add in intent.adds], snapshot).num_rows
     )
-    return Plan((*_registration(intent.schemas, snapshot), *intent.adds), is_exact=is_exact)
+    return Plan(_written(intent, snapshot), is_exact=is_exact)
 
 
 def _plan_overwrite(intent: Overwrite, snapshot: Snapshot) -> Plan:
     check_adds(intent.adds, snapshot)
-    actions: tuple[AnyAction, ...] = (*_registration(intent.schemas, snapshot), *intent.adds)
+    actions = _written(intent, snapshot)
     if intent.where is None:
         return Plan(actions, _live(snapshot))
     doomed = files_of_partitions(snapshot, intent.where, _REMOVE_COLUMNS)

@@ -1,26 +1,26 @@
-"""`indextables demo`: a table's life in a few seconds."""
+"""`indextables demo`: the main job from nothing to the end, on this machine."""
 
 import shlex
+import sys
+import time
 from typing import Annotated
 
 import typer
 
 from indextables.cli.command_line import examples
-from indextables.cli.demo_place import local_directory, make_room
-from indextables.cli.demo_table import WHERE, Step, run_demo
+from indextables.cli.demo.place import local_directory, make_room
+from indextables.cli.demo.story import QUERY, Demo, Hit, Step
+from indextables.cli.hits import print_hit
 from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson
-from indextables.cli.output import print_heading, print_line
+from indextables.cli.output import Column, print_heading, print_line, print_table
 from indextables.cli.people import duration
+from indextables.cli.waiting import working
+from indextables.index_table import IndexTable
 
 EXAMPLES = examples("indextables demo", "indextables demo /tmp/my-demo", "indextables demo --json")
 
 DEFAULT_DIRECTORY = "./demo-table"
-
-_HONESTLY = (
-    "The demo writes the transaction log alone: the files it commits are names in the log, "
-    "with no data behind them."
-)
 
 
 def demo(
@@ -29,36 +29,53 @@ def demo(
     ] = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
-    """Create a small table and show what it can do.
+    """Index, search, stream, merge and more, on real text.
 
-    An earlier demo table in the same place is replaced. Any other directory that is not empty is left alone. The demo
-    writes the transaction log alone, no data files.
+    The text is the source of Python's standard library, the engine a local Spark session (Java 17 is needed). An
+    earlier demo table in the same place is replaced; any other directory that is not empty is left alone.
     """
     place = local_directory(directory)
     is_replaced = make_room(place)
-    steps = run_demo(str(place))
+    started = time.perf_counter()
+    steps = Demo(str(place)).run(working)
     if as_json:
         print_json(
             {
                 "path": str(place),
                 "replacedEarlierDemo": is_replaced,
-                "writesDataFiles": False,
                 "steps": [_step_document(step) for step in steps],
                 "next": _next_commands(directory),
             }
         )
         return
     print_line(f"A table in {place}{', in the place of an earlier demo' if is_replaced else ''}.")
-    print_line(_HONESTLY)
+    figures: list[tuple[str, str]] = []
     for number, step in enumerate(steps, start=1):
-        print_line()
-        print_heading(f"{number}. {step.name} ({duration(step.seconds)})")
-        for line in step.lines:
-            print_line(f"   {line}")
+        _print_step(number, step, str(place))
+        figures.extend(step.told.figures)
+    figures.append(("all of it", duration(time.perf_counter() - started)))
     print_line()
-    print_heading("Now try")
+    print_table([Column("figure"), Column("", "right")], figures)
+    print_line()
+    print_heading("The table stays. Now try")
     for command in _next_commands(directory):
         print_line(f"   {command}")
+
+
+def _print_step(number: int, step: Step, path: str) -> None:
+    print_line()
+    print_heading(f"{number}. {step.name} ({duration(step.seconds)})")
+    for line in step.told.lines:
+        print_line(f"   {line}")
+    if step.told.hits:
+        _print_hits(step.told.hits, path)
+
+
+def _print_hits(hits: tuple[Hit, ...], path: str) -> None:
+    highlighter = IndexTable(path).highlighter(f"{QUERY} OR lazy OR database")
+    for hit in hits:
+        print_hit(hit.score, f"{hit.place}", {"text": hit.text.strip()}, highlighter, indent="   ")
+    sys.stdout.flush()
 
 
 def _step_document(step: Step) -> dict[str, object]:
@@ -66,16 +83,21 @@ def _step_document(step: Step) -> dict[str, object]:
         "name": step.name,
         "milliseconds": round(step.seconds * 1000, 3),
         "version": step.version,
-        "lines": list(step.lines),
+        "lines": list(step.told.lines),
+        "hits": [{"place": hit.place, "score": hit.score, "text": hit.text} for hit in step.told.hits],
+        "figures": dict(step.told.figures),
     }
 
 
 def _next_commands(directory: str) -> list[str]:
     path = shlex.quote(directory)
     return [
-        f'indextables files {path} --where "{WHERE}"',
+        f"indextables search {path} 'def AND async' --where \"package = 'asyncio'\"",
+        f"indextables search {path} '\"raise NotImplementedError\"' --limit 3",
         f"indextables history {path}",
-        f"indextables describe {path} --version 2",
-        f"indextables checkpoint {path} --format json",
-        "indextables config checkpoint",
+        f"indextables files {path} --where \"package = 'email'\"",
+        f"indextables describe {path}",
+        f"indextables sql \"DESCRIBE INDEXTABLES TRANSACTION LOG '{directory}'\"",
+        f"indextables purge {path} --dry-run",
+        f"indextables fsck {path}",
     ]

@@ -1,18 +1,17 @@
 """`indextables search`: the best rows for a query, with the words that were found."""
 
-import sys
 import time
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from indextables.cli.command_line import examples
+from indextables.cli.hits import print_hit
 from indextables.cli.json_output import print_json_rows
 from indextables.cli.opening import open_table
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
-from indextables.cli.output import console_for, print_line
-from indextables.cli.people import count, duration, visible
+from indextables.cli.output import print_line
+from indextables.cli.people import count, duration
 from indextables.cli.waiting import working
 from indextables.ops.search import SCORE, Highlighter
 
@@ -21,8 +20,6 @@ EXAMPLES = examples(
     "indextables search ./logs 'message:\"connection reset\"' --where \"date = '2026-01-31'\"",
     "indextables search s3://bucket/logs 'hel*' --columns message --limit 100 --json",
 )
-
-_FOUND = "bold yellow"
 
 
 def search(
@@ -71,26 +68,7 @@ def _names(columns: str | None) -> list[str] | None:
 
 
 def _print_hit(row: dict[str, Any], highlighter: Highlighter) -> None:
-    """The score and the short values on one line, then each text on a line of its own."""
     score = row.pop(SCORE.name)
     texts = {name: value for name, value in row.items() if highlighter.is_text(name) and value is not None}
     facts = "  ".join(f"{name}={value}" for name, value in row.items() if name not in texts)
-    console = console_for(sys.stdout)
-    console.print(Text.assemble((f"{score:.2f}", "bold"), "  ", visible(facts)))
-    for name, value in texts.items():
-        line = Text(f"      {visible(name)}: ", style="dim")
-        line.append_text(_marked(value, name, highlighter))
-        console.print(line)
-    sys.stdout.flush()
-
-
-def _marked(value: str, column: str, highlighter: Highlighter) -> Text:
-    """A text with what the query found in it; characters that a terminal would obey are shown instead."""
-    marked = Text(style="not dim")
-    end = 0
-    for span in highlighter.spans(column, value):
-        marked.append(visible(value[end : span.start]))
-        marked.append(visible(value[span.start : span.end]), style=_FOUND)
-        end = span.end
-    marked.append(visible(value[end:]))
-    return marked
+    print_hit(score, facts, texts, highlighter)

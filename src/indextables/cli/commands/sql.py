@@ -89,10 +89,17 @@ def _print_one(row: dict[str, Any]) -> None:
         if isinstance(items, list) and items:
             print_line()
             print_heading(name)
-            print_table(
-                [Column(field) for field in items[0]],
-                [tuple(map(_cell, item.values())) for item in items[:_SHOWN]],
-            )
+            _print_items(items[:_SHOWN])
+
+
+def _print_items(items: list[Any]) -> None:
+    if isinstance(items[0], dict):
+        print_table(
+            [Column(field) for field in items[0]], [tuple(map(_cell, item.values())) for item in items]
+        )
+        return
+    for item in items:
+        print_line(_cell(item))
 
 
 def _side(kind: pa.DataType) -> Any:

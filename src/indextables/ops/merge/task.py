@@ -139,12 +139,13 @@ class MergeTask(Task[MergedGroup]):
         )
         tags = {tag for source in sources for tag in source.source.split_tags}
         expected = sum(source.split.num_records for source in sources)
+        store = self.store.store
         options = WriterOptions(
             target_bytes=_NO_LIMIT,
             heap_bytes=self.settings[INDEX_WRITER_HEAP_SIZE],
             split_tags=tuple(sorted(tags)),
+            merged_from=tuple(relative_key(source.source.path, store.url) for source in sources),
         )
-        store = self.store.store
         with SplitWriter(
             store, self.schema, self.partition_columns, self.settings, options, mapping=mapping
         ) as writer:

@@ -1,0 +1,1 @@
+"""What each statement does: a statement and its caller in, an Arrow table out."""

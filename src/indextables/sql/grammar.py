@@ -1,0 +1,290 @@
+"""The text of a statement, cut and parsed by lark, read into a value."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final, NoReturn
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedInput
+
+from indextables.config.kinds import Size
+from indextables.errors import InvalidOptionError, InvalidStatementError
+from indextables.predicates import parse_predicate
+from indextables.sql import statements
+from indextables.sql.forms import FORMS
+from indextables.sql.heads import is_ours
+from indextables.sql.literals import unquote
+from indextables.sql.statements import Statement, TableName, TablePath, Target
+from indextables.sql.syntax_errors import statement_error, syntax_error
+from indextables.table.moments import timestamp_ms
+
+# As long as the longest condition may be.
+MAX_STATEMENT_LENGTH: Final = 1_000_000
+
+# Between words that are told from a condition only together. There is one way to read it: with two ways for each
+# comment, many comments would take for ever.
+_GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
+
+_RULES: Final = r"""
+    start: _statement SEMICOLON*
+    _statement: checkpoint | compact | state | transaction_log | history | merge_jobs | disk_cache | environment
+        | merge | purge | truncate | drop | repair | invalidate | flush | fsck | restore
+
+    checkpoint: CHECKPOINT OURS target
+    compact: COMPACT OURS target
+    state: DESCRIBE OURS STATE target
+    transaction_log: DESCRIBE OURS TRANSACTION LOG target include_all?
+    history: DESCRIBE OURS HISTORY target
+    merge_jobs: DESCRIBE OURS MERGE JOBS
+    disk_cache: DESCRIBE OURS DISK CACHE
+    environment: DESCRIBE OURS ENVIRONMENT
+    merge: MERGE SPLITS target (where | target_size | max_dest | max_source)*
+    purge: PURGE (OURS | INDEXTABLE) target (older_than | log_retention | dry_run)*
+    truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
+    drop: DROP OURS PARTITIONS FROM target where
+    repair: REPAIR (INDEXFILES | OURS) TRANSACTION LOG target location?
+    invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
+    flush: FLUSH OURS DISK CACHE
+    fsck: FSCK OURS target deep?
+    restore: RESTORE OURS target TO (version | timestamp)
+
+    target: STRING | NAME (DOT NAME)*
+    include_all: INCLUDE ALL
+    where: WHERE _piece+
+    _piece: STRING | PIECE
+    target_size: TARGET_SIZE (SIZE | STRING)
+    max_dest: MAX_DEST SPLITS INTEGER
+    max_source: MAX_SOURCE SPLITS PER MERGE INTEGER
+    older_than: OLDER THAN INTEGER UNIT
+    log_retention: TRANSACTION LOG RETENTION INTEGER UNIT
+    dry_run: DRY RUN
+    location: AT LOCATION STRING
+    deep: DEEP
+    version: VERSION (AS_OF)? INTEGER
+    timestamp: TIMESTAMP (AS_OF)? STRING
+"""
+
+_TERMINALS: Final = rf"""
+    OURS.2: /(INDEXTABLES|TANTIVY4SPARK)(?!\w)/i
+    INDEXTABLE.2: /INDEXTABLE(?!\w)/i
+    INDEXFILES.2: /INDEXFILES(?!\w)/i
+    DESCRIBE.2: /DESC(RIBE)?(?!\w)/i
+    UNIT.2: /(DAY|HOUR)S?(?!\w)/i
+    STRING: /'(\\.|''|[^'\\])*'|"(\\.|""|[^"\\])*"/s
+    NAME: /\w+|`(``|[^`])+`/
+    INTEGER: /[0-9]{{1,18}}(?!\w)/
+    SIZE: /[0-9]{{1,18}}(\.[0-9]{{1,9}})?\s*([KMGTP]I?B?|B)?(?!\w)/i
+    PIECE: /\w+|`(``|[^`])+`|[^\s\w'"`;]/
+    DOT: "."
+    SEMICOLON: ";"
+    COMMENT.3: /--[^\n]*|\/\*.*?\*\//s
+    %ignore COMMENT
+    %ignore /\s+/
+    TARGET_SIZE.2: /TARGET{_GAP}SIZE(?!\w)/is
+    MAX_DEST.2: /MAX{_GAP}DEST(?!\w)/is
+    MAX_SOURCE.2: /MAX{_GAP}SOURCE(?!\w)/is
+    AS_OF.2: /AS{_GAP}OF(?!\w)/is
+"""
+
+# Every other word in capitals stands for itself, in any case.
+_DEFINED: Final = frozenset(re.findall(r"^ *([A-Z_]+)[.:]", _TERMINALS, re.MULTILINE))
+_WORDS: Final = sorted({*re.findall(r"\b[A-Z_]+\b", _RULES)} - _DEFINED)
+
+GRAMMAR: Final = _RULES + _TERMINALS + "".join(f"    {word}.2: /{word}(?!\\w)/i\n" for word in _WORDS)
+
+
+def is_statement(text: str) -> bool:
+    """Whether a text is meant to be a statement of IndexTables, right or wrong: its first words decide."""
+    return is_ours(text)
+
+
+def parse_statement(text: str) -> Statement | None:
+    """Read a statement; None if it is not one of ours, so that it may be somebody else's.
+
+    Raises InvalidStatementError, with the place and the syntax, if it begins like one of ours and is none, and
+    InvalidPredicateError for a condition after WHERE that cannot be read.
+    """
+    if not is_ours(text):
+        return None
+    if len(text) > MAX_STATEMENT_LENGTH:
+        raise InvalidStatementError(
+            f"the statement has {len(text)} characters; {MAX_STATEMENT_LENGTH} are allowed",
+            position=MAX_STATEMENT_LENGTH,
+        )
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as error:
+        raise syntax_error(text, error) from error
+    return _Reader(text).statement(tree.children[0])
+
+
+def require_statement(text: str) -> Statement:
+    """Read a statement that must be one of ours. Raises what `parse_statement` raises, with all that there are."""
+    statement = parse_statement(text)
+    if statement is None:
+        known = "\n".join(f"  {form.syntax}" for form in FORMS)
+        raise InvalidStatementError(f"this is no statement of IndexTables; there are\n{known}", position=0)
+    return statement
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(
+        GRAMMAR, parser="lalr", lexer="contextual", maybe_placeholders=False, propagate_positions=True
+    )
+
+
+class _Reader:
+    """Turns the parse tree of one text into a statement."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def statement(self, tree: Any) -> Statement:
+        return _KINDS[tree.data](self, tree)
+
+    def about_nothing(self, tree: Any) -> Statement:
+        return _WITHOUT_TARGET[tree.data]()
+
+    def about_table(self, tree: Any) -> Statement:
+        return _WITH_TARGET[tree.data](self.target(tree))
+
+    def transaction_log(self, tree: Any) -> Statement:
+        return statements.DescribeTransactionLog(self.target(tree), "include_all" in self.clauses(tree))
+
+    def merge(self, tree: Any) -> Statement:
+        clauses = self.clauses(tree)
+        return statements.MergeSplits(
+            self.target(tree),
+            where=self.condition(clauses),
+            target_bytes=self.size(clauses["target_size"]) if "target_size" in clauses else None,
+            max_dest_splits=self.integer(clauses, "max_dest"),
+            max_source_splits_per_merge=self.integer(clauses, "max_source"),
+        )
+
+    def purge(self, tree: Any) -> Statement:
+        clauses = self.clauses(tree)
+        return statements.Purge(
+            self.target(tree),
+            older_than=self.retention(clauses, "older_than"),
+            log_retention=self.retention(clauses, "log_retention"),
+            is_dry_run="dry_run" in clauses,
+        )
+
+    def truncate(self, tree: Any) -> Statement:
+        return statements.TruncateTimeTravel(self.target(tree), "dry_run" in self.clauses(tree))
+
+    def drop(self, tree: Any) -> Statement:
+        where = self.condition(self.clauses(tree))
+        assert where is not None  # the grammar asks for it
+        return statements.DropPartitions(self.target(tree), where)
+
+    def repair(self, tree: Any) -> Statement:
+        location = self.clauses(tree).get("location")
+        return statements.Repair(
+            self.target(tree), None if location is None else self.path(location.children[-1])
+        )
+
+    def invalidate(self, tree: Any) -> Statement:
+        return statements.InvalidateLogCache(self.target(tree) if "target" in self.clauses(tree) else None)
+
+    def fsck(self, tree: Any) -> Statement:
+        return statements.Fsck(self.target(tree), "deep" in self.clauses(tree))
+
+    def restore(self, tree: Any) -> Statement:
+        clauses = self.clauses(tree)
+        if "version" in clauses:
+            return statements.Restore(self.target(tree), version=int(clauses["version"].children[-1]))
+        moment = clauses["timestamp"].children[-1]
+        text = unquote(moment)
+        try:
+            timestamp_ms(text)
+        except (InvalidOptionError, OverflowError):
+            self.fail(moment, "this is not a moment in time; write it as '2026-01-31T12:00:00Z'")
+        return statements.Restore(self.target(tree), timestamp=text)
+
+    def clauses(self, tree: Any) -> dict[str, Any]:
+        """The parts of a statement that are more than one word, by name: each may be there once."""
+        found: dict[str, Any] = {}
+        for child in tree.children:
+            if isinstance(child, Token):
+                continue
+            if child.data in found:
+                self.fail(child.children[0], "this is said a second time; leave one of them out")
+            found[child.data] = child
+        return found
+
+    def target(self, tree: Any) -> Target:
+        names = self.clauses(tree)["target"].children
+        if names[0].type == "STRING":
+            return TablePath(self.path(names[0]))
+        return TableName(tuple(unquote(name) for name in names if name.type == "NAME"))
+
+    def path(self, token: Token) -> str:
+        path = unquote(token)
+        if not path.strip():
+            self.fail(token, "the path is empty")
+        return path
+
+    def condition(self, clauses: dict[str, Any]) -> str | None:
+        if "where" not in clauses:
+            return None
+        _, first, *more = clauses["where"].children
+        text = self.text[first.start_pos : (more or [first])[-1].end_pos]
+        parse_predicate(text)
+        return text
+
+    def size(self, tree: Any) -> int:
+        token = tree.children[-1]
+        try:
+            return Size().read(unquote(token) if token.type == "STRING" else str(token))
+        except ValueError:
+            self.fail(token, "this is not a size; write it as 100M or 1G")
+
+    def integer(self, clauses: dict[str, Any], name: str) -> int | None:
+        return int(clauses[name].children[-1]) if name in clauses else None
+
+    def retention(self, clauses: dict[str, Any], name: str) -> timedelta | None:
+        if name not in clauses:
+            return None
+        number, unit = clauses[name].children[-2:]
+        try:
+            return timedelta(hours=int(number) * (24 if unit.upper().startswith("DAY") else 1))
+        except OverflowError:
+            self.fail(number, "nothing is kept for so long")
+
+    def fail(self, token: Token, reason: str) -> NoReturn:
+        assert token.start_pos is not None
+        assert token.end_pos is not None
+        raise statement_error(self.text, token.start_pos, token.end_pos, reason)
+
+
+_WITH_TARGET: Final[dict[str, Callable[[Target], Statement]]] = {
+    "checkpoint": statements.Checkpoint,
+    "compact": statements.Compact,
+    "state": statements.DescribeState,
+    "history": statements.DescribeHistory,
+}
+_WITHOUT_TARGET: Final[dict[str, Callable[[], Statement]]] = {
+    "merge_jobs": statements.DescribeMergeJobs,
+    "disk_cache": statements.DescribeDiskCache,
+    "environment": statements.DescribeEnvironment,
+    "flush": statements.FlushDiskCache,
+}
+_KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
+    **dict.fromkeys(_WITH_TARGET, _Reader.about_table),
+    **dict.fromkeys(_WITHOUT_TARGET, _Reader.about_nothing),
+    "transaction_log": _Reader.transaction_log,
+    "merge": _Reader.merge,
+    "purge": _Reader.purge,
+    "truncate": _Reader.truncate,
+    "drop": _Reader.drop,
+    "repair": _Reader.repair,
+    "invalidate": _Reader.invalidate,
+    "fsck": _Reader.fsck,
+    "restore": _Reader.restore,
+}

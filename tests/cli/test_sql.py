@@ -1,0 +1,84 @@
+"""`indextables sql`."""
+
+import json
+
+import pytest
+
+import indextables
+from cli.tables import Invoke
+from indextables.sql.forms import FORMS
+
+
+def test_json_has_what_the_function_returns(invoke: Invoke, table_path: str) -> None:
+    text = f"DESCRIBE INDEXTABLES STATE '{table_path}'"
+    result = invoke("sql", text, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == indextables.sql(text).to_pylist()
+
+
+def test_one_row_is_read_from_top_to_bottom(invoke: Invoke, table_path: str) -> None:
+    result = invoke("sql", f"checkpoint indextables '{table_path}';")
+    assert result.exit_code == 0
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert lines[0] == ["column", "value"]
+    assert ["status", "SUCCESS"] in lines
+    assert ["num_files", "2"] in lines
+    assert ["previous_format", "-"] in lines
+
+
+def test_files_of_a_dry_run_are_listed_below(invoke: Invoke, table_path: str) -> None:
+    result = invoke("sql", f"TRUNCATE INDEXTABLES TIME TRAVEL '{table_path}' DRY RUN")
+    summary, _, listed = result.stdout.partition("\n\nfiles\n")
+    assert summary.splitlines()[-1].split(maxsplit=1) == ["files", "3 items"]
+    heading, *files = listed.splitlines()
+    assert heading.split() == ["path", "kind", "size", "age_hours", "is_deleted", "error"]
+    assert [line.split()[1] for line in files] == ["version"] * 3
+
+
+def test_many_rows_are_a_table(invoke: Invoke, table_path: str) -> None:
+    result = invoke("sql", f"DESCRIBE INDEXTABLES HISTORY '{table_path}'")
+    heading, *lines = result.stdout.splitlines()
+    assert heading.split()[:3] == ["version", "timestamp", "operation"]
+    assert [line.split()[0] for line in lines[:-1]] == ["3", "2", "1", "0"]
+    assert lines[-1] == "4 rows"
+
+
+def test_options_apply(invoke: Invoke, table_path: str) -> None:
+    result = invoke(
+        "sql", f"CHECKPOINT INDEXTABLES '{table_path}'", "--json", "--option", "state.format=json"
+    )
+    assert json.loads(result.stdout)[0]["new_format"] == "json"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("CHECKPOINT INDEXTABLES", "CHECKPOINT INDEXTABLES table"),
+        ("DESCRIBE INDEXTABLES STAT 'p'", "did you mean STATE?"),
+        ("CHECKPOINT INDEXTABLES logs", "give the path of the table in quotes"),
+        ("MERGE SPLITS 'p' WHERE f(x)", "functions are not supported"),
+        ("SELECT 1", FORMS[-1].syntax),
+    ],
+)
+def test_a_text_that_is_no_statement_is_wrong_use(invoke: Invoke, text: str, told: str) -> None:
+    result = invoke("sql", text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+
+
+def test_caret_stands_below_the_word(invoke: Invoke) -> None:
+    lines = invoke("sql", "DESCRIBE INDEXTABLES STAT 'p'").stderr.splitlines()
+    shown = next(index for index, line in enumerate(lines) if line.startswith("  DESCRIBE INDEXTABLES STAT "))
+    assert lines[shown].index("STAT ") == lines[shown + 1].index("^~~~")
+
+
+def test_a_table_that_says_no(invoke: Invoke, table_path: str) -> None:
+    missing = invoke("sql", f"CHECKPOINT INDEXTABLES '{table_path}/nothing'")
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert "there is no table" in missing.stderr
+    # The splits of this table were never written.
+    broken = invoke("sql", f"FSCK INDEXTABLES '{table_path}'", "--json")
+    assert broken.exit_code == 1
+    assert json.loads(broken.stdout)[0]["status"] == "FAILED"
+    refused = invoke("sql", f"DROP INDEXTABLES PARTITIONS FROM '{table_path}' WHERE latency_ms = 1")
+    assert refused.exit_code == 1

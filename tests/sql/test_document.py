@@ -1,0 +1,34 @@
+"""docs/sql.md says what the forms say, and has every statement with its columns."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from indextables.sql.__main__ import main
+from indextables.sql.document import render
+from indextables.sql.forms import FORMS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "sql.md"
+
+
+def test_document_in_the_repository_is_up_to_date():
+    assert main(["--check", str(DOCUMENT)]) == 0
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kind.__name__)
+def test_document_has_the_syntax_an_example_and_the_columns_of_every_statement(form):
+    section = re.split(r"^## ", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    (found,) = (part for part in section if part.startswith(f"{' '.join(form.head)}\n"))
+    assert f"```sql\n{form.syntax}\n```" in found
+    assert f"```sql\n{form.example}\n```" in found
+    assert re.findall(r"^\| `(\w+)`", found, re.MULTILINE) == [column.name for column in form.columns]
+
+
+def test_check_of_a_drifted_document_fails_with_the_command_to_run(tmp_path, capsys):
+    path = tmp_path / "sql.md"
+    path.write_text(render().replace("table", "chair"), encoding="utf-8")
+    assert main(["--check", str(path)]) == 1
+    assert f"python -m indextables.sql --write {path}" in capsys.readouterr().err
+    assert main(["--write", str(path)]) == 0
+    assert main(["--check", str(path)]) == 0
