@@ -6,7 +6,7 @@ from indextables.config.lookup import list_families, list_settings
 from indextables.config.setting import Alias, Section, Setting, SettingFamily
 
 _INTRODUCTION = """\
-<!-- Generated from src/indextables/config/registry.py by `make docs-config`. Do not edit. -->
+<!-- Generated from src/indextables/config/registry.py by `make docs-generated`. Do not edit. -->
 
 # Configuration
 
