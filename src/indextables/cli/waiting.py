@@ -4,18 +4,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
-from rich.status import Status
+from typing import TYPE_CHECKING, Protocol
 
 from indextables.cli.output import console_for
 from indextables.cli.people import visible
-from indextables.ops.runner import Progress
+
+if TYPE_CHECKING:
+    from indextables.ops.runner import Progress
 
 _PATIENCE_SECONDS = 0.4
 
-_signs: list[Status | ProgressBar] = []
+
+class _Sign(Protocol):
+    def stop(self) -> None: ...
+
+
+_signs: list[_Sign] = []
 
 
 @contextmanager
@@ -24,6 +28,9 @@ def working(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
+    # Signs of life are for terminals, and what draws them takes its time to import.
+    from rich.status import Status
+
     sign = Status(visible(what), console=console_for(sys.stderr))
     # What is done sooner leaves the screen alone.
     timer = threading.Timer(_PATIENCE_SECONDS, sign.start)
@@ -40,11 +47,14 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progressing() -> Iterator[Callable[[Progress], None]]:
+def progressing() -> Iterator[Callable[["Progress"], None]]:
     """A function that shows how far a run has come, as a bar on stderr if that is a terminal. Nothing of it stays."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as ProgressBar
+
     bar = ProgressBar(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -55,7 +65,7 @@ def progressing() -> Iterator[Callable[[Progress], None]]:
     )
     shown: dict[str, TaskID] = {}
 
-    def show(progress: Progress) -> None:
+    def show(progress: "Progress") -> None:
         if progress.description not in shown:
             shown[progress.description] = bar.add_task(visible(progress.description), total=progress.total)
         bar.update(shown[progress.description], completed=progress.done, total=progress.total)
