@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.state.avro_container import encode_bytes, encode_long
 from indextables.state.avro_types import NULL, Array, AvroType, Fixed, Map, Primitive, Record, Union
 
 # Which rows yield bytes; None stands for all of them, the common case.
@@ -22,6 +23,8 @@ _Mask: TypeAlias = npt.NDArray[np.bool_] | None
 _Longs: TypeAlias = npt.NDArray[np.int64]
 
 _STRING = Primitive("string")
+# With more keys than that, a column for each costs more than it saves.
+_MAX_UNIFORM_KEYS = 64
 _NOTHING = pa.scalar(b"", pa.binary())
 _FLOATS = {"float": np.dtype("<f4"), "double": np.dtype("<f8")}
 
@@ -71,6 +74,9 @@ def _pieces(avro_type: AvroType, column: pa.Array, present: _Mask) -> list[_Piec
         case Array(items):
             return _block_pieces(column, present, _Elements((items,), (column.values,)))
         case Map(values):
+            uniform = _uniform_map_pieces(values, column, present)
+            if uniform is not None:
+                return uniform
             return _block_pieces(column, present, _Elements((_STRING, values), (column.keys, column.items)))
         case Record(fields):
             children = zip(fields, column.flatten(), strict=True)
@@ -133,6 +139,47 @@ def _block_pieces(column: pa.Array, present: _Mask, elements: _Elements) -> list
     body = _binary_array(_offsets(encoded)[offsets], encoded.buffers()[2], present)
     end = _fixed_width(np.zeros((len(column), 1), np.uint8), present)
     return [count, body, end]
+
+
+def _uniform_map_pieces(values: AvroType, column: pa.Array, present: _Mask) -> list[_Piece] | None:
+    """A map that has the same keys in all rows, as those of partition values and statistics mostly do.
+
+    Its keys are constants then, and the values under each key a column: much less is joined than by elements. None if
+    rows differ.
+    """
+    offsets = column.offsets.to_numpy()
+    width = int(offsets[1] - offsets[0]) if len(column) else 0
+    if not 0 < width <= _MAX_UNIFORM_KEYS or present is not None or column.null_count:
+        return None
+    start, end = int(offsets[0]), int(offsets[-1])
+    if end - start != width * len(column) or (np.diff(offsets) != width).any():
+        return None
+    keys, items = column.keys.slice(start, end - start), column.items.slice(start, end - start)
+    names = _repeated(keys, width)
+    if names is None or (items.null_count and not isinstance(values, Union)):
+        return None
+    pieces: list[_Piece] = [_constant(encode_long(width), len(column))]
+    for place, name in enumerate(names):
+        every = pa.array(np.arange(place, len(items), width))
+        pieces += [_constant(encode_bytes(name), len(column)), *_pieces(values, items.take(every), None)]
+    return [*pieces, _constant(encode_long(0), len(column))]
+
+
+def _repeated(keys: pa.Array, width: int) -> list[bytes] | None:
+    """The first keys, if all others repeat them in the same order."""
+    offsets = _offsets(keys).astype(np.int64)
+    lengths = np.diff(offsets).reshape(-1, width)
+    if (lengths != lengths[0]).any():
+        return None
+    data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    rows = data.reshape(len(lengths), -1)
+    if (rows != rows[0]).any():
+        return None
+    return [key.as_py().encode() for key in keys[:width]]
+
+
+def _constant(content: bytes, rows: int) -> _Computed:
+    return _Computed(np.broadcast_to(np.frombuffer(content, np.uint8), (rows, len(content))), None)
 
 
 def _both(one: _Mask, other: _Mask) -> _Mask:
