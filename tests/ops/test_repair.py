@@ -348,6 +348,18 @@ def test_version_is_higher_than_any_that_was_used():
     assert swap(store).version == NEWEST + 1
 
 
+def test_metadata_that_cannot_be_read_is_replaced_by_what_splits_say():
+    store = whole_table()
+    broken = msgspec.structs.replace(newest(store).metadata, schema_string='{"type":"struct"')
+    write_version(store, NEWEST + 1, broken)
+    store.delete_many([version_key(0)])
+    clean_up(store)
+    store.delete_many([key for key in log_keys(store) if "state-v" in key])
+    report = swap(store)
+    assert any("schema in a metaData action" in problem.reason for problem in report.unreadable_log_files)
+    assert_sound(store)
+
+
 def test_stalled_writer_of_the_old_log_goes_on_or_is_refused():
     store = whole_table()
     stalled = newest(store)

@@ -7,7 +7,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.errors import InvalidSchemaError, LogCorruptedError, ObjectNotFoundError
+from indextables.log.actions import Metadata
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import VersionSummary
 from indextables.log.entries import empty_entries
@@ -26,6 +27,7 @@ from indextables.ops.repair_bases import (
 )
 from indextables.ops.repair_report import Problem
 from indextables.ops.repair_runs import Run, read_runs
+from indextables.schema import from_spark_json
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
 
@@ -204,15 +206,26 @@ class _Reading:
             header = replay_header(header, run.tail.versions, removed_paths(run.tail))
         broken = [each.header for each in self.broken if each.header is not None]
         newest = max([header, *broken], key=lambda each: each.version)
-        metadata, protocol = newest.metadata, newest.protocol
+        metadata, protocol = self._usable(newest.metadata), newest.protocol
         registry = dict(newest.schema_registry)
         for other in [header, *broken, *self.headers]:
-            metadata, protocol = metadata or other.metadata, protocol or other.protocol
+            metadata, protocol = metadata or self._usable(other.metadata), protocol or other.protocol
             registry = {**other.schema_registry, **registry}
         for summary in reversed([summary for run in runs for summary in run.tail.versions]):
-            metadata = metadata or summary.actions.metadata
+            metadata = metadata or self._usable(summary.actions.metadata)
             protocol = protocol or summary.actions.protocol
         return replace(newest, metadata=metadata, protocol=protocol, schema_registry=registry)
+
+    def _usable(self, metadata: Metadata | None) -> Metadata | None:
+        """Metadata whose schema can be read: a file without checksums may be damaged and look whole."""
+        try:
+            if metadata is not None:
+                from_spark_json(metadata.schema_string)
+        except InvalidSchemaError as error:
+            problem = Problem(LOG_PREFIX, f"the schema in a metaData action cannot be read: {error}")
+            self.problems += [] if problem in self.problems else [problem]
+            return None
+        return metadata
 
     def _has_unfinished_repair(self, runs: Sequence[Run]) -> bool:
         """Whether a repair was interrupted before it had removed the log that it replaced."""
