@@ -1,31 +1,14 @@
-"""Writes docs/configuration.md, or checks that it says what the settings' definitions say."""
+"""Writes docs/configuration.md, or checks it."""
 
-import argparse
 import sys
-from pathlib import Path
 
+from indextables.config.generated_page import keep_page
 from indextables.config.document import render
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command and return its exit code: 1 if the document differs from what would be written."""
-    parser = argparse.ArgumentParser(prog="python -m indextables.config", description=__doc__)
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--check", metavar="PATH", type=Path, help="exit with 1 if PATH is out of date")
-    action.add_argument("--write", metavar="PATH", type=Path, help="write the document to PATH")
-    parsed = parser.parse_args(arguments)
-    if parsed.write is not None:
-        parsed.write.write_text(render(), encoding="utf-8")
-        return 0
-    return _check(parsed.check)
-
-
-def _check(path: Path) -> int:
-    if path.is_file() and path.read_text(encoding="utf-8") == render():
-        return 0
-    remedy = f"python -m indextables.config --write {path}"
-    sys.stderr.write(f"{path} does not say what the settings' definitions say; run: {remedy}\n")
-    return 1
+    """Run the command and return its exit code: 1 if the page differs from what would be written."""
+    return keep_page("indextables.config", "the settings' definitions", render, arguments)
 
 
 if __name__ == "__main__":
