@@ -1,36 +1,155 @@
-"""The code blocks of the documents run as they stand."""
+"""The documents are true: their code blocks run as they stand, and what they name exists.
 
+Blocks of `python` and `sh` run in order, in a new folder for each document; other languages are only shown. Documents
+that use Spark share one session.
+"""
+
+import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from document_blocks import BlockRunner
+from indextables import errors, metrics
+from indextables.cli.app import COMMANDS
+from indextables.storage.credentials import FAMILIES
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+ALL_DOCUMENTS = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ANY_BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`([^`\n]+)`")
+SPARK = "indextables.spark"
 
-WITH_CODE = [document for document in DOCUMENTS if BLOCK.search(document.read_text())]
+
+def blocks(document: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(document.read_text())
 
 
-@pytest.mark.parametrize("document", WITH_CODE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_code_blocks_run_in_order(document, tmp_path):
-    bin_folder = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
-    for language, code in BLOCK.findall(document.read_text()):
-        command = (
-            [sys.executable, "-W", "error", "-c", code] if language == "python" else ["sh", "-e", "-c", code]
-        )
+def uses_spark(document: Path) -> bool:
+    return any(
+        language == "python" and (f"import {SPARK}" in code or f"from {SPARK}" in code)
+        for language, code in blocks(document)
+    )
+
+
+def name_of(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+WITH_CODE = [document for document in DOCUMENTS if blocks(document)]
+PLAIN = [document for document in WITH_CODE if not uses_spark(document)]
+ON_SPARK = [document for document in WITH_CODE if uses_spark(document)]
+
+
+@pytest.fixture(scope="module")
+def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("documents")
+
+
+@pytest.fixture(scope="module")
+def spark_runner(spark_folder: Path) -> Iterator[BlockRunner]:
+    """One session for all documents: it works in one folder, where relative paths lead to."""
+    if find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed (pip install indextables[spark])")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    with BlockRunner(spark_folder, "--spark") as runner:
+        yield runner
+
+
+@pytest.mark.parametrize("document", PLAIN, ids=name_of)
+def test_code_blocks_run_in_order(document: Path, tmp_path: Path) -> None:
+    with BlockRunner(tmp_path) as runner:
+        run_blocks(document, tmp_path, runner)
+
+
+@pytest.mark.parametrize("document", ON_SPARK, ids=name_of)
+def test_code_blocks_with_spark_run_in_order(
+    document: Path, spark_folder: Path, spark_runner: BlockRunner
+) -> None:
+    for left_over in spark_folder.iterdir():
+        shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
+    run_blocks(document, spark_folder, spark_runner)
+
+
+def run_blocks(document: Path, folder: Path, runner: BlockRunner) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "NO_COLOR": "1"}
+    is_first = True
+    for language, code in blocks(document):
+        if language == "python":
+            failure = runner.run(code, is_first=is_first)
+            assert failure is None, failure
+            is_first = False
+            continue
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            ["sh", "-e", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
-def test_links_between_documents_lead_somewhere():
-    link = re.compile(r"\]\((?!https?:|#)([^)#]+)")
-    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
-        for target in link.findall(document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+@pytest.mark.parametrize("document", ALL_DOCUMENTS, ids=name_of)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", ALL_DOCUMENTS, ids=name_of)
+def test_commands_that_are_named_exist(document: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for code in shown_code(document.read_text()):
+        for line in code.splitlines():
+            words = line.split()
+            if words[:1] == ["make"] and len(words) > 1 and re.fullmatch("[a-z-]+", words[1]):
+                assert words[1] in targets, line
+            if words[:1] == ["indextables"] and len(words) > 1 and re.fullmatch("[a-z][a-z-]*", words[1]):
+                assert words[1] in COMMANDS, line
+
+
+def shown_code(text: str) -> list[str]:
+    return [*ANY_BLOCK.findall(text), *INLINE.findall(ANY_BLOCK.sub("", text))]
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    listed = re.findall(
+        r"^\| `indextables ([a-z-]+)", document_text("docs/guide/command-line.md"), re.MULTILINE
+    )
+    assert listed == list(COMMANDS)
+
+
+def test_every_error_is_explained() -> None:
+    classes = [
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.IndexTablesError)
+    ]
+    explained = re.findall(r"^### `(\w+)`", document_text("docs/troubleshooting.md"), re.MULTILINE)
+    assert sorted(explained) == sorted(classes)
+
+
+def test_every_metric_is_listed() -> None:
+    names = re.findall(r'"(indextables\.[\w.]+)"', Path(inspect.getsourcefile(metrics) or "").read_text())
+    text = document_text("docs/operations.md")
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_storage_setting_is_listed() -> None:
+    text = document_text("docs/storage.md").lower()
+    for family in FAMILIES.values():
+        missing = [name for name in family.spark_options if f"`{name}`" not in text]
+        assert missing == []
+        missing = [name for name in family.settings if f"`{name}`" not in text]
+        assert missing == []
+
+
+def document_text(path: str) -> str:
+    return (ROOT / path).read_text()

@@ -2,7 +2,8 @@
 
 import json
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -50,3 +51,23 @@ def test_text_is_utf_8_and_undecodable_names_are_escaped(capsysbinary: pytest.Ca
     assert "é".encode() in text
     assert json.loads(text) == {"path": "é/\udcff", "ratio": 0.5}
     assert math.isclose(json.loads(text)["ratio"], 0.5)
+
+
+def test_values_that_json_has_no_type_for_are_written_as_text(capsysbinary):
+    table = pa.table(
+        {
+            "day": [date(2026, 1, 31)],
+            "price": [Decimal("1.50")],
+            "raw": [b"\x00\xff"],
+            "nested": [{"at": datetime(2026, 1, 31, 12, tzinfo=UTC)}],
+        }
+    )
+    print_json_rows(table)
+    assert json.loads(capsysbinary.readouterr().out) == [
+        {
+            "day": "2026-01-31",
+            "price": "1.50",
+            "raw": "AP8=",
+            "nested": {"at": "2026-01-31T12:00:00+00:00"},
+        }
+    ]

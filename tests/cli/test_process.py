@@ -254,3 +254,22 @@ def test_interrupt_while_a_store_does_not_answer_ends_with_130_and_one_line(
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
     assert text.rstrip().endswith("interrupted: nothing more is done")
     assert "canary" not in text
+
+
+def test_without_pyspark_the_help_works_and_the_demo_names_the_extra(tmp_path: Path) -> None:
+    start = (
+        "import sys; sys.modules['pyspark'] = None; sys.argv = ['indextables', *sys.argv[1:]]; "
+        "from indextables.cli import main; main()"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", start, "--help"], capture_output=True, text=True, check=False
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    refused = subprocess.run(
+        [sys.executable, "-c", start, "demo", str(tmp_path / "demo")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: Spark needs the package pyspark")

@@ -16,5 +16,5 @@ def confirm(question: str, *, is_agreed: bool) -> None:
     if is_agreed:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("say that you mean it: nobody can be asked here", param_hint="'--yes'")
+        raise typer.BadParameter("nobody can be asked here; add --yes if you mean it", param_hint="'--yes'")
     typer.confirm(question, abort=True, err=True)

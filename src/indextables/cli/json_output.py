@@ -1,8 +1,11 @@
 """What programs see: JSON in UTF-8 on stdout, whatever the locale is, and nothing beside it."""
 
+import base64
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import date
+from datetime import time as clock_time
 from itertools import chain
 from typing import Any
 
@@ -20,13 +23,13 @@ def print_json(document: object) -> None:
 
 def print_json_rows(table: pa.Table) -> None:
     """The rows of an Arrow table as an array of objects, one a line; never all of them in memory as text."""
-    lines = (json.dumps(row, ensure_ascii=False) for row in json_rows(table))
+    lines = (json.dumps(row, ensure_ascii=False, default=_as_json) for row in json_rows(table))
     first = next(lines, "")
     _write(chain(["[", first], (f",\n{line}" for line in lines), ["]\n"]))
 
 
 def json_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows as JSON's own types: maps are objects, moments are ISO 8601."""
+    """The rows: maps are objects, moments are ISO 8601, and other values are for `_as_json`."""
     moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
     for name in moments:
         # Not by way of datetime, which cannot hold every moment that a log may claim.
@@ -37,6 +40,15 @@ def json_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
             for name in moments:
                 row[name] = None if row[name] is None else iso(row[name])
             yield row
+
+
+def _as_json(value: object) -> str:
+    """Values that JSON has no type for: dates and moments as ISO 8601, decimals exactly, bytes in Base64."""
+    if isinstance(value, (date, clock_time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return str(value)
 
 
 def _write(texts: Iterable[str]) -> None:

@@ -2,8 +2,8 @@
 
 import sys
 
-from indextables.config.generated_page import keep_page
 from indextables.config.document import render
+from indextables.config.generated_page import keep_page
 
 
 def main(arguments: list[str]) -> int:

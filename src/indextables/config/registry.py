@@ -352,7 +352,8 @@ INDEXING_STORE_ONLY_FIELDS = _indexing.names(
     "indexing.storeonlyfields", "Columns that are stored but not searchable."
 )
 INDEXING_INDEX_ONLY_FIELDS = _indexing.names(
-    "indexing.indexonlyfields", "Columns that are searchable but not stored."
+    "indexing.indexonlyfields",
+    "Columns that other readers need not store; here every column can be read back.",
 )
 INDEXING_JSON_MODE = _indexing.choice(
     "indexing.json.mode", ("full", "minimal"), "full", "How much of structs, arrays and maps is indexed."
@@ -456,7 +457,7 @@ STORAGE_AZURE = _storage.credentials(
 )
 STORAGE_GCP = _storage.credentials(
     "gcp.",
-    ("projectId", "serviceAccountKey", "credentialsFile", "endpoint"),
+    ("serviceAccountKey", "credentialsFile", "endpoint"),
     "Project and credentials for Google Cloud Storage.",
 )
 

@@ -25,7 +25,7 @@ class Form:
     @property
     def head(self) -> tuple[str, ...]:
         """The words that a statement of this form begins with."""
-        return tuple(takewhile(str.isupper, self.syntax.split()))
+        return tuple(takewhile(lambda word: word.isalpha() and word.isupper(), self.syntax.split()))
 
 
 FORMS: Final = (

@@ -3,13 +3,12 @@
 import shlex
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from indextables.cli.command_line import examples
 from indextables.cli.demo.place import local_directory, make_room
-from indextables.cli.demo.story import QUERY, Demo, Hit, Step
 from indextables.cli.hits import print_hit
 from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson
@@ -17,6 +16,9 @@ from indextables.cli.output import Column, print_heading, print_line, print_tabl
 from indextables.cli.people import duration
 from indextables.cli.waiting import working
 from indextables.index_table import IndexTable
+
+if TYPE_CHECKING:
+    from indextables.cli.demo.story import Hit, Step
 
 EXAMPLES = examples("indextables demo", "indextables demo /tmp/my-demo", "indextables demo --json")
 
@@ -34,6 +36,9 @@ def demo(
     The text is the source of Python's standard library, the engine a local Spark session (Java 17 is needed). An
     earlier demo table in the same place is replaced; any other directory that is not empty is left alone.
     """
+    # The help of all commands must work without Spark.
+    from indextables.cli.demo.story import Demo
+
     place = local_directory(directory)
     is_replaced = make_room(place)
     started = time.perf_counter()
@@ -62,7 +67,7 @@ def demo(
         print_line(f"   {command}")
 
 
-def _print_step(number: int, step: Step, path: str) -> None:
+def _print_step(number: int, step: "Step", path: str) -> None:
     print_line()
     print_heading(f"{number}. {step.name} ({duration(step.seconds)})")
     for line in step.told.lines:
@@ -71,14 +76,14 @@ def _print_step(number: int, step: Step, path: str) -> None:
         _print_hits(step.told.hits, path)
 
 
-def _print_hits(hits: tuple[Hit, ...], path: str) -> None:
-    highlighter = IndexTable(path).highlighter(f"{QUERY} OR lazy OR database")
+def _print_hits(hits: "tuple[Hit, ...]", path: str) -> None:
+    highlighter = IndexTable(path).highlighter(" OR ".join({hit.query for hit in hits}))
     for hit in hits:
         print_hit(hit.score, f"{hit.place}", {"text": hit.text.strip()}, highlighter, indent="   ")
     sys.stdout.flush()
 
 
-def _step_document(step: Step) -> dict[str, object]:
+def _step_document(step: "Step") -> dict[str, object]:
     return {
         "name": step.name,
         "milliseconds": round(step.seconds * 1000, 3),

@@ -78,6 +78,7 @@ def index(
     started = time.perf_counter()
     try:
         table = IndexTable(path, options=settings, storage_options=storage)
+        _check_same(table, _names(partition_by), _names(text))
     except TableNotFoundError:
         table = IndexTable.create(
             path,
@@ -105,6 +106,23 @@ def index(
         f"the table has {count(table.num_rows or 0, 'row')} in {count(table.num_files, 'split')}, "
         f"{size(table.total_bytes)}"
     )
+
+
+def _check_same(table: IndexTable, partition_by: Sequence[str], text: Sequence[str]) -> None:
+    """How a table is partitioned and indexed is settled when it is created."""
+    if partition_by and list(partition_by) != table.partition_columns:
+        raise typer.BadParameter(
+            f"the table is there already, and partitioned by {', '.join(table.partition_columns) or 'nothing'}; leave "
+            f"the option out",
+            param_hint="'--partition-by'",
+        )
+    highlighter = table.highlighter("*")
+    other = [name for name in text if not highlighter.is_text(name)]
+    if other:
+        raise typer.BadParameter(
+            f"the table is there already, and {', '.join(other)} is no text in it; leave the option out",
+            param_hint="'--text'",
+        )
 
 
 def _open_files(files: Sequence[str], file_format: FileFormat | None) -> ds.Dataset:

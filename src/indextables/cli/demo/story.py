@@ -22,7 +22,7 @@ from indextables.spark.failures import explaining
 # What people would look for, and lines that are nowhere in the library before the demo streams them in.
 QUERY: Final = 'text:"connection reset" OR text:timeout*'
 PARTITION: Final = "json"
-STREAMED: Final = "the quick brown fox jumps over the lazy database"
+STREAMED_QUERY: Final = "lazy AND database"
 
 _SEARCH: Final = (
     f"SELECT path, line, text, _score FROM lines WHERE _query = '{QUERY}' "  # noqa: S608  # our own words
@@ -36,8 +36,9 @@ _RUNS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A row that was found: where it is, its score, and its text."""
+    """A row that was found: by which query, where it is, its score, and its text."""
 
+    query: str
     place: str
     score: float
     text: str
@@ -153,7 +154,7 @@ class Demo:
         started = time.perf_counter()
         rows = self.spark.sql(_SEARCH).collect()
         seconds = time.perf_counter() - started
-        hits = tuple(Hit(f"{row.path}:{row.line}", row["_score"], row.text) for row in rows)
+        hits = tuple(Hit(QUERY, f"{row.path}:{row.line}", row["_score"], row.text) for row in rows)
         return Told((_SEARCH,), hits, (("the best lines with SQL on Spark", duration(seconds)),))
 
     def _search(self) -> Told:
@@ -161,9 +162,7 @@ class Demo:
         first, seconds = _timed(lambda: table.search(QUERY, limit=3))
         again = min(_timed(lambda: table.search(QUERY, limit=3))[1] for _ in range(_RUNS))
         matching, counting = _timed(lambda: table.count(QUERY))
-        hits = tuple(
-            Hit(f"{row['path']}:{row['line']}", row["_score"], row["text"]) for row in first.to_pylist()
-        )
+        hits = _hits(QUERY, first)
         return Told(
             (
                 f"IndexTable(path).search({QUERY!r}, limit=3): {duration(seconds)}, and {duration(again)} when warm",
@@ -179,9 +178,16 @@ class Demo:
             inbox = Path(folder, "inbox")
             inbox.mkdir()
             rows = [
-                {"package": "streamed", "path": "inbox.txt", "line": number, "text": f"{STREAMED} {number}"}
-                for number in range(1, _STREAMED_LINES + 1)
+                {
+                    "package": "streamed",
+                    "path": "inbox.txt",
+                    "line": number,
+                    "text": f"line {number} of the inbox",
+                }
+                for number in range(1, _STREAMED_LINES)
             ]
+            last = "the quick brown fox jumps over the lazy database"
+            rows.append({"package": "streamed", "path": "inbox.txt", "line": _STREAMED_LINES, "text": last})
             (inbox / "lines.json").write_text("\n".join(map(json.dumps, rows)))
             source = self.spark.readStream.schema("package string, path string, line int, text string")
             query = (
@@ -196,10 +202,8 @@ class Demo:
             if failure is not None:
                 raise failure
         table = self._table()
-        found, seconds = _timed(lambda: table.search("lazy AND database", limit=1))
-        hits = tuple(
-            Hit(f"{row['path']}:{row['line']}", row["_score"], row["text"]) for row in found.to_pylist()
-        )
+        found, seconds = _timed(lambda: table.search(STREAMED_QUERY, limit=1))
+        hits = _hits(STREAMED_QUERY, found)
         return Told(
             (
                 f"version {before} → {table.version}: {count(_STREAMED_LINES, 'line')} in, exactly once",
@@ -269,6 +273,12 @@ class Demo:
 
     def _table(self) -> IndexTable:
         return IndexTable(self.path)
+
+
+def _hits(query: str, rows: pa.Table) -> tuple[Hit, ...]:
+    return tuple(
+        Hit(query, f"{row['path']}:{row['line']}", row["_score"], row["text"]) for row in rows.to_pylist()
+    )
 
 
 def _timed(action: Callable[[], "pa.Table | int"]) -> tuple["pa.Table", float]:
