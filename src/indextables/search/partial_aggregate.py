@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 from tantivy import Index, Query, Searcher
 
+from indextables.computed import computed
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.predicates import Comparison, IsNotNull, Operator
 from indextables.search.aggregation import Aggregation, Histogram, MetricFunction, Terms, column_of, is_number
@@ -151,11 +151,11 @@ class _Run:
 
     # --- metrics -------------------------------------------------------------------------------------
 
-    @cached_property
+    @computed
     def exact(self) -> ExactQueries:
         return ExactQueries(self.scope.mapping)
 
-    @cached_property
+    @computed
     def metric_requests(self) -> dict[str, Any]:
         targets = enumerate(map(self.scope.find_column, self.aggregation.columns))
         return {

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 
+from indextables.computed import computed
 from indextables.errors import SplitCorruptedError
 from indextables.predicates import Predicate, bind
 from indextables.split.bundle import Bundle
@@ -119,7 +119,7 @@ class Split(ABC):
     def _fill(self, directory: Path) -> None:
         """Put the index into an empty directory."""
 
-    @cached_property
+    @computed
     def _cache_key(self) -> str:
         return cache_key(self._index_parts())
 

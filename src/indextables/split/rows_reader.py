@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from indextables.computed import computed
 from indextables.errors import IndexTablesError, SplitCorruptedError
 from indextables.predicates import Predicate
 from indextables.schema import find_column
@@ -82,7 +82,7 @@ class RowsReader:
         order = np.argsort(np.concatenate(origins), kind="stable")
         return pa.concat_tables(taken).take(pa.array(order))
 
-    @cached_property
+    @computed
     def metadata(self) -> pq.FileMetaData:
         """The metadata of the Parquet file, read with one request. Raises SplitCorruptedError."""
         size = self._member.size
@@ -150,14 +150,14 @@ class RowsReader:
     def _file(self) -> MemberFile:
         return MemberFile(self._store, self._key, self._member)
 
-    @cached_property
+    @computed
     def _schema(self) -> pa.Schema:
         try:
             return self.metadata.schema.to_arrow_schema()
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
 
-    @cached_property
+    @computed
     def _leaves(self) -> dict[str, range]:
         """Where each column's values are among the leaves of the file."""
         leaves: dict[str, range] = {}
@@ -184,12 +184,12 @@ class RowsReader:
         found = (find_column(self._schema, name) for name in names)
         return [field.name for field in found if field is not None]
 
-    @cached_property
+    @computed
     def _group_sizes(self) -> npt.NDArray[np.int64]:
         groups = range(self.metadata.num_row_groups)
         return np.array([self.metadata.row_group(group).num_rows for group in groups], np.int64)
 
-    @cached_property
+    @computed
     def _group_ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum(self._group_sizes)
 

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.computed import computed
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
     InvalidOptionError,
@@ -106,17 +106,17 @@ class Snapshot:
         """The columns that the table is partitioned by, in order."""
         return self.metadata.partition_columns
 
-    @cached_property
+    @computed
     def schema(self) -> pa.Schema:
         """The table's columns."""
         return from_spark_json(self.metadata.schema_string)
 
-    @cached_property
+    @computed
     def tail(self) -> Tail:
         """The versions after the base, decoded as far as a replay needs them."""
         return read_last_actions(self.context, self.segment.tail)
 
-    @cached_property
+    @computed
     def entries(self) -> pa.Table:
         """All live files, as file entries."""
         return cached(
