@@ -8,7 +8,7 @@ DOCS_READY := $(VENV)/.docs-ready
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak docs azurite docs-generated lock clean
+.PHONY: help demo test lint format bench soak mutants docs wheel azurite docs-generated lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +53,14 @@ bench: $(BENCH_READY) ## measure against the peers: a table of ratios, JSON, cha
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
 	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak
 
+mutants: $(READY) ## plant known bugs in a copy of the package, one at a time: the tests must notice each
+	@$(BIN)/python -m tests.mutations
+
 docs: $(DOCS_READY) ## build the documentation into site/; warnings and dead links are errors
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+wheel: $(READY) ## build the wheel into dist/
+	@$(BIN)/python -m hatchling build -t wheel
 
 azurite: ## install the Azure server that the tests of Azure run against (needs Node.js)
 	@npm install --silent --no-save --prefix .azurite azurite@3.37.0

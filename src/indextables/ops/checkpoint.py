@@ -9,7 +9,7 @@ from indextables.config.registry import (
     CHECKPOINT_MAX_FILE_SIZE,
     STATE_FORMAT,
 )
-from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.decode import UnknownContent
 from indextables.log.hint import LastCheckpoint, advance_hint, read_hint
 from indextables.log.json_checkpoint import read_part_names, write_json_checkpoint
@@ -54,7 +54,7 @@ def write_checkpoint(snapshot: Snapshot) -> CheckpointReport:
 
     If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
     it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
-    never written; and UnsupportedProtocolError.
+    never written; VersionNotFoundError if others went on and cleaned this version up; and UnsupportedProtocolError.
     """
     return _write(snapshot, _WRITERS[_configured_format(snapshot)])
 
@@ -90,10 +90,7 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
         write(_make_room(snapshot, damaged) if damaged else rebase(snapshot))
     found = _find_readable(context, version, wanted)
     if found is None:
-        raise LogCorruptedError(
-            f"{context.url}: the checkpoint of version {version} could not be read back after it was written; nothing "
-            f"was cleaned up, and readers replay the log as before"
-        )
+        raise _lost(context, version)
     previous = read_hint(context.store)
     _advance_hint(context, previous, _hint(snapshot, found))
     return CheckpointReport(
@@ -102,6 +99,20 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
         new_format=wanted.value,
         num_files=found.source.num_files,
         total_bytes=found.source.total_bytes,
+    )
+
+
+def _lost(context: TableContext, version: int) -> LogCorruptedError | VersionNotFoundError:
+    """Why a checkpoint is not there although it was just written."""
+    listing = list_log(context.store, from_version=version)
+    if version not in listing.bases and listing.bases:
+        return VersionNotFoundError(
+            f"{context.url}: the checkpoint of version {version} was cleaned up by somebody else as soon as it was "
+            f"written, because there is one of version {max(listing.bases)}; open the table again"
+        )
+    return LogCorruptedError(
+        f"{context.url}: the checkpoint of version {version} could not be read back after it was written; nothing "
+        f"was cleaned up, and readers replay the log as before"
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.config.registry import PURGE_PARALLELISM
-from indextables.errors import LogCorruptedError, LogGapError, StorageError
+from indextables.errors import LogCorruptedError, LogGapError, StorageError, VersionNotFoundError
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, build_listing, list_log
@@ -61,8 +61,9 @@ def truncate_time_travel(
     A checkpoint of the newest version is written first, if there is none, and read to the last entry. Manifests go if
     nothing refers to them, but for young ones. What is committed meanwhile stays.
 
-    Raises LogGapError, UnsupportedProtocolError, ClockSkewError and LogCorruptedError with nothing deleted, and
-    StorageError if a file could not be deleted: the newest version can be read all the same.
+    Raises LogGapError, UnsupportedProtocolError, ClockSkewError, LogCorruptedError, and VersionNotFoundError if others
+    went on and cleaned up meanwhile, with nothing deleted; and StorageError if a file could not be deleted: the newest
+    version can be read all the same.
     """
     now_ms = store_now_ms(context)
     # Listed before the log is read: whatever comes later is not among what goes.
@@ -119,10 +120,7 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
     write_checkpoint(head)
     listing = list_log(context.store, from_version=head.version)
     if not has_whole_checkpoint(context, listing.bases.get(head.version, ())):
-        raise LogCorruptedError(
-            f"{context.url}: nothing was deleted, because the checkpoint of version {head.version} cannot be read to "
-            f"the last entry; write a new one with CHECKPOINT"
-        )
+        raise _without_checkpoint(head)
     # A checkpoint that had to be made in another way than expected may refer to other manifests.
     used = pa.array(sorted(references(context, listing.bases_newest_first())), pa.string())
     files = files.filter(pc.invert(pc.is_in(files["path"], value_set=used)))
@@ -135,3 +133,17 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
                 f"left of older ones goes with the next attempt: {deletion.first_error}"
             )
     context.cache.invalidate(context.store)
+
+
+def _without_checkpoint(head: Snapshot) -> LogCorruptedError | VersionNotFoundError:
+    """Why there is nothing that the newest version could rest on."""
+    context, version = head.context, head.version
+    if version not in list_log(context.store, from_version=version).bases:
+        return VersionNotFoundError(
+            f"{context.url}: nothing was deleted, because version {version} was cleaned up meanwhile by somebody else; "
+            f"truncate again"
+        )
+    return LogCorruptedError(
+        f"{context.url}: nothing was deleted, because the checkpoint of version {version} cannot be read to the last "
+        f"entry; write a new one with CHECKPOINT"
+    )

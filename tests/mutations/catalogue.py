@@ -1,0 +1,78 @@
+"""Deliberate bugs, each of which real systems have had, and the tests that must fail because of it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One bug: where, what is replaced by what, and the smallest set of tests that has to notice."""
+
+    name: str
+    file: str
+    original: str
+    mutant: str
+    tests: tuple[str, ...]
+
+
+MUTATIONS = (
+    Mutation(
+        "blind retry of a merge",
+        "table/plan.py",
+        "    going_on = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))\n"
+        "    given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))\n",
+        "    going_on: tuple[MergeGroup, ...] = intent.groups\n    given_up: tuple[MergeGroup, ...] = ()\n",
+        ("tests/table/test_conflicts.py",),
+    ),
+    Mutation(
+        "purge that ages by modification time",
+        "ops/purge_plan.py",
+        "pc.coalesce(removed_ms, pc.max_element_wise(modified_ms, references.forgotten_until_ms))",
+        "modified_ms",
+        ("tests/ops/test_purge_rules.py",),
+    ),
+    Mutation(
+        "checkpoint labelled one too high",
+        "state/writer.py",
+        "state_version=header.version,",
+        "state_version=header.version + 1,",
+        ("tests/ops/test_checkpoint.py",),
+    ),
+    Mutation(
+        "tombstone that hides a re-added path",
+        "state/accounting.py",
+        "revived = before.tombstones.filter(pc.is_in(before.tombstones, value_set=added))",
+        "revived = before.tombstones.slice(0, 0)",
+        ("tests/ops/test_readded_paths.py",),
+    ),
+    Mutation(
+        "truncated maximum",
+        "pruning/statistics.py",
+        "_raised(maximum, options.max_length)",
+        "_cut(maximum, options.max_length)",
+        ("tests/pruning/test_statistics.py",),
+    ),
+    Mutation(
+        "unfsynced commit",
+        "storage/durable.py",
+        "            os.fsync(descriptor)\n        finally:\n            os.close(descriptor)\n        yield temporary",
+        "            pass\n        finally:\n            os.close(descriptor)\n        yield temporary",
+        ("tests/storage/test_local.py",),
+    ),
+    Mutation(
+        "swallowed manifest read error",
+        "state/source.py",
+        "        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)",
+        "        try:\n"
+        "            return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)\n"
+        "        except Exception:\n"
+        "            return []",
+        ("tests/state/test_state_source.py", "tests/ops/test_checkpoint.py"),
+    ),
+    Mutation(
+        "lost acknowledgement treated as a conflict",
+        "log/version_file.py",
+        "return Written(version) if found == data else Conflict(version)",
+        "return Conflict(version)",
+        ("tests/table/test_lost_answers.py",),
+    ),
+)

@@ -1,0 +1,284 @@
+"""Who works on a simulated table, and what they do: the real operations, on splits that were made once."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from indextables.config import Settings
+from indextables.errors import VersionNotFoundError
+from indextables.ops.after_commit import after_commit
+from indextables.ops.checkpoint import compact, write_checkpoint
+from indextables.ops.drop_partitions import drop_partitions
+from indextables.ops.garbage import collect_garbage
+from indextables.ops.merge import MergeRequest, merge_splits
+from indextables.ops.properties import set_properties
+from indextables.ops.purge import purge
+from indextables.ops.runner import LocalRunner
+from indextables.ops.splits import add_of
+from indextables.ops.truncate import truncate_time_travel
+from indextables.ops.uploads import check_still_there, deleting_unless_landed
+from indextables.predicates import parse_predicate
+from indextables.storage import ObjectStore, RetryingStore
+from indextables.table import Operation, Snapshot, TableContext, changes_since, commit, load_snapshot
+from indextables.table.catch_up import catch_up
+from indextables.table.intent import Append, Intent, Overwrite
+from purge_tables import SAMPLES, sample_split
+from simulation.scheduler import BatonStore
+from simulation.witness import Author, InvariantError, WitnessStore
+from tables import options
+
+DATES = ("2024-01-01", "2024-01-02")
+
+# One thread at a time: only the dice decide who comes next.
+ONE_AFTER_THE_OTHER = {
+    "checkpoint.parallelism": "1",
+    "state.read.parallelism": "1",
+    "read.parallelism": "1",
+    "merge.parallelism": "1",
+    "purge.parallelism": "1",
+    "checkpoint.async.enabled": "false",
+    "indexWriter.heapSize": "32M",
+    "purge.deleteRetries": "1",
+}
+
+
+@dataclass
+class Actor:
+    """Somebody with a way to the table, who remembers the snapshot that was seen last."""
+
+    name: str
+    store: BatonStore
+    context: TableContext
+    dice: random.Random
+    witness: WitnessStore
+    handle: Snapshot | None = None
+    followed: "Followed | None" = None
+    uploads: int = 0
+
+    @classmethod
+    def new(
+        cls,
+        name: str,
+        store: BatonStore,
+        dice: random.Random,
+        witness: WitnessStore,
+        settings: dict[str, str],
+    ) -> "Actor":
+        way: ObjectStore = RetryingStore(store) if dice.random() < 0.5 else store
+        resolved = Settings.resolve(options({**ONE_AFTER_THE_OTHER, **settings}))
+        return cls(name, store, TableContext(way, resolved), dice, witness)
+
+    def snapshot(self) -> Snapshot:
+        """The one that is remembered, however old, or the newest."""
+        if self.handle is None or self.dice.random() < 0.6:
+            self.handle = load_snapshot(self.context)
+        return self.handle
+
+
+@dataclass
+class Followed:
+    """A stream's place in the log, and the files that it has seen come and not go."""
+
+    version: int
+    files: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What an operation said of itself: the version that it committed, or None if there was nothing to do."""
+
+    version: int | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to do. A commit is acknowledged; other operations may still commit a COMPACT."""
+
+    name: str
+    run: Callable[[Actor], Any]
+    weight: float
+    split_hours: float | None = field(default=None)
+
+
+# --- writers ----------------------------------------------------------------------------------------
+
+
+def append(actor: Actor) -> Acknowledged:
+    snapshot = actor.snapshot()
+    adds = _uploaded(actor, actor.dice.randint(1, 2))
+    return _write(actor, snapshot, Append(adds, has_new_paths=True), Operation("WRITE"))
+
+
+def overwrite(actor: Actor) -> Acknowledged:
+    snapshot = actor.snapshot()
+    return _write(actor, snapshot, Overwrite(_uploaded(actor, 1)), Operation("OVERWRITE"))
+
+
+def overwrite_partition(actor: Actor) -> Acknowledged:
+    snapshot = actor.snapshot()
+    adds = _uploaded(actor, 1)
+    where = f"date = '{adds[0].partition_values['date']}'"
+    intent = Overwrite(adds, parse_predicate(where))
+    return _write(actor, snapshot, intent, Operation("OVERWRITE", {"predicate": where}))
+
+
+def drop(actor: Actor) -> Acknowledged:
+    result = drop_partitions(actor.snapshot(), f"date = '{actor.dice.choice(DATES)}'")
+    actor.handle = result.snapshot
+    return Acknowledged(result.version if result.is_committed else None)
+
+
+def change_properties(actor: Actor) -> Acknowledged:
+    result = set_properties(actor.snapshot(), {"owner": str(actor.dice.randrange(4))})
+    actor.handle = result.snapshot
+    return Acknowledged(result.version if result.is_committed else None)
+
+
+def merge(actor: Actor) -> Acknowledged:
+    result = merge_splits(actor.snapshot(), MergeRequest(max_source_splits_per_merge=4), LocalRunner(1))
+    actor.handle = result.snapshot
+    return Acknowledged(result.report.version)
+
+
+def _uploaded(actor: Actor, count: int) -> tuple:
+    store, adds = actor.context.store, []
+    for _ in range(count):
+        actor.uploads += 1
+        number, date = actor.dice.randrange(SAMPLES), actor.dice.choice(DATES)
+        data, file = sample_split(number)
+        path = f"date={date}/{actor.name}-{actor.uploads}.split"
+        actor.witness.sample_of[path] = number
+        store.put(path, data)
+        adds.append(
+            msgspec.structs.replace(
+                add_of(file),
+                path=path,
+                partition_values={"date": date},
+                modification_time=store.clock.now_ms(),
+            )
+        )
+    return tuple(adds)
+
+
+def _write(actor: Actor, snapshot: Snapshot, intent: Intent, operation: Operation) -> Acknowledged:
+    """What `ops.write.append` does after the upload."""
+    uploaded_ms = {add.path: add.modification_time for add in intent.adds}
+    with deleting_unless_landed(actor.context.store, list(uploaded_ms)):
+        check_still_there(snapshot.context, uploaded_ms)
+        result = commit(snapshot, intent, operation)
+    actor.handle = after_commit(result.snapshot) if result.is_committed else result.snapshot
+    return Acknowledged(result.version if result.is_committed else None)
+
+
+# --- maintenance ------------------------------------------------------------------------------------
+
+
+def checkpoint(actor: Actor) -> None:
+    write_checkpoint(actor.snapshot())
+
+
+def compaction(actor: Actor) -> None:
+    compact(actor.snapshot())
+
+
+def garbage(actor: Actor) -> None:
+    collect_garbage(actor.context, dry_run=False)
+
+
+def purge_for(hours: int, log_hours: int | None) -> Callable[[Actor], None]:
+    def run(actor: Actor) -> None:
+        purge(actor.context, hours, log_hours, dry_run=False, runner=LocalRunner(1))
+
+    return run
+
+
+def truncate(actor: Actor) -> None:
+    truncate_time_travel(actor.context, dry_run=False, runner=LocalRunner(1))
+
+
+# --- readers ----------------------------------------------------------------------------------------
+
+
+def read(actor: Actor) -> None:
+    actor.handle = load_snapshot(actor.context)
+    _compare(actor, actor.handle)
+
+
+def read_again(actor: Actor) -> None:
+    """By a snapshot that may be long out of date: it shows what it did, or a purge has taken it away."""
+    snapshot = actor.handle or load_snapshot(actor.context)
+    try:
+        _compare(actor, snapshot)
+    except VersionNotFoundError:
+        actor.handle = None
+
+
+def refresh(actor: Actor) -> None:
+    actor.handle = catch_up(actor.handle or load_snapshot(actor.context)).snapshot
+    _compare(actor, actor.handle)
+
+
+def follow(actor: Actor) -> None:
+    """A stream: the changes since the last time lead to the files of the newest version."""
+    snapshot = load_snapshot(actor.context)
+    if actor.followed is None:
+        actor.followed = Followed(snapshot.version, _sizes(snapshot))
+        return
+    try:
+        changes = changes_since(snapshot, actor.followed.version)
+    except VersionNotFoundError:
+        actor.followed = None
+        return
+    files = dict(actor.followed.files)
+    added = dict(zip(changes.adds["path"].to_pylist(), changes.adds["size"].to_pylist(), strict=True))
+    removed = set(changes.removes["path"].to_pylist())
+    files = {path: size for path, size in {**files, **added}.items() if path not in removed}
+    _expect(actor, snapshot.version, files, f"the changes since version {actor.followed.version}")
+    actor.followed = Followed(snapshot.version, files)
+
+
+def _compare(actor: Actor, snapshot: Snapshot) -> None:
+    _expect(actor, snapshot.version, _sizes(snapshot), "a snapshot")
+    if (snapshot.num_files, snapshot.total_bytes) != (len(_sizes(snapshot)), sum(_sizes(snapshot).values())):
+        raise InvariantError(f"the counts of version {snapshot.version} are wrong")
+
+
+def _sizes(snapshot: Snapshot) -> dict[str, int]:
+    entries = snapshot.entries
+    return dict(zip(entries["path"].to_pylist(), entries["size"].to_pylist(), strict=True))
+
+
+def _expect(actor: Actor, version: int, found: dict[str, int], what: str) -> None:
+    files = actor.witness.history[version].files.values()
+    expected = {file.path: file.size for file in files}
+    if found != expected:
+        raise InvariantError(
+            f"{what} of version {version} shows {sorted(found)}, where {sorted(expected)} was committed"
+        )
+
+
+TASKS = (
+    Task("append", append, 30),
+    Task("overwrite", overwrite, 3),
+    Task("overwrite a partition", overwrite_partition, 4),
+    Task("drop a partition", drop, 3),
+    Task("set a property", change_properties, 2),
+    Task("merge", merge, 5),
+    Task("checkpoint", checkpoint, 6),
+    Task("compact", compaction, 4),
+    Task("collect garbage", garbage, 4),
+    Task("purge", purge_for(24, None), 4, split_hours=24),
+    Task("purge all of the log", purge_for(48, 0), 4, split_hours=48),
+    Task("truncate", truncate, 3),
+    Task("read", read, 6),
+    Task("read again", read_again, 6),
+    Task("refresh", refresh, 4),
+    Task("follow", follow, 8),
+)
+
+
+def author_of(actor: Actor, task: Task, number: int) -> Author:
+    return Author(f"{actor.name}#{number} {task.name}", task.split_hours)

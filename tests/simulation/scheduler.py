@@ -1,0 +1,171 @@
+"""Concurrency by the roll of dice: operations run in threads of their own, one at a time, and change places at every
+call of the store.
+
+The dice decide who goes on, whether the call fails before or after its effect, takes effect only later, or is the
+last one of a process that dies there. The same seed gives the same run.
+"""
+
+import queue
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from indextables.errors import TransientStorageError
+from indextables.storage import FaultStore, Moment
+from simulation.witness import Author, WitnessStore
+
+# Far more than any step takes; whoever is not back by then never comes back.
+_PATIENCE_SECONDS = 30
+
+
+class CrashError(BaseException):
+    """The process died here: nothing that it does from now on has any effect."""
+
+
+class Kind(Enum):
+    ERROR = "error"
+    LATE = "late effect"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a call that does not just go through."""
+
+    kind: Kind
+    moment: Moment = Moment.BEFORE
+
+    def __str__(self) -> str:
+        return (
+            self.kind.value if self.kind is Kind.LATE else f"{self.kind.value} {self.moment.value} its effect"
+        )
+
+
+@dataclass
+class Call:
+    """A call that waits for its turn."""
+
+    operation: str
+    key: str
+    reply: "queue.SimpleQueue[Fate | None]" = field(default_factory=queue.SimpleQueue)
+
+
+@dataclass
+class Done:
+    """An operation ended: with a result or an error."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Process:
+    """One operation of an actor, in a thread."""
+
+    def __init__(self, name: str, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.is_dead = False
+        self.asleep_until = 0
+        self._events: queue.SimpleQueue[Call | Done] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name=name)
+
+    def start(self) -> None:
+        self._thread.start()
+        self.pending = self._next()
+
+    def go_on(self, fate: Fate | None) -> None:
+        """Let the waiting call have its fate; returns when the next one waits, or the operation is done."""
+        assert isinstance(self.pending, Call)
+        self.pending.reply.put(fate)
+        self.pending = self._next()
+
+    def hand_over(self, operation: str, key: str) -> Fate | None:
+        """In the operation's thread: wait for one's turn."""
+        call = Call(operation, key)
+        self._events.put(call)
+        return call.reply.get()
+
+    def _next(self) -> Call | Done:
+        event = self._events.get(timeout=_PATIENCE_SECONDS)
+        if isinstance(event, Done):
+            self._thread.join()
+        return event
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._events.put(Done(work()))
+        except BaseException as error:  # noqa: BLE001  # whatever it is, somebody else judges it
+            self._events.put(Done(error=error))
+
+
+@dataclass(frozen=True)
+class LateCall:
+    """A call whose effect is still to come: on behalf of whom, and what."""
+
+    author: Author
+    text: str
+    perform: Callable[[], object]
+
+
+class BatonStore(FaultStore):
+    """An actor's way to the table: every call waits for its turn and takes the fate that the dice gave it."""
+
+    def __init__(self, witness: WitnessStore, late: list["LateCall"], identity: str) -> None:
+        super().__init__(witness)
+        self.process: Process | None = None
+        self._witness = witness
+        self._late = late
+        self._identity = identity
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def _start(self, operation, key):
+        super()._start(operation, key)
+        assert self.process is not None
+        if self.process.is_dead:
+            raise CrashError
+        return self.process.hand_over(operation, key)
+
+    def _perform(self, operation, key, call):
+        fate = self._start(operation, key)
+        if fate is not None and fate.kind is Kind.LATE:
+            self._late.append(LateCall(self._witness.author, f"{operation} {key}", call))
+            raise TransientStorageError(f"{operation} {key}: the answer was lost, and the call is on its way")
+        self._fail_if(fate, Moment.BEFORE, operation, key)
+        result = call()
+        self._fail_if(fate, Moment.AFTER, operation, key)
+        return result
+
+    def _fail_if(self, planned, now, operation, key):
+        if planned is None or planned.moment is not now:
+            return
+        if planned.kind is Kind.CRASH:
+            self.process.is_dead = True
+            raise CrashError
+        raise TransientStorageError(f"{operation} {key}: failed on purpose, {now.value} its effect")
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How likely what is, for each call."""
+
+    error: float = 0.01
+    late: float = 0.002
+    crash: float = 0.002
+    nap: float = 0.01
+    outage: float = 0.001
+    jump: float = 0.004
+
+    def fate(self, dice: random.Random, call: Call) -> Fate | None:
+        draw, moment = dice.random(), dice.choice(tuple(Moment))
+        if draw < self.crash:
+            return Fate(Kind.CRASH, moment)
+        if draw < self.crash + self.late and call.operation in ("put", "put_if_absent", "delete_many"):
+            return Fate(Kind.LATE)
+        if draw < self.crash + self.late + self.error:
+            return Fate(Kind.ERROR, moment)
+        return None

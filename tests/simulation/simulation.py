@@ -1,0 +1,338 @@
+"""A whole run: a table, some actors, a seed, and what must be true after every operation and at the end."""
+
+import contextlib
+import random
+import secrets
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from unittest import mock
+
+from indextables.errors import (
+    CommitOutcomeUnknownError,
+    IndexTablesError,
+    LogCorruptedError,
+    LogGapError,
+    SplitCorruptedError,
+)
+from indextables.log.paths import LOG_PREFIX
+from indextables.log.segment import list_log
+from indextables.ops.fsck import fsck
+from indextables.ops.fsck_log import reachable_versions
+from indextables.ops.read import scan
+from indextables.storage import VirtualClock
+from indextables.table import load_snapshot
+from indextables.table.cache import process_cache
+from purge_tables import DAY, HOUR, sample_ids
+from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
+from simulation.scheduler import BatonStore, Call, CrashError, Done, Fate, Kind, LateCall, Odds, Process
+from simulation.witness import Author, InvariantError, WitnessStore
+from tables import FORMATS, PLAIN, context, memory_store, new_table
+
+START_MS = 1_700_000_000_000
+JUMPS_SECONDS = (1, 15, 15, 15, HOUR // 2, 2 * HOUR, 2 * HOUR, 30 * HOUR, 30 * HOUR, 10 * DAY)
+
+# Commits that an operation may make on its way to what it was asked for.
+HOUSEKEEPING = "COMPACT"
+
+# Nothing is ever damaged here, so that nobody may come to think so.
+NEVER = (LogGapError, LogCorruptedError, SplitCorruptedError)
+
+
+@dataclass
+class Report:
+    """What a run went through."""
+
+    seed: int
+    operations: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    versions: int = 0
+    ghosts: int = 0
+    beyond_help: int = 0
+    trace: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    """Up to `width` operations at a time, `length` in all."""
+
+    def __init__(self, seed: int, *, length: int = 60, width: int = 4, odds: Odds | None = None) -> None:
+        self.report = Report(seed)
+        self._dice = random.Random(seed)
+        self._length = length
+        self._width = width
+        self._odds = odds or Odds()
+        self._clock = VirtualClock(START_MS)
+        self.witness = WitnessStore(memory_store(self._clock), self._clock)
+        self._view = context(self.witness)
+        self._late: list[LateCall] = []
+        self._settings = _settings(self._dice)
+        self._idle: list[Actor] = []
+        self._busy: dict[Process, tuple[Actor, Task, Author]] = {}
+        self._outages: dict[str, int] = {}
+        self._started = 0
+        self._actors = 0
+        self._seen_keys: frozenset[str] = frozenset()
+
+    def run(self) -> Report:
+        """Raises InvariantError, with a trace, if a promise is broken."""
+        try:
+            with _reproducible(self.report.seed):
+                self._run()
+        except InvariantError as error:
+            raise InvariantError(f"{error}\n{self.trace()}") from error
+        finally:
+            # Threads that wait for their turn would keep the interpreter from ending.
+            for process in list(self._busy):
+                self._kill(process)
+        return self.report
+
+    def trace(self) -> str:
+        """The run, as far as it matters to somebody who wants to understand it."""
+        title = f"seed {self.report.seed}, settings {self._settings}"
+        return "\n".join([title, *self.report.trace])
+
+    def _run(self) -> None:
+        new_table(self.witness)
+        while (self._started < self._length or self._busy) and not self.witness.notes.beyond_help:
+            self._step()
+        for process in list(self._busy):
+            self._kill(process)
+        self._deliver_late_calls()
+        self._finish()
+        self.report.versions = len(self.witness.history)
+        self.report.ghosts = self.witness.notes.ghosts
+        self.report.beyond_help = self.witness.notes.beyond_help
+
+    # --- one step -----------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        if self._dice.random() < self._odds.jump:
+            self._jump()
+        if self._late and self._dice.random() < 0.02:
+            self._deliver(self._late.pop(self._dice.randrange(len(self._late))))
+        if self._started < self._length and len(self._busy) < self._width:
+            self._start_one()
+        awake = [process for process in self._busy if process.asleep_until <= self.report.calls]
+        process = self._dice.choice(awake or list(self._busy))
+        self.witness.author = self._busy[process][2]
+        if isinstance(process.pending, Call):
+            self._pass_on(process, process.pending)
+        if isinstance(process.pending, Done):
+            self._done(process, process.pending)
+
+    def _pass_on(self, process: Process, call: Call) -> None:
+        self.report.calls += 1
+        fate = self._fate(process, call)
+        if fate is not None:
+            self.report.faults[fate.kind.value] += 1
+        elif self._dice.random() < self._odds.nap:
+            process.asleep_until = self.report.calls + self._dice.randrange(5, 200)
+            return
+        if fate is not None or call.operation in ("put", "put_if_absent", "delete_many"):
+            self._note(process.name, f"{call.operation} {call.key}{f': {fate}' if fate else ''}")
+        process.go_on(fate)
+        self._raise_if_broken()
+
+    def _fate(self, process: Process, call: Call) -> Fate | None:
+        if self._dice.random() < self._odds.outage:
+            self._outages[process.name] = self.report.calls + self._dice.randrange(10, 80)
+        fate = self._odds.fate(self._dice, call)
+        if process.is_dead:
+            return Fate(Kind.CRASH)
+        if self._outages.get(process.name, 0) > self.report.calls:
+            return Fate(Kind.ERROR) if fate is None else fate
+        return fate
+
+    def _start_one(self) -> None:
+        self._started += 1
+        actor = self._idle.pop(self._dice.randrange(len(self._idle))) if self._idle else self._new_actor()
+        task = self._dice.choices(TASKS, [task.weight for task in TASKS])[0]
+        author = author_of(actor, task, self._started)
+        process = Process(author.name, lambda: task.run(actor))
+        actor.store.process = process
+        self._busy[process] = (actor, task, author)
+        self.report.operations[task.name] += 1
+        self._note(author.name, "begins")
+        self.witness.author = author
+        process.start()
+
+    def _new_actor(self) -> Actor:
+        self._actors += 1
+        name = f"actor{self._actors}"
+        store = BatonStore(self.witness, self._late, f"{self.witness.identity}/{name}")
+        dice = random.Random(self._dice.randrange(1 << 32))
+        settings = {**self._settings, "transaction.cache.enabled": dice.choice(("true", "false"))}
+        return Actor.new(name, store, dice, self.witness, settings)
+
+    def _jump(self) -> None:
+        seconds = self._dice.choice(JUMPS_SECONDS)
+        if seconds > HOUR:
+            # A request is not under way for hours.
+            self._deliver_late_calls()
+        self._clock.advance(seconds)
+        self._note("time", f"{seconds / HOUR:.1f} hours pass")
+
+    def _deliver(self, late: LateCall) -> None:
+        self._note(late.author.name, f"takes effect only now: {late.text}")
+        self.witness.author = late.author
+        late.perform()
+        self._raise_if_broken()
+
+    def _deliver_late_calls(self) -> None:
+        while self._late:
+            self._deliver(self._late.pop(0))
+
+    def _kill(self, process: Process) -> None:
+        while isinstance(process.pending, Call):
+            process.is_dead = True
+            process.go_on(Fate(Kind.CRASH))
+        del self._busy[process]
+
+    # --- after an operation -------------------------------------------------------------------------
+
+    def _done(self, process: Process, done: Done) -> None:
+        actor, task, author = self._busy.pop(process)
+        outcome = "fine" if done.error is None else type(done.error).__name__
+        self.report.outcomes[outcome] += 1
+        self._note(author.name, f"ends: {done.error or done.result or 'fine'!s:.300}")
+        if isinstance(done.error, CrashError):
+            self.report.operations["crashed"] += 1
+        else:
+            self._idle.append(actor)
+        self._check_outcome(author, task, done)
+        keys = frozenset(meta.key for meta in self.witness.list(LOG_PREFIX))
+        if keys != self._seen_keys:
+            self._seen_keys = keys
+            self._check_head()
+        if self._started % 20 == 0:
+            self._check_kept_versions()
+
+    def _check_outcome(self, author: Author, task: Task, done: Done) -> None:
+        own = [commit for commit in self.witness.history if commit.author == author.name]
+        landed = [commit.version for commit in own if commit.operation != HOUSEKEEPING]
+        match done.error:
+            case None if isinstance(done.result, Acknowledged):
+                expected = [] if done.result.version is None else [done.result.version]
+                if landed != expected:
+                    raise InvariantError(f"{author.name} reported {expected}, and committed {landed}")
+            case None | CrashError() | CommitOutcomeUnknownError():
+                if len(landed) > 1:
+                    raise InvariantError(f"{author.name} committed more than once: {landed}")
+            case InvariantError():
+                raise InvariantError(f"{author.name}: {done.error}") from done.error
+            case IndexTablesError():
+                if landed:
+                    raise InvariantError(f"{author.name} failed ({done.error}), and committed {landed}")
+                if isinstance(done.error, NEVER):
+                    raise InvariantError(f"{author.name}: {done.error!r}") from done.error
+            case _:
+                raise InvariantError(f"{author.name}: an untyped error, {done.error!r}") from done.error
+
+    def _check_head(self) -> None:
+        self.witness.author = Author("the check")
+        head = load_snapshot(self._view)
+        if head.gap is not None or head.version != self.witness.newest.version:
+            raise InvariantError(f"the newest version is {self.witness.newest.version}, not {head.version}")
+        self._check_files(head)
+
+    def _check_kept_versions(self) -> None:
+        stored = {meta.key for meta in self.witness.list("")}
+        listing = list_log(self.witness)
+        for version in sorted(reachable_versions(listing)):
+            if version in self.witness.ghosts and version in listing.versions:
+                raise InvariantError(f"version {version} was used, deleted, used again, and can be read")
+            self._check_files(load_snapshot(self._view, version))
+            lost = sorted(set(self.witness.history[version].files) - stored)
+            if lost and not self.witness.notes.beyond_help:
+                raise InvariantError(f"version {version} can be read, and {lost} is gone")
+
+    def _check_files(self, snapshot) -> None:
+        entries = snapshot.entries
+        found = dict(zip(entries["path"].to_pylist(), entries["size"].to_pylist(), strict=True))
+        files = self.witness.history[snapshot.version].files
+        expected = {file.path: file.size for file in files.values()}
+        if found != expected:
+            extra, missing = sorted(found.keys() - expected), sorted(expected.keys() - found)
+            raise InvariantError(f"version {snapshot.version}: {extra} should not be there, {missing} should")
+        counts = (snapshot.num_files, snapshot.total_bytes)
+        if counts != (len(expected), sum(expected.values())) or entries.num_rows != len(expected):
+            raise InvariantError(f"version {snapshot.version}: the counts {counts} are wrong")
+
+    def _finish(self) -> None:
+        self.witness.author = Author("the check")
+        self._check_head()
+        self._check_kept_versions()
+        if self.witness.notes.beyond_help:
+            return
+        self._check_rows()
+        findings = [
+            finding for finding in fsck(self._view, deep=False).findings if finding.severity.value != "info"
+        ]
+        # An answer that was lost may turn the hint back to a checkpoint that is gone: it is only a hint.
+        findings = [finding for finding in findings if finding.code != "hint-stale"]
+        if findings:
+            raise InvariantError(f"fsck: {findings}")
+
+    def _check_rows(self) -> None:
+        newest = self.witness.newest
+        rows = scan(
+            load_snapshot(context(self.witness, {"read.parallelism": "1"})), None, ["id", "date"]
+        ).read_all()
+        found = Counter(zip(rows["date"].to_pylist(), rows["id"].to_pylist(), strict=True))
+        expected: Counter = Counter()
+        for date, samples in newest.samples.items():
+            for sample, times in samples.items():
+                for row in sample_ids(sample):
+                    expected[date, row] += times
+        if found != expected:
+            raise InvariantError(f"rows lost: {expected - found}; rows that nobody wrote: {found - expected}")
+
+    def _raise_if_broken(self) -> None:
+        if self.witness.broken:
+            raise InvariantError("; ".join(self.witness.broken))
+
+    def _note(self, who: str, what: str) -> None:
+        hours = (self._clock.now_ms() - START_MS) / 3_600_000
+        self.report.trace.append(f"{self.report.calls:6} {hours:8.2f}h  {who:34} {what}")
+
+
+def _settings(dice: random.Random) -> dict[str, str]:
+    """How a table is kept: by seed, because what goes wrong depends on it."""
+    automatic = dice.choice(("true", "false"))
+    retention = dice.choice(("0", "1", "30"))
+    return {
+        **PLAIN,
+        "checkpoint.enabled": automatic,
+        "checkpoint.interval": dice.choice(("1", "3", "5")),
+        "purge.txLogRetentionHours": retention,
+        "checkpoint.retention": dice.choice(("0", "2")),
+        "state.retention.versions": dice.choice(("0", "1")),
+        "state.retention.hours": retention,
+        "state.compaction.maxManifests": dice.choice(("2", "20")),
+        "transaction.compression.enabled": dice.choice(("true", "false")),
+        **FORMATS[dice.choice(("avro", "avro", "avro", *FORMATS))],
+    }
+
+
+@contextlib.contextmanager
+def _reproducible(seed: int) -> Iterator[None]:
+    """Names and pauses that are drawn at random come from the seed, too."""
+    names = random.Random(f"names {seed}")
+    before = random.getstate()
+    random.seed(seed)
+    try:
+
+        def new_id() -> uuid.UUID:
+            return uuid.UUID(int=names.getrandbits(128), version=4)
+
+        def new_token(count: int = 32) -> str:
+            return names.randbytes(count).hex()
+
+        with mock.patch.object(uuid, "uuid4", new_id), mock.patch.object(secrets, "token_hex", new_token):
+            yield
+    finally:
+        random.setstate(before)
+        process_cache().invalidate()

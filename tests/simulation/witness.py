@@ -1,0 +1,249 @@
+"""The store of a simulated table, which bears witness of every version that was ever written, and of every deletion.
+
+What it knows comes from the bytes alone, read as plain JSON: the log is kept in memory even after a cleanup took its
+files away, and each commit is held against the one before it at the very moment of its effect.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from indextables.log.codec import decompress
+from indextables.log.paths import VersionFile, parse_log_path
+from indextables.log.segment import list_log
+from indextables.ops.fsck_log import reachable_versions
+from indextables.storage import ObjectStore, PutOutcome, VirtualClock
+from purge_tables import HOUR, ClockedStore
+
+ORPHAN_FLOOR_MS = 24 * HOUR * 1000
+BEYOND_HELP_MS = 20 * HOUR * 1000
+"""A writer that sleeps for so long between its last look at its splits and its commit loses them, as documented."""
+
+
+class InvariantError(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A live split: what the log says of it."""
+
+    path: str
+    size: int
+    date: str | None
+    rows: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A version as it was written: who did it, and what the table holds since."""
+
+    version: int
+    id: str | None
+    operation: str
+    author: str
+    files: dict[str, File]
+    samples: dict[str | None, Counter[int]]
+
+
+@dataclass
+class Upload:
+    """A split in the store: who put it there and when, and when the same looked for it last."""
+
+    author: str
+    made_ms: int
+    looked_ms: int
+
+
+@dataclass
+class Author:
+    """Whoever is at the store just now. `split_hours` is the retention of a purge."""
+
+    name: str = "setup"
+    split_hours: float | None = None
+
+
+@dataclass
+class Notes:
+    """What happened, for the report."""
+
+    ghosts: int = 0
+    beyond_help: int = 0
+    commits: Counter[str] = field(default_factory=Counter)
+
+
+class WitnessStore(ClockedStore):
+    """A store in memory on a virtual clock. Whoever breaks a promise finds it in `broken`, and stops the run."""
+
+    def __init__(self, inner: ObjectStore, clock: VirtualClock) -> None:
+        super().__init__(inner, clock)
+        self.author = Author()
+        self.history: list[Commit] = []
+        self.where_added: dict[str, int] = {}
+        self.removed_ms: dict[str, int] = {}
+        self.uploads: dict[str, Upload] = {}
+        self.sample_of: dict[str, int] = {}
+        self.ghosts: dict[int, str] = {}
+        self.broken: list[str] = []
+        self.notes = Notes()
+
+    @property
+    def newest(self) -> Commit:
+        return self.history[-1]
+
+    def head(self, key):
+        meta = super().head(key)
+        if key in self.uploads and self.uploads[key].author == self.author.name:
+            self.uploads[key].looked_ms = self.clock.now_ms()
+        return meta
+
+    def put(self, key, data) -> None:
+        super().put(key, data)
+        if key.endswith(".split"):
+            now_ms = self.clock.now_ms()
+            self.uploads.setdefault(key, Upload(self.author.name, now_ms, now_ms))
+
+    def put_if_absent(self, key, data) -> PutOutcome:
+        outcome = super().put_if_absent(key, data)
+        path = parse_log_path(key)
+        if outcome is PutOutcome.WRITTEN and isinstance(path, VersionFile):
+            self._committed(path.version, data)
+        return outcome
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        doomed = list(keys)
+        splits = [key for key in doomed if key.endswith(".split")]
+        if splits:
+            self._check_splits_may_go(splits)
+        for key in doomed:
+            path = parse_log_path(key)
+            if isinstance(path, VersionFile):
+                self._check_version_may_go(path.version)
+        super().delete_many(doomed)
+
+    # --- commits ------------------------------------------------------------------------------------
+
+    def _committed(self, version: int, data: bytes) -> None:
+        actions = [json.loads(line) for line in decompress(data, "version").splitlines() if line.strip()]
+        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        if version < len(self.history):
+            # The number was used before and cleaned up: nobody may ever see this file as a part of the table.
+            self.notes.ghosts += 1
+            self.ghosts[version] = str(info.get("commitId"))
+            return
+        if version > len(self.history):
+            self._break(f"version {version} was written, and the newest is {len(self.history) - 1}")
+            return
+        before = self.history[-1] if self.history else None
+        operation = info.get("operation", "CREATE TABLE")
+        adds = [_file(action["add"]) for action in actions if "add" in action]
+        removes = [action["remove"]["path"] for action in actions if "remove" in action]
+        if before is not None:
+            self._check_changes(version, operation, info, before, adds, removes)
+        self._record(version, operation, info.get("commitId"), before, adds, removes)
+
+    def _record(self, version, operation, commit_id, before, adds: list[File], removes: list[str]) -> None:
+        files = {} if before is None else dict(before.files)
+        samples = {} if before is None else dict(before.samples)
+        for path in removes:
+            files.pop(path, None)
+            self.removed_ms[path] = self.clock.now_ms()
+        for add in adds:
+            files[add.path] = add
+            self.where_added[add.path] = version
+        if operation in ("OVERWRITE", "DROP PARTITIONS"):
+            gone = {before.files[path].date for path in removes if path in before.files}
+            samples = {date: counts for date, counts in samples.items() if date not in gone}
+        if operation in ("WRITE", "OVERWRITE"):
+            for add in adds:
+                samples[add.date] = samples.get(add.date, Counter()) + Counter([self.sample_of[add.path]])
+        self.history.append(Commit(version, commit_id, operation, self.author.name, files, samples))
+        self.notes.commits[operation] += 1
+
+    def _check_changes(self, version, operation, info, before: Commit, adds, removes) -> None:
+        place = f"version {version} ({operation} by {self.author.name})"
+        if any(commit.id == info.get("commitId") for commit in self.history):
+            self._break(f"{place}: its commit id is in the log already")
+        repeated = [add.path for add in adds if add.path in self.where_added]
+        if repeated:
+            self._break(f"{place}: {repeated} was added before, in version {self.where_added[repeated[0]]}")
+        unknown = [path for path in removes if path not in before.files]
+        if unknown or len(set(removes)) != len(removes):
+            self._break(f"{place}: removes {unknown or removes}, which is not live: a blind retry")
+        for add in adds:
+            self._check_is_there(place, add)
+        live, gone = set(before.files), set(removes)
+        match operation:
+            case "WRITE" if gone:
+                self._break(f"{place}: an append removes {sorted(gone)}")
+            case "OVERWRITE" if gone != _partition(before, info, live):
+                self._break(f"{place}: {sorted(_partition(before, info, live) - gone)} survive an overwrite")
+            case "DROP PARTITIONS" if gone != _partition(before, info, live):
+                self._break(
+                    f"{place}: {sorted(_partition(before, info, live) ^ gone)} differ from the partition"
+                )
+            case "MERGE" if _rows([before.files[path] for path in gone & live]) != _rows(adds):
+                self._break(f"{place}: a merge changes how many rows there are")
+            case "COMPACT" | "SET PROPERTIES" if gone or adds:
+                self._break(f"{place}: changes files")
+
+    def _check_is_there(self, place: str, add: File) -> None:
+        sizes = {meta.key: meta.size for meta in self._inner.list("") if meta.key == add.path}
+        if sizes.get(add.path) == add.size:
+            return
+        upload = self.uploads.get(add.path)
+        if upload is not None and self.clock.now_ms() - upload.looked_ms >= BEYOND_HELP_MS:
+            self.notes.beyond_help += 1
+            return
+        self._break(f"{place}: {add.path} is not in the store, or is {sizes.get(add.path)} bytes long")
+
+    # --- deletions ----------------------------------------------------------------------------------
+
+    def _check_splits_may_go(self, keys: list[str]) -> None:
+        retained = reachable_versions(list_log(self._inner)) & set(range(len(self.history)))
+        now_ms = self.clock.now_ms()
+        for key in keys:
+            showing = [version for version in retained if key in self.history[version].files]
+            if showing:
+                self._break(f"{self.author.name} deletes {key}, which versions {sorted(showing)} show")
+            elif key in self.removed_ms:
+                hours = self.author.split_hours
+                if hours is None or now_ms - self.removed_ms[key] < hours * HOUR * 1000:
+                    self._break(
+                        f"{self.author.name} deletes {key}, removed {self._ago(self.removed_ms[key])}"
+                    )
+            elif key not in self.where_added and key in self.uploads:
+                upload = self.uploads[key]
+                is_own = upload.author == self.author.name
+                if not is_own and now_ms - upload.made_ms < ORPHAN_FLOOR_MS:
+                    self._break(f"{self.author.name} deletes {key}, uploaded {self._ago(upload.made_ms)}")
+
+    def _check_version_may_go(self, version: int) -> None:
+        if self.ghosts.pop(version, None) is None and version == self.newest.version:
+            self._break(f"{self.author.name} deletes the newest version, {version}")
+
+    def _ago(self, moment_ms: int) -> str:
+        return f"{(self.clock.now_ms() - moment_ms) / 3_600_000:.1f} hours ago"
+
+    def _break(self, message: str) -> None:
+        self.broken.append(message)
+
+
+def _file(add: dict) -> File:
+    return File(add["path"], add["size"], add["partitionValues"].get("date"), add.get("numRecords") or 0)
+
+
+def _partition(before: Commit, info: dict, live: set[str]) -> set[str]:
+    """The live files that an overwrite or a drop is about."""
+    predicate = info.get("operationParameters", {}).get("predicate")
+    if predicate is None:
+        return live
+    return {path for path in live if f"'{before.files[path].date}'" in predicate}
+
+
+def _rows(files: Iterable[File]) -> Counter[str | None]:
+    counts: Counter[str | None] = Counter()
+    for file in files:
+        counts[file.date] += file.rows
+    return counts

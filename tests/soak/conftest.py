@@ -1,0 +1,28 @@
+"""What all soak tests together went through, told at the end."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+LINES = (
+    "operations",
+    "commits",
+    "faults injected",
+    "crashes survived",
+    "seeds",
+    "inputs tried",
+    "violations",
+)
+
+
+@pytest.fixture(scope="session")
+def soak_report() -> Iterator[Counter[str]]:
+    """Counts that tests add to; a violation is counted before the test fails."""
+    counts: Counter[str] = Counter()
+    yield counts
+    names = [*LINES, *sorted(set(counts) - set(LINES))]
+    width = max(map(len, names))
+    sys.stdout.write("\n\nsoak report\n")
+    sys.stdout.writelines(f"  {name:{width}} {counts[name]:>12,}\n" for name in names)

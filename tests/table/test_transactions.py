@@ -1,0 +1,47 @@
+"""Batches of streaming writers: the `txn` action that makes a repeated one do nothing."""
+
+import pytest
+
+from indextables.log.actions import AddAction, TransactionAction
+from indextables.table import Operation, commit, create_table, load_snapshot
+from indextables.table.intent import Append, Overwrite
+from row_tables import SCHEMA
+
+
+@pytest.fixture
+def snapshot(context):
+    return create_table(context, SCHEMA, (), {})
+
+
+def add(path):
+    return AddAction(path=path, partition_values={}, size=1, modification_time=1, data_change=True)
+
+
+def write(snapshot, path, version, app="query", kind=Append):
+    transaction = TransactionAction(app_id=app, version=version)
+    return commit(snapshot, kind((add(path),), transaction=transaction), Operation("WRITE"))
+
+
+@pytest.mark.parametrize("kind", [Append, Overwrite])
+def test_a_batch_counts_once(snapshot, kind):
+    first = write(snapshot, "a", 3, kind=kind)
+    assert first.is_committed
+    for repeated in (3, 2):
+        again = write(first.snapshot, "b", repeated, kind=kind)
+        assert (again.is_committed, again.version) == (False, first.version)
+    assert load_snapshot(snapshot.context).header.transactions == {"query": 3}
+    assert write(first.snapshot, "c", 4, kind=kind).is_committed
+
+
+def test_a_batch_that_another_process_committed_meanwhile_is_noticed(snapshot):
+    write(snapshot, "a", 0)
+    late = write(snapshot, "b", 0)
+    assert not late.is_committed
+    assert late.tries > 1
+    assert late.snapshot.entries["path"].to_pylist() == ["a"]
+
+
+def test_writers_count_for_themselves(snapshot):
+    write(snapshot, "a", 5)
+    assert write(snapshot, "b", 0, app="other").is_committed
+    assert load_snapshot(snapshot.context).header.transactions == {"query": 5, "other": 0}
