@@ -13,16 +13,20 @@ matplotlib.use("svg")
 from matplotlib import pyplot as plt  # the way of drawing is chosen first
 
 _OURS = "IndexTables"
+_OURS_ON_SPARK = "IndexTables on Spark"
 _COLOURS = {
     _OURS: "#0b6e4f",
+    _OURS_ON_SPARK: "#57a773",
     "deltalake": "#1f77b4",
     "pyiceberg": "#9467bd",
     "Lance": "#d95f02",
     "tantivy": "#7f7f7f",
+    "tantivy on every core": "#bdbdbd",
 }
 _LISTING = re.compile(r"list ([\d,]+) files")
 _SEARCHING = re.compile(r"the 10 best of ([\d,]+) rows, all columns")
 _INDEXING = re.compile(r"index ([\d,]+) rows")
+_INDEXING_ON_SPARK = re.compile(r"index ([\d,]+) rows on Spark")
 
 Curves = Mapping[str, Mapping[int, float]]
 
@@ -40,16 +44,22 @@ def draw_charts(result: Mapping[str, Any], folder: Path) -> list[Path]:
             "rows",
             _curves(result, _SEARCHING),
         ),
-        _draw_rates(folder / "indexing.svg", _curves(result, _INDEXING)),
+        _draw_rates(folder / "indexing.svg", indexing_rates(result)),
     ]
     return [path for path in drawn if path is not None]
 
 
-def _curves(result: Mapping[str, Any], pattern: re.Pattern[str]) -> Curves:
+def indexing_rates(result: Mapping[str, Any]) -> dict[str, float]:
+    """Rows per second of each side: by one writer, and on Spark as far as that was measured."""
+    curves = {**_curves(result, _INDEXING), **_curves(result, _INDEXING_ON_SPARK, _OURS_ON_SPARK)}
+    return {name: max(size / seconds for size, seconds in points.items()) for name, points in curves.items()}
+
+
+def _curves(result: Mapping[str, Any], pattern: re.Pattern[str], our_name: str = _OURS) -> Curves:
     """Seconds by side and size, of all figures whose whole name is of a pattern."""
     curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for figure, size in _matching(result, pattern.fullmatch):
-        curves[_OURS][size] = figure["ours"]
+        curves[our_name][size] = figure["ours"]
         curves[figure["peer_name"]][size] = figure["peer"]
     return curves
 
@@ -78,13 +88,12 @@ def _draw_curves(path: Path, title: str, unit: str, curves: Curves) -> Path | No
     return _saved(figure, path)
 
 
-def _draw_rates(path: Path, curves: Curves) -> Path | None:
-    if not curves:
+def _draw_rates(path: Path, rates: Mapping[str, float]) -> Path | None:
+    if not rates:
         return None
     figure, axes = plt.subplots(figsize=(6.4, 2.4))
-    rates = {name: max(size / seconds for size, seconds in points.items()) for name, points in curves.items()}
     axes.barh(list(rates), list(rates.values()), color=[_COLOURS.get(name) for name in rates])
-    axes.set(xlabel="rows per second, one writer", title="indexing")
+    axes.set(xlabel="rows per second", title="indexing")
     axes.invert_yaxis()
     return _saved(figure, path)
 

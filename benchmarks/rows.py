@@ -83,6 +83,13 @@ def generate_queries(count: int, rows: int, *, batch: int = 0) -> Queries:
     )
 
 
+def word_found_in(count: int, rows: int) -> str:
+    """A word that about so many of a table's rows have, as far as there is one so rare."""
+    words = rows * (_FEWEST_WORDS + _MOST_WORDS) / 2
+    rank = words / count / np.sum(1 / np.arange(1, _VOCABULARY + 1))
+    return _vocabulary()[min(int(rank), _VOCABULARY - 1)]
+
+
 def _ranked_words(random: np.random.Generator, count: int, rarest: int) -> list[str]:
     """Words of all frequencies: as many between the ranks 10 and 100 as between 100 and 1,000."""
     ranks: npt.NDArray[np.float64] = np.exp(random.uniform(np.log(_COMMONEST_RANK), np.log(rarest), count))

@@ -24,6 +24,11 @@ class Sizes:
     few_rows: int
     curve_rows: tuple[int, ...]
     queries: int
+    spark_rows: int
+    merged_partitions: int
+    merged_splits: int
+    merged_rows: int
+    purged_files: int
     runs: int
     slow_runs: int
 
@@ -46,6 +51,11 @@ FULL = Sizes(
     few_rows=1_000,
     curve_rows=(10_000, 100_000),
     queries=20,
+    spark_rows=5_000_000,
+    merged_partitions=50,
+    merged_splits=1_000,
+    merged_rows=200_000,
+    purged_files=100_000,
     runs=7,
     slow_runs=3,
 )
@@ -68,6 +78,11 @@ QUICK = Sizes(
     few_rows=1_000,
     curve_rows=(10_000,),
     queries=20,
+    spark_rows=200_000,
+    merged_partitions=10,
+    merged_splits=100,
+    merged_rows=20_000,
+    purged_files=10_000,
     runs=3,
     slow_runs=1,
 )
@@ -91,6 +106,11 @@ TINY = Sizes(
     few_rows=100,
     curve_rows=(200,),
     queries=2,
+    spark_rows=500,
+    merged_partitions=2,
+    merged_splits=4,
+    merged_rows=100,
+    purged_files=20,
     runs=1,
     slow_runs=1,
 )

@@ -64,6 +64,20 @@ class Workshop:
             self._rows[count] = generate_rows(count)
         return self._rows[count]
 
+    def built(self, name: str, what: str, build: Callable[[Path], None]) -> Path:
+        """What is built once and kept under this name."""
+        path = self._folder / name
+        ready = path.with_suffix(".ready")
+        if ready.exists():
+            return path
+        # What an interrupted run left behind.
+        shutil.rmtree(path, ignore_errors=True)
+        started = time.perf_counter()
+        build(path)
+        ready.touch()
+        self.say(f"built {what} in {time.perf_counter() - started:.1f} s")
+        return path
+
     def generate(self, files: int, *, batch: int = 0) -> Iterator[DataFile]:
         """So many files, in partitions of the size that the benchmarks have."""
         return generate_files(files, self.sizes.partition_files, batch=batch)
@@ -90,25 +104,12 @@ class Workshop:
 
     def _built_files(self, kind: str, files: int, build: Callable[[Path], None]) -> Path:
         name = f"{kind}-{files}-by-{self.sizes.partition_files}"
-        return self._built(name, f"{kind} with {files:,} files", build)
+        return self.built(name, f"{kind} with {files:,} files", build)
 
     def _built_rows(self, kind: str, rows: int, build: Callable[[Path, pa.Table], None]) -> Path:
-        return self._built(
+        return self.built(
             f"{kind}-{rows}-rows", f"{kind} with {rows:,} rows", lambda path: build(path, self.rows(rows))
         )
-
-    def _built(self, name: str, what: str, build: Callable[[Path], None]) -> Path:
-        path = self._folder / name
-        ready = path.with_suffix(".ready")
-        if ready.exists():
-            return path
-        # What an interrupted run left behind.
-        shutil.rmtree(path, ignore_errors=True)
-        started = time.perf_counter()
-        build(path)
-        ready.touch()
-        self.say(f"built {what} in {time.perf_counter() - started:.1f} s")
-        return path
 
 
 @contextmanager

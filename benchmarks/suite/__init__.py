@@ -9,10 +9,13 @@ from benchmarks.suite.curve import CURVE
 from benchmarks.suite.manifests import MANIFESTS
 from benchmarks.suite.memory import MEMORY
 from benchmarks.suite.opening import OPENING
+from benchmarks.suite.operations import OPERATIONS
 from benchmarks.suite.partition import PARTITION
 from benchmarks.suite.replay import REPLAY
 from benchmarks.suite.search import SEARCH
+from benchmarks.suite.spark import SPARK
 from benchmarks.suite.splits import SPLITS
+from benchmarks.suite.startup import STARTUP
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     OPENING,
@@ -27,6 +30,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     CURVE,
     SPLITS,
     SEARCH,
+    STARTUP,
+    SPARK,
+    OPERATIONS,
 )
 
 __all__ = ["BENCHMARKS"]

@@ -1,0 +1,83 @@
+"""Tables whose files were all removed: what a purge deletes, with the files themselves, which are empty."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from benchmarks import delta, ours
+from benchmarks.files import DataFile
+from indextables.ops.purge_report import PurgeReport
+
+_DELETE_ALL = {**ours.NO_CHECKPOINTS, "spark.indextables.purge.retentionCheckEnabled": "false"}
+_HOURS = 0
+
+
+def build_our_table(path: Path, files: Sequence[DataFile]) -> None:
+    """A table of ours that has removed these files, and shows them in no version."""
+    table = ours.create_table(path)
+    table.commit(adds=[ours.add_action(file) for file in files])
+    table.commit(removes=[file.path for file in files])
+    table.checkpoint()
+    table.truncate_time_travel(dry_run=False)
+
+
+def build_delta_table(path: Path, files: Sequence[DataFile]) -> None:
+    """A Delta table that has removed these files."""
+    delta.build_table(path, files)
+    removed_ms = max(file.modified_ms for file in files)
+    with (path / "_delta_log" / f"{2:020d}.json").open("w") as stream:
+        stream.writelines(
+            json.dumps({"remove": {"path": file.path, "deletionTimestamp": removed_ms, "dataChange": True}})
+            + "\n"
+            for file in files
+        )
+
+
+def put_files(path: Path, files: Iterable[DataFile]) -> list[str]:
+    """Make the files anew; their paths."""
+    paths = [path / file.path for file in files]
+    for folder in {file.parent for file in paths}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for file in paths:
+        file.touch()
+    return [str(file) for file in paths]
+
+
+def plan_ours(path: Path) -> range:
+    """What our purge would delete; as long as there are files."""
+    return range(_purge(path, dry_run=True).num_files)
+
+
+def purge_ours(path: Path) -> range:
+    """Delete the files with our purge; as long as files are gone."""
+    return range(_purge(path, dry_run=False).num_deleted)
+
+
+def plan_delta(path: Path) -> list[str]:
+    """What the vacuum of deltalake would delete."""
+    return _vacuum(path, dry_run=True)
+
+
+def purge_delta(path: Path) -> list[str]:
+    """Delete the files with the vacuum of deltalake."""
+    return _vacuum(path, dry_run=False)
+
+
+def unlink_all(paths: Sequence[str]) -> Sequence[str]:
+    """Delete files without asking anybody."""
+    for path in paths:
+        os.unlink(path)  # noqa: PTH108  # nothing else is to be measured
+    return paths
+
+
+def _purge(path: Path, *, dry_run: bool) -> PurgeReport:
+    return ours.open_table(path, _DELETE_ALL).purge(_HOURS, dry_run=dry_run)
+
+
+def _vacuum(path: Path, *, dry_run: bool) -> list[str]:
+    # A full one looks for files that the log does not know, too, as ours does.
+    table = DeltaTable(str(path))
+    return table.vacuum(_HOURS, dry_run=dry_run, enforce_retention_duration=False, full=True)

@@ -1,0 +1,74 @@
+"""Spark: a local session, the generated rows as Parquet files and as a table of ours, and what is done with both."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+import indextables.spark
+from benchmarks.rows import TEXT_COLUMN
+from indextables.spark.availability import require_java
+
+CORES = os.cpu_count() or 1
+
+_FORMAT = "indextables"
+_TYPE_OF_TEXT = f"spark.indextables.indexing.typemap.{TEXT_COLUMN}"
+_CACHE_PATH = "spark.indextables.cache.disk.path"
+_SETTINGS = {
+    "spark.master": f"local[{CORES}]",
+    "spark.ui.showConsoleProgress": False,
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@contextmanager
+def running_spark() -> Iterator[SparkSession]:
+    """A local session with all cores, for as long as the block lasts. Raises SparkUnavailableError."""
+    require_java()
+    # Spark is started by a fork that becomes another program at once, which does no harm.
+    warnings.filterwarnings("ignore", "lance is not fork-safe")
+    spark = indextables.spark.session(**_SETTINGS)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def write_parquet(path: Path, rows: pa.Table, files: int) -> None:
+    """Rows as so many Parquet files of about the same size, as a DataFrame to start from."""
+    path.mkdir(parents=True)
+    bounds = [rows.num_rows * number // files for number in range(files + 1)]
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        pq.write_table(rows.slice(start, end - start), path / f"part-{number:04d}.parquet")
+
+
+def append(frame: DataFrame, path: Path) -> None:
+    """Write a DataFrame to a table of ours, whose messages can be searched by their words."""
+    frame.write.format(_FORMAT).mode("append").option(_TYPE_OF_TEXT, "text").save(str(path))
+
+
+def read_table(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    """A table of ours."""
+    return spark.read.format(_FORMAT).options(**options).load(str(path))
+
+
+def search_table(spark: SparkSession, path: Path, cache: Path, query: str) -> DataFrame:
+    """The rows of our table whose messages a query finds, with its indexes cached in this folder."""
+    options = {_CACHE_PATH: str(cache), "query": query, "queryFields": TEXT_COLUMN}
+    return read_table(spark, path, **options)
+
+
+def materialize(frame: DataFrame) -> None:
+    """Compute all rows and columns, and keep none of them."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def count_tasks(frame: DataFrame) -> int:
+    """Plan a DataFrame to the end, without reading a row: how many tasks it would take."""
+    return int(frame.rdd.getNumPartitions())

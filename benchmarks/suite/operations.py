@@ -1,0 +1,114 @@
+"""Maintenance: small splits merged to large ones, and files that nobody needs any more purged."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks import garbage, our_spark, raw_tantivy, small_splits
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import Figure, Unit
+from benchmarks.files import DataFile
+from benchmarks.measure import Action, Preparation, Samples, WrongResultError, always, measure_times
+from benchmarks.workshop import Workshop
+from indextables.errors import SparkUnavailableError
+from indextables.ops.runner import Runner
+from indextables.spark.jobs import SparkRunner
+
+_NOTE_ON_MERGES = (
+    "A merge reads the rows, indexes them again, and commits the new splits. That of tantivy is the index alone, of "
+    "all rows at once and by one thread."
+)
+_NOTE_ON_PURGES = (
+    "All files were removed from the table before. Both sides list the storage and read the log; the vacuum of "
+    "deltalake is a full one. Files are empty, so that deleting them costs as little as it can."
+)
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    yield _merge(workshop, "threads", None)
+    try:
+        with our_spark.running_spark() as spark:
+            yield _merge(workshop, "Spark", SparkRunner(spark))
+    except SparkUnavailableError as error:
+        workshop.say(f"left out: {error}")
+    yield from _purge(workshop)
+
+
+def _merge(workshop: Workshop, workers: str, runner: Runner | None) -> Figure:
+    sizes = workshop.sizes
+    rows = workshop.rows(sizes.merged_rows)
+    table = workshop.built(
+        f"small-splits-{sizes.merged_splits}-of-{sizes.merged_rows}",
+        f"ours with {sizes.merged_splits:,} splits",
+        lambda path: small_splits.build_table(path, rows, sizes.merged_partitions, sizes.merged_splits),
+    )
+
+    def merge(path: Path) -> None:
+        report = small_splits.merge(path, runner)
+        if (report.new_splits, report.rows) != (sizes.merged_partitions, sizes.merged_rows):
+            raise WrongResultError(f"{report.rows} rows were merged to {report.new_splits} splits")
+
+    times = measure_times(
+        {
+            "ours": lambda: partial(merge, workshop.copy_of(table)),
+            "tantivy": lambda: partial(raw_tantivy.build_index, workshop.new_path(), rows),
+        },
+        runs=sizes.slow_runs,
+    )
+    splits = f"{sizes.merged_splits:,} splits in {sizes.merged_partitions} partitions"
+    name = f"merge {sizes.merged_rows:,} rows of {splits}, on {workers}"
+    return _figure(name, times["ours"], "tantivy", times["tantivy"], _NOTE_ON_MERGES)
+
+
+def _purge(workshop: Workshop) -> Iterator[Figure]:
+    count = workshop.sizes.purged_files
+    files = list(workshop.generate(count))
+    our_path, delta_path, raw_path = workshop.new_path(), workshop.new_path(), workshop.new_path()
+    garbage.build_our_table(our_path, files)
+    garbage.build_delta_table(delta_path, files)
+    for path in (our_path, delta_path):
+        garbage.put_files(path, files)
+    plans = measure_times(
+        {
+            "ours": always(partial(garbage.plan_ours, our_path)),
+            "deltalake": always(partial(garbage.plan_delta, delta_path)),
+        },
+        runs=workshop.sizes.slow_runs,
+        expected_length=count,
+    )
+    name = f"purge {count:,} files"
+    yield _figure(f"{name}: plan", plans["ours"], "deltalake", plans["deltalake"], _NOTE_ON_PURGES)
+    times = measure_times(
+        {
+            "ours": _refilled(our_path, files, partial(garbage.purge_ours, our_path)),
+            "deltalake": _refilled(delta_path, files, partial(garbage.purge_delta, delta_path)),
+            "unlink": lambda: partial(garbage.unlink_all, garbage.put_files(raw_path, files)),
+        },
+        runs=workshop.sizes.slow_runs,
+        expected_length=count,
+    )
+    for peer in ("deltalake", "unlink"):
+        yield _figure(f"{name}: plan and delete", times["ours"], peer, times[peer], _NOTE_ON_PURGES)
+
+
+def _refilled(path: Path, files: Sequence[DataFile], action: Action) -> Preparation:
+    def prepare() -> Action:
+        garbage.put_files(path, files)
+        return action
+
+    return prepare
+
+
+def _figure(name: str, ours: Samples, peer_name: str, peer: Samples, note: str) -> Figure:
+    return Figure(
+        name=name,
+        unit=Unit.SECONDS,
+        ours=ours.median,
+        peer_name=peer_name,
+        peer=peer.median,
+        note=note,
+        samples={"ours": ours.values, "peer": peer.values},
+    )
+
+
+OPERATIONS = Benchmark("operations", "merge small splits, and purge removed files", _measure)

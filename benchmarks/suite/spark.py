@@ -1,0 +1,216 @@
+"""On Spark: scans, writes and searches of rows, and the plan for one partition of a huge table."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks import delta, our_spark, ours, raw_tantivy
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import Figure, Goal, MostTimes, Unit
+from benchmarks.files import PARTITION_COLUMN, partition_date
+from benchmarks.measure import Action, Preparation, Samples, WrongResultError, always, measure_times
+from benchmarks.our_spark import CORES, count_tasks, materialize
+from benchmarks.rows import TEXT_COLUMN, generate_rows, word_found_in
+from benchmarks.workshop import Workshop
+from indextables.errors import SparkUnavailableError
+
+_PARQUET = "Parquet on Spark"
+_EVERY_CORE = "tantivy on every core"
+# At least 0.4 times as many documents in the same time.
+_WRITING_GOAL = MostTimes(1 / 0.4)
+_FEW_COLUMNS = ("id", "level")
+_ROWS_PER_HIT = (50_000, 5_000)
+_FEWEST_HITS = 5
+# So that every core has something to do, and as much as the others.
+_FILES = 2 * CORES
+
+_NOTE_ON_READING = (
+    "Both sides compute all rows, and throw them away (`noop`). The Parquet files and our splits have the same rows. "
+    "Python data sources do not learn which columns a query needs: the option `columns` tells ours."
+)
+_NOTE_ON_WRITING = (
+    "Ours is a whole append of a DataFrame: rows, statistics, index, checksums and the commit, flushed to the disk. "
+    "The peer is computed: the time that tantivy takes for the index alone on one thread, divided by the number of "
+    "cores."
+)
+_NOTE_ON_PLANNING = (
+    "The plan is everything up to the tasks, of which none runs: opening the table, the filter's way to it, and "
+    "pruning. The peers list the partition's files in one Python process."
+)
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    try:
+        with our_spark.running_spark() as spark:
+            yield _writing(workshop, spark)
+            yield from _scans(workshop, spark)
+            yield from _searches(workshop, spark)
+            yield from _planning(workshop, spark)
+    except SparkUnavailableError as error:
+        workshop.say(f"left out: {error}")
+
+
+def _writing(workshop: Workshop, spark: SparkSession) -> Figure:
+    count = workshop.sizes.rows
+    rows = workshop.rows(count)
+    source = workshop.new_path()
+    our_spark.write_parquet(source, rows, CORES)
+    frame = spark.read.parquet(str(source))
+    times = measure_times(
+        {
+            "ours": lambda: partial(our_spark.append, frame, workshop.new_path()),
+            "tantivy": lambda: partial(raw_tantivy.build_index, workshop.new_path(), rows),
+        },
+        runs=workshop.sizes.slow_runs,
+    )
+    on_every_core = Samples(tuple(seconds / CORES for seconds in times["tantivy"].values))
+    return _figure(
+        f"index {count:,} rows on Spark",
+        times["ours"],
+        _EVERY_CORE,
+        on_every_core,
+        _WRITING_GOAL,
+        _NOTE_ON_WRITING,
+    )
+
+
+def _scans(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
+    count, runs = workshop.sizes.spark_rows, workshop.sizes.slow_runs
+    our_path, parquet_path = _our_rows(workshop, spark), _parquet_rows(workshop)
+
+    def scan_ours(**options: str) -> DataFrame:
+        return our_spark.read_table(spark, our_path, **options)
+
+    def scan_parquet() -> DataFrame:
+        return spark.read.parquet(str(parquet_path))
+
+    _check_same_count("scan", scan_ours(), scan_parquet())
+    columns = ",".join(_FEW_COLUMNS)
+    variants: dict[str, tuple[Callable[[], DataFrame], Callable[[], DataFrame]]] = {
+        "all columns": (scan_ours, scan_parquet),
+        f"{len(_FEW_COLUMNS)} columns": (
+            lambda: scan_ours(columns=columns),
+            lambda: scan_parquet().select(*_FEW_COLUMNS),
+        ),
+    }
+    for name, (ours_, peer) in variants.items():
+        times = measure_times({"ours": _computing(ours_), _PARQUET: _computing(peer)}, runs=runs)
+        yield _figure(
+            f"scan {count:,} rows on Spark, {name}",
+            times["ours"],
+            _PARQUET,
+            times[_PARQUET],
+            MostTimes(1.5),
+            _NOTE_ON_READING,
+        )
+
+
+def _searches(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
+    for rows_per_hit in _ROWS_PER_HIT:
+        yield from _search(workshop, spark, rows_per_hit)
+
+
+def _search(workshop: Workshop, spark: SparkSession, rows_per_hit: int) -> Iterator[Figure]:
+    count, runs = workshop.sizes.spark_rows, workshop.sizes.slow_runs
+    our_path, parquet_path = _our_rows(workshop, spark), _parquet_rows(workshop)
+    word, cache = word_found_in(max(count // rows_per_hit, _FEWEST_HITS), count), workshop.new_path()
+
+    def search(cache: Path = cache) -> DataFrame:
+        return our_spark.search_table(spark, our_path, cache, word)
+
+    def filter_parquet() -> DataFrame:
+        return spark.read.parquet(str(parquet_path)).where(f"{TEXT_COLUMN} LIKE '%{word}%'")
+
+    found = _check_same_count("search", search(), filter_parquet())
+    peer = f"LIKE on {_PARQUET}"
+    times = measure_times(
+        {
+            "ours": _computing(search),
+            # Another folder each time: the indexes have to be fetched from the splits.
+            "first": lambda: _computing(partial(search, workshop.new_path()))(),
+            peer: _computing(filter_parquet),
+        },
+        runs=runs,
+    )
+    name = f"the {found:,} of {count:,} rows with a word, on Spark"
+    yield _figure(name, times["ours"], peer, times[peer], MostTimes(0.2), _NOTE_ON_READING)
+    yield _figure(f"{name}: nothing cached", times["first"], peer, times[peer], None, _NOTE_ON_READING)
+
+
+def _planning(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
+    sizes, files = workshop.sizes, workshop.sizes.large_table_files
+    our_path, delta_path = workshop.our_table(files), workshop.delta_table(files)
+    middle = partition_date(files // sizes.partition_files // 2).isoformat()
+
+    def plan() -> None:
+        frame = our_spark.read_table(spark, our_path).where(f"{PARTITION_COLUMN} = DATE'{middle}'")
+        tasks = count_tasks(frame)
+        if not 0 < tasks <= sizes.partition_files:
+            raise WrongResultError(f"{tasks} tasks are planned for {sizes.partition_files} files")
+
+    peers: dict[str, Action] = {
+        "deltalake": partial(delta.list_partition, delta_path, middle),
+        "our files() in Python": partial(ours.list_partition, our_path, middle),
+    }
+    times = measure_times(
+        {"ours": always(plan)} | {name: always(action) for name, action in peers.items()},
+        runs=sizes.slow_runs,
+    )
+    for peer in peers:
+        yield _figure(
+            f"plan one partition of {sizes.partition_files:,} files in {files:,} on Spark",
+            times["ours"],
+            peer,
+            times[peer],
+            None,
+            _NOTE_ON_PLANNING,
+        )
+
+
+def _parquet_rows(workshop: Workshop) -> Path:
+    count = workshop.sizes.spark_rows
+    return workshop.built(
+        f"parquet-{count}-rows-in-{_FILES}",
+        f"Parquet with {count:,} rows",
+        # These are too many rows to be kept in memory until the end.
+        lambda path: our_spark.write_parquet(path, generate_rows(count), _FILES),
+    )
+
+
+def _our_rows(workshop: Workshop, spark: SparkSession) -> Path:
+    count, source = workshop.sizes.spark_rows, _parquet_rows(workshop)
+    return workshop.built(
+        f"ours-{count}-rows-in-{_FILES}",
+        f"ours with {count:,} rows by Spark",
+        lambda path: our_spark.append(spark.read.parquet(str(source)), path),
+    )
+
+
+def _computing(frame: Callable[[], DataFrame]) -> Preparation:
+    """Everything from the first word on: a DataFrame is planned once, and its plan is part of the time."""
+    return always(lambda: materialize(frame()))
+
+
+def _check_same_count(what: str, our_frame: DataFrame, peer_frame: DataFrame) -> int:
+    found, expected = our_frame.count(), peer_frame.count()
+    if not expected or found != expected:
+        raise WrongResultError(f"the {what} of ours finds {found} rows, and that of Parquet {expected}")
+    return found
+
+
+def _figure(name: str, ours_: Samples, peer_name: str, peer: Samples, goal: Goal | None, note: str) -> Figure:
+    return Figure(
+        name=name,
+        unit=Unit.SECONDS,
+        ours=ours_.median,
+        peer_name=peer_name,
+        peer=peer.median,
+        goal=goal,
+        note=note,
+        samples={"ours": ours_.values, "peer": peer.values},
+    )
+
+
+SPARK = Benchmark("spark", "scans, writes, searches and plans on Spark", _measure)

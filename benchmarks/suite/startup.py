@@ -1,0 +1,87 @@
+"""The command line: how long a person waits for the first output of a command, in a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.benchmark import Benchmark
+from benchmarks.figures import AtMost, Figure, Unit
+from benchmarks.measure import PROJECT, Samples, WrongResultError
+from benchmarks.rows import word_found_in
+from benchmarks.workshop import Workshop
+
+_CACHE_PATH = "spark.indextables.cache.disk.path"
+_PEER = "import pyarrow"
+_HITS = 10
+_NOTE = (
+    "From the start of the process to the first byte of its output, with bytecode compiled before. The peer is a "
+    "Python that imports pyarrow, which no reader of Arrow tables does without, and says so."
+)
+
+
+def _measure(workshop: Workshop) -> Iterator[Figure]:
+    count = workshop.sizes.rows
+    table = str(workshop.our_rows(count))
+    cache = f"{_CACHE_PATH}={workshop.new_path()}"
+    ours = {
+        "describe": ("describe", table),
+        "files": ("files", table),
+        "search": ("search", table, f"message:{word_found_in(_HITS, count)}", "--option", cache),
+    }
+    commands = {name: [*_our_command(), *arguments] for name, arguments in ours.items()}
+    # The import says so when it is done.
+    commands[_PEER] = [sys.executable, "-c", f"{_PEER}; print('done')"]
+    times = _measure_starts(commands, runs=workshop.sizes.runs)
+    for name in ours:
+        yield Figure(
+            name=f"first output of `indextables {name}`",
+            unit=Unit.SECONDS,
+            ours=times[name].median,
+            peer_name=_PEER,
+            peer=times[_PEER].median,
+            goal=AtMost(0.5),
+            note=_NOTE,
+            samples={"ours": times[name].values, "peer": times[_PEER].values},
+        )
+
+
+def _our_command() -> list[str]:
+    script = Path(sys.executable).with_name("indextables")
+    return [str(script)] if script.exists() else [sys.executable, "-m", "indextables"]
+
+
+def _measure_starts(commands: Mapping[str, Sequence[str]], *, runs: int) -> dict[str, Samples]:
+    """Seconds of each command to its first output, in turns, after one run of each that does not count."""
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for run in range(runs + 1):
+        for name, command in commands.items():
+            seconds = _seconds_to_output(command)
+            if run:
+                times[name].append(seconds)
+    return {name: Samples(tuple(values)) for name, values in times.items()}
+
+
+def _seconds_to_output(command: Sequence[str]) -> float:
+    """Start a command and wait for the first byte that it says. Raises WrongResultError if it fails."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=PROJECT, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None  # it is a pipe
+    first = process.stdout.read(1)
+    seconds = time.perf_counter() - started
+    _, complaint = process.communicate()
+    if process.returncode or not first:
+        raise WrongResultError(f"{' '.join(command)} failed: {complaint.decode()}")
+    return seconds
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but bytecode is kept, as it is wherever a package is installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+STARTUP = Benchmark("startup", "the first output of commands", _measure)

@@ -1,0 +1,110 @@
+"""The benchmarks of operations, of the command line and on Spark, end to end at the smallest sizes."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+for peer in ("deltalake", "pyiceberg", "lance", "matplotlib"):
+    pytest.importorskip(peer, reason="the peers are installed by `make bench`")
+pytest.importorskip("pyspark", reason="pyspark is not installed (pip install indextables[spark])")
+
+needs_java = pytest.mark.skipif(
+    shutil.which("java") is None, reason="Spark needs Java, which is not installed"
+)
+
+
+@pytest.fixture
+def package(monkeypatch):
+    """The package of the benchmarks, which is not installed."""
+    monkeypatch.syspath_prepend(str(PROJECT))
+    return pytest.importorskip("benchmarks")
+
+
+def measured(tmp_path: Path, *names: str) -> list[dict[str, object]]:
+    """The figures of benchmarks."""
+    result = tmp_path / "latest.json"
+    finished = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--tiny", "--only", *names, "--json", str(result)],
+        cwd=PROJECT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return [
+        figure
+        for benchmark in json.loads(result.read_text())["benchmarks"]
+        for figure in benchmark["figures"]
+    ]
+
+
+def test_commands_are_timed_to_their_first_output(tmp_path):
+    figures = measured(tmp_path, "startup")
+    commands = [figure["name"].split("`")[1] for figure in figures]
+    assert commands == ["indextables describe", "indextables files", "indextables search"]
+    assert {(figure["peer_name"], figure["goal"]) for figure in figures} == {("import pyarrow", "≤ 500 ms")}
+
+
+@needs_java
+def test_spark_and_operations_are_measured_against_each_peer(tmp_path):
+    figures = measured(tmp_path, "spark", "operations")
+    goals = {figure["name"]: figure["goal"] for figure in figures if figure["goal"]}
+    assert goals.pop("index 500 rows on Spark") == "≤ 2.5 times tantivy on every core"
+    scans = {name: goal for name, goal in goals.items() if name.startswith("scan")}
+    assert scans == {
+        "scan 500 rows on Spark, all columns": "≤ 1.5 times Parquet on Spark",
+        "scan 500 rows on Spark, 2 columns": "≤ 1.5 times Parquet on Spark",
+    }
+    searches = [goal for name, goal in goals.items() if "with a word" in name]
+    assert searches
+    assert set(searches) == {"≤ 0.2 times LIKE on Parquet on Spark"}
+    without = [(figure["name"], figure["peer_name"]) for figure in figures if not figure["goal"]]
+    assert [each for each in without if "nothing cached" not in each[0]] == [
+        ("plan one partition of 10 files in 100 on Spark", "deltalake"),
+        ("plan one partition of 10 files in 100 on Spark", "our files() in Python"),
+        ("merge 100 rows of 4 splits in 2 partitions, on threads", "tantivy"),
+        ("merge 100 rows of 4 splits in 2 partitions, on Spark", "tantivy"),
+        ("purge 20 files: plan", "deltalake"),
+        ("purge 20 files: plan and delete", "deltalake"),
+        ("purge 20 files: plan and delete", "unlink"),
+    ]
+    assert all(figure["ours"] > 0 for figure in figures)
+
+
+def test_words_are_found_in_about_as_many_rows_as_asked_for(package):
+    rows = pytest.importorskip("benchmarks.rows")
+    messages = [message.split() for message in rows.generate_rows(20_000)["message"].to_pylist()]
+    for count in (20, 200):
+        word = rows.word_found_in(count, len(messages))
+        assert count / 2 < sum(word in message for message in messages) < count * 2
+
+
+def test_a_command_that_fails_is_no_measurement(package):
+    startup = pytest.importorskip("benchmarks.suite.startup")
+    wrong = pytest.importorskip("benchmarks.measure").WrongResultError
+    with pytest.raises(wrong, match="no such table"):
+        startup._seconds_to_output(
+            [sys.executable, "-c", "import sys; print('begun', flush=True); sys.exit('no such table')"]
+        )
+
+
+def test_the_chart_of_indexing_shows_spark_beside_one_writer(package, tmp_path):
+    charts = pytest.importorskip("benchmarks.charts")
+    figures = [
+        {"name": "index 1,000 rows", "ours": 2.0, "peer_name": "tantivy", "peer": 1.0},
+        {"name": "index 1,000 rows on Spark", "ours": 0.5, "peer_name": "tantivy on every core", "peer": 0.4},
+    ]
+    result = {"benchmarks": [{"figures": figures}]}
+    assert charts.indexing_rates(result) == {
+        "IndexTables": 500,
+        "tantivy": 1000,
+        "IndexTables on Spark": 2000,
+        "tantivy on every core": 2500,
+    }
+    assert [path.name for path in charts.draw_charts(result, tmp_path)] == ["indexing.svg"]
