@@ -12,7 +12,7 @@ import typer
 from indextables._version import __version__
 from indextables.cli.command_line import Command, CommandLine, examples
 from indextables.cli.interrupts import prompt_interrupts
-from indextables.cli.without_pandas import without_pandas
+from indextables.without_pandas import without_pandas
 
 _USE: Final = "Index and search"
 _LOOK: Final = "Look at a table"

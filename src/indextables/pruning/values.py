@@ -37,8 +37,9 @@ ZONE = rf"(?:Z|[+-]{HOUR}(?::?{MINUTE})?)"
 FLOAT = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?|NaN|nan|Infinity|inf)"
 INTEGER = r"-?[0-9]{1,18}"
 
-TRUE_TEXTS = pa.array(["true", "True", "TRUE"])
-FALSE_TEXTS = pa.array(["false", "False", "FALSE"])
+# From numpy: an array made of a list lets pyarrow import pandas, which takes longer than all of this package.
+TRUE_TEXTS = pa.array(np.array(["true", "True", "TRUE"]))
+FALSE_TEXTS = pa.array(np.array(["false", "False", "FALSE"]))
 
 NO_TEXT = pa.scalar(None, pa.string())
 

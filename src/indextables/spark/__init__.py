@@ -1,7 +1,27 @@
 """IndexTables on Spark: a ready session, and the data source `indextables`."""
 
+import sys
+from typing import TYPE_CHECKING, Any
+
 from indextables.spark.availability import PYSPARK_VERSION
 from indextables.spark.session import enable, session
-from indextables.spark.source import IndexTablesSource
+from indextables.without_pandas import without_pandas
+
+if TYPE_CHECKING:
+    from indextables.spark.source import IndexTablesSource
 
 __all__ = ["PYSPARK_VERSION", "IndexTablesSource", "enable", "session"]
+
+
+_is_planning = any(name.startswith("pyspark.sql.worker.") for name in sys.modules)
+if _is_planning and "pyspark.worker" not in sys.modules:
+    # A process that Spark starts for one step of planning, where no code of users runs.
+    without_pandas()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "IndexTablesSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from indextables.spark.source import IndexTablesSource
+
+    return IndexTablesSource

@@ -65,20 +65,22 @@ class ChangeFeed:
         self._where = where
         self._first_files: dict[int, pa.Table] = {}
 
-    def first(self) -> StreamOffset:
-        """Where a stream begins that has read nothing yet. Raises VersionNotFoundError for a start out of reach."""
-        newest = self.newest()
+    def first(self, newest: StreamOffset) -> StreamOffset:
+        """Where a stream begins that has read nothing yet; `newest` is the place after what it knows of.
+
+        Raises VersionNotFoundError for a start out of reach.
+        """
         version, timestamp = self._options.starting_version, self._options.starting_timestamp
         if timestamp is not None:
-            return replace(newest, version=self._version_from(timestamp_ms(timestamp)))
+            return replace(newest, version=self._version_from(timestamp_ms(timestamp), newest.version))
         if version is None:
-            return StreamOffset(self._snapshot.version, 0, True, newest.table_id)
+            return replace(newest, version=newest.version - 1, is_snapshot=True)
         if version == LATEST:
             return newest
         if int(version) > newest.version:
             raise VersionNotFoundError(
                 f"{self._snapshot.context.url}: the stream is to start at version {version}, and the newest one is "
-                f"{self._snapshot.version}; start at an existing version, or at {LATEST}"
+                f"{newest.version - 1}; start at an existing version, or at {LATEST}"
             )
         return replace(newest, version=int(version))
 
@@ -130,11 +132,12 @@ class ChangeFeed:
             return pa.array(np.ones(entries.num_rows, np.bool_))
         return prune_files(entries, self._where, self._snapshot.schema, self._snapshot.partition_columns).keep
 
-    def _version_from(self, moment_ms: int) -> int:
-        """The first version that was committed at a moment or after it."""
-        newest = self._snapshot.version
-        commits = read_commits(self._snapshot.context, newest)
-        version = next((commit.version for commit in commits if commit.timestamp_ms >= moment_ms), newest + 1)
+    def _version_from(self, moment_ms: int, next_version: int) -> int:
+        """The first version that was committed at a moment or after it, or the one that is yet to come."""
+        commits = read_commits(self._snapshot.context, next_version - 1)
+        version = next(
+            (commit.version for commit in commits if commit.timestamp_ms >= moment_ms), next_version
+        )
         if commits and commits[0].version > 0 and commits[0].timestamp_ms > moment_ms:
             # What was committed between the moment and the oldest version left is not known any more.
             self._lose(0, version - 1)

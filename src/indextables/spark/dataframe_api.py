@@ -19,6 +19,7 @@ from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
 from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.errors import InvalidOptionError
 from indextables.spark.filters import MARKER_PREFIX
+from indextables.spark.jobs.workers import check_workers
 from indextables.spark.options import PARTITION_BY, SAVE_MODE, SCAN_ID, SESSION_PREFIX
 from indextables.spark.source import FORMATS
 
@@ -83,6 +84,7 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
             original(self, path, format, mode, partitionBy, **options)
             return
         _activate(self._spark)
+        check_workers(self._spark)
         frame = self._df if isinstance(self._df, DataFrame) else frame_type(self._df, self._spark)
         noted = _noted_options(self) | options
         partition_by = _names(partitionBy) or _partition_columns(self)
@@ -116,6 +118,7 @@ def _patch_reader(reader_type: type[Any]) -> None:
             plain: DataFrame = original(self, path, format, schema, **options)
             return plain
         _activate(spark)
+        check_workers(spark)
         scan_id = uuid.uuid4().hex
         settings = {**as_options(session_settings(spark)), **options}
         frame: DataFrame = original(self, path, format, schema, **settings, **{SCAN_ID: scan_id})

@@ -10,13 +10,26 @@ from pyspark.sql import SparkSession
 
 from indextables.errors import SparkUnavailableError
 from indextables.spark.availability import require_java
-from indextables.spark.dataframe_api import ENABLED, STATEMENT_HANDLERS, patch_dataframe_api
-from indextables.spark.source import SOURCES
-from indextables.spark.statements import execute_statement
-from indextables.spark.stream_api import patch_stream_api
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 ARROW: Final = "spark.sql.execution.arrow.pyspark.enabled"
+
+WORKERS_PYTHON: Final = "spark.pyspark.python"
+
+# Spark keeps settings out of its pages and logs by their names; its own list of them knows nothing of ours.
+REDACTION: Final = "spark.redaction.regex"
+_TO_REDACT: Final = "(?i)" + "|".join(
+    (
+        "secret",
+        "password",
+        "token",
+        "access[.]?key",
+        "account[.]?key",
+        "connection[.]?string",
+        "credential",
+        "service[.]?account",
+    )
+)
 
 _LOOPBACK: Final = "127.0.0.1"
 _QUIET_LOGS: Final = Path(__file__).with_name("log4j2.properties")
@@ -33,8 +46,8 @@ def session(**conf: object) -> SparkSession:
     """
     builder = SparkSession.builder
     settings = {**_local_settings(), **{key: _text(value) for key, value in conf.items()}}
-    # Workers must have this package, and so they need this interpreter.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers must have this package, and so they need this interpreter, unless somebody names another one.
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get(WORKERS_PYTHON, sys.executable))
     is_remote = "spark.remote" in settings or "SPARK_REMOTE" in os.environ
     if is_remote:
         # A server has its own master, memory and network; only the settings of a session are ours there.
@@ -58,6 +71,12 @@ def enable(spark: SparkSession) -> SparkSession:
     The data source is known under all its names, filters are pushed down to it, `.partitionBy(…)` and all save modes
     work with it, and `spark.sql` understands the statements of IndexTables.
     """
+    # Spark starts many short-lived processes that import this package for the source alone.
+    from indextables.spark.dataframe_api import ENABLED, STATEMENT_HANDLERS, patch_dataframe_api
+    from indextables.spark.source import SOURCES
+    from indextables.spark.statements import execute_statement
+    from indextables.spark.stream_api import patch_stream_api
+
     if spark.conf.get(ENABLED, "false") != "true":
         for source in SOURCES:
             spark.dataSource.register(source)
@@ -81,6 +100,7 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.memory": f"{_memory_gigabytes()}g",
         PUSH_DOWN: "true",
         ARROW: "true",
+        REDACTION: _TO_REDACT,
     }
 
 

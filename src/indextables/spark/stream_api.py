@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from indextables.spark.dataframe_api import as_options, is_enabled, session_settings
+from indextables.spark.jobs.workers import check_workers
 from indextables.spark.options import PARTITION_BY
 from indextables.spark.source import FORMATS
 
@@ -45,6 +46,7 @@ def _patch_reader(reader_type: type[Any]) -> None:
     ) -> DataFrame:
         spark = getattr(self, "_spark", None) or self._client
         if _is_ours(self, format) and is_enabled(spark):
+            check_workers(spark)
             options = {**as_options(session_settings(spark)), **options}
         frame: DataFrame = original(self, path, format, schema, **options)
         return frame
@@ -76,6 +78,7 @@ def _patch_writer(writer_type: type[Any]) -> None:
         spark = self._session if hasattr(self, "_session") else self._spark
         if not _is_ours(self, format) or not is_enabled(spark):
             return start(self, path, format, outputMode, partitionBy, queryName, **options)
+        check_workers(spark)
         columns = partitionBy or self.__dict__.get(_PARTITION_BY)
         options = {**as_options(session_settings(spark)), **options}
         if columns:

@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     def initialOffset(self) -> StoredOffset:  # noqa: N802  # the name is Spark's
         """Where a query begins that has no checkpoint yet. Raises VersionNotFoundError."""
-        return self._followed().first().to_store()
+        return self._followed().first(self._newest()).to_store()
 
     def latestOffset(  # noqa: N802  # the name is Spark's
         self, start: Mapping[str, Any] | None = None, limit: object = None
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
         Spark before 4.2 does not say where the batch starts: it goes as far as possible then, whatever the limits.
         """
-        newest = self._last or self._followed().newest()
+        newest = self._newest()
         if start is None:
             return newest.to_store()
         limits = NO_LIMITS if is_unlimited(limit) else self._options.limits
@@ -90,6 +90,9 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_feed": None, "_last": None}
+
+    def _newest(self) -> StreamOffset:
+        return self._last or self._followed().newest()
 
     def _followed(self) -> ChangeFeed:
         assert self._feed is not None  # there is one where queries are planned

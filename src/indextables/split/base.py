@@ -20,7 +20,7 @@ from indextables.split.mapping import DocMapping
 from indextables.split.table_columns import TableColumns
 from indextables.storage import ObjectStore
 
-_ONE_ROW = pa.table({"row": [0]})
+_ONE_ROW = pa.table({"row": np.zeros(1, np.int64)})
 
 RowNumbers: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 

@@ -1,16 +1,16 @@
 """Runs the tasks of an operation on Spark's executors, on a classic session or by Spark Connect.
 
-Every task is a Spark job of its own, submitted by a thread for each that can run at once. So results come as soon as
+A few tasks make up a Spark job, submitted by a thread for each job that can run at once. So results come as soon as
 they are there, and what is finished when somebody stops a run is known, and can be taken back.
 """
 
 import pickle
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -29,13 +29,19 @@ _OUTCOME: Final = "outcome binary"
 _ASK_AGAIN_SECONDS: Final = 0.5
 
 
-class SparkRunner:
-    """Runs up to `parallelism` tasks at once; 0 is as many as the executors have room for.
+# A job costs as much as many a task. Each slot gets several jobs all the same, so that none of them waits long for
+# the others at the end.
+_MAX_TASKS_PER_JOB: Final = 8
+_JOBS_PER_SLOT: Final = 4
 
-    Tasks run in other processes: they and their results must be picklable. `progress` is told whenever a task is done;
-    without it, a terminal is. A task whose executor is lost is tried again by Spark, and then fails with a
-    WorkerLostError. Tasks that are running when a run is closed are killed: what they have uploaded by then stays
-    behind as orphans, for a purge. Spark's pages show each task as a job with the description of the run.
+
+class SparkRunner:
+    """Runs up to `parallelism` jobs of a few tasks at once; 0 is as many as the executors have room for.
+
+    Tasks run in other processes: they and their results must be picklable. `progress` is told whenever tasks are done;
+    without it, a terminal is. A task whose executor is lost is tried again by Spark, then alone, and then fails with a
+    WorkerLostError. Jobs that are running when a run is closed are killed: what they have uploaded by then stays
+    behind as orphans, for a purge. Spark's pages show each job with the description of the run.
     """
 
     def __init__(
@@ -58,71 +64,91 @@ class SparkRunner:
     def _run(
         self, description: str, tasks: Sequence[Task[T]], slots: int
     ) -> Generator[TaskOutcome[T], None, None]:
-        # Before anything runs: a task that cannot travel is the caller's mistake.
-        waiting = iter([(index, _pickled(task)) for index, task in enumerate(tasks)])
-        jobs = _Jobs(self._spark)
-        running: dict[Future[TaskOutcome[T]], Task[T]] = {}
+        waiting = _chunks(tasks, slots)
+        jobs = _Jobs(self._spark, description, len(tasks))
+        running: dict[Future[list[TaskOutcome[T]]], _Chunk] = {}
+        received: deque[TaskOutcome[T]] = deque()
         done = 0
         with ThreadPoolExecutor(slots, "indextables-spark") as pool:
             try:
                 while True:
-                    for index, task in islice(waiting, slots - len(running)):
-                        title = f"{description}: {index + 1} of {len(tasks)}"
-                        running[pool.submit(jobs.run, index, title, task)] = tasks[index]
+                    while waiting and len(running) < slots:
+                        chunk = waiting.popleft()
+                        running[pool.submit(jobs.run, chunk)] = chunk
                     if not running:
                         return
                     finished, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in finished:
+                        chunk = running.pop(future)
+                        if len(chunk) > 1 and _is_lost(future.result()):
+                            waiting.extendleft([single] for single in chunk)
+                        else:
+                            received += future.result()
+                    while received:
                         done += 1
                         self._progress(Progress(description, done, len(tasks)))
-                        # Until it is handed over it counts as not received.
-                        del running[future]
-                        yield future.result()
+                        yield received.popleft()
             finally:
                 jobs.stop(running)
-                for future, given_up in running.items():
-                    outcome = future.result()
+                for future in running:
+                    received += future.result()
+                for outcome in received:
                     if isinstance(outcome, Succeeded):
-                        given_up.discard(outcome.result)
+                        tasks[outcome.index].discard(outcome.result)
+
+
+# Tasks that travel together: their numbers, and what they are, pickled.
+_Chunk: TypeAlias = list[tuple[int, bytes]]
 
 
 class _Jobs:
     """The Spark jobs of one run, which can be stopped together."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, description: str, total: int) -> None:
         self._spark = spark
-        self._tag = f"indextables-{uuid.uuid4().hex}"
+        self._description = description
+        self._total = total
+        self._name = f"indextables-{uuid.uuid4().hex}"
         self._is_stopped = threading.Event()
 
-    def run(self, index: int, title: str, task: bytes) -> TaskOutcome[Any]:
-        """The outcome of a task. Raises nothing."""
+    def run(self, chunk: _Chunk) -> list[TaskOutcome[Any]]:
+        """The outcomes of tasks. Raises nothing."""
+        last = chunk[-1][0] + 1
+        title = f"{self._description}: {last} of {self._total}"
         if self._is_stopped.is_set():
-            return Failed(
-                index, OperationInterruptedError("the operation was stopped before this task began")
-            )
+            return _all_failed(chunk, OperationInterruptedError(f"{title} was stopped before it began"))
         try:
             self._mark(title)
-            (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(_running(index, task), _OUTCOME).collect()
-            outcome: TaskOutcome[Any] = pickle.loads(bytes(row.outcome))  # noqa: S301  # our own task wrote it
+            rows = self._spark.range(0, 1, 1, 1).mapInArrow(_running(chunk), _OUTCOME).collect()
+            return [pickle.loads(bytes(row.outcome)) for row in rows]  # noqa: S301  # our own tasks wrote them
         except PySparkException as error:
-            return Failed(index, WorkerLostError(f"Spark gave up a task ({title}): {_last_lines(error)}"))
-        except Exception as error:  # noqa: BLE001  # it belongs to the task, whatever it is
-            return Failed(index, WorkerLostError(f"a task could not be run by Spark ({title}): {error}"))
-        return outcome
+            return _all_failed(
+                chunk, WorkerLostError(f"Spark gave up a task ({title}): {_last_lines(error)}")
+            )
+        except Exception as error:  # noqa: BLE001  # it belongs to the tasks, whatever it is
+            return _all_failed(chunk, WorkerLostError(f"a task could not be run by Spark ({title}): {error}"))
 
     def stop(self, running: Iterable[Future[Any]]) -> None:
         """Kill what still runs; returns when nothing does."""
         self._is_stopped.set()
         left = {future for future in running if not future.done()}
         while left:
-            self._spark.interruptTag(self._tag)
+            self._interrupt()
             _, left = wait(left, timeout=_ASK_AGAIN_SECONDS)
 
     def _mark(self, title: str) -> None:
         """Label the jobs of this thread."""
-        self._spark.addTag(self._tag)
-        if not is_connect(self._spark):
-            self._spark.sparkContext.setJobDescription(title)
+        if is_connect(self._spark):
+            self._spark.addTag(self._name)
+        else:
+            self._spark.sparkContext.setJobGroup(self._name, title, interruptOnCancel=True)
+
+    def _interrupt(self) -> None:
+        if is_connect(self._spark):
+            self._spark.interruptTag(self._name)
+        else:
+            # Tags of a classic session belong to the thread that has set them.
+            self._spark.sparkContext.cancelJobGroup(self._name)
 
 
 def run_pickled(index: int, task: bytes) -> bytes:
@@ -133,12 +159,32 @@ def run_pickled(index: int, task: bytes) -> bytes:
         return _pickled_error(index, error)
 
 
-def _running(index: int, task: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _chunks(tasks: Sequence[Task[Any]], slots: int) -> deque[_Chunk]:
+    """All tasks, pickled before any of them runs: one that cannot travel is the caller's mistake."""
+    size = max(1, min(_MAX_TASKS_PER_JOB, len(tasks) // (slots * _JOBS_PER_SLOT)))
+    pickled = [(index, _pickled(task)) for index, task in enumerate(tasks)]
+    return deque(pickled[start : start + size] for start in range(0, len(pickled), size))
+
+
+def _running(chunk: _Chunk) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.record_batch([pa.array([run_pickled(index, task)], pa.binary())], names=["outcome"])
+            for index, task in chunk:
+                outcome = pa.array([run_pickled(index, task)], pa.binary())
+                yield pa.record_batch([outcome], names=["outcome"])
 
     return run
+
+
+def _is_lost(outcomes: Sequence[TaskOutcome[Any]]) -> bool:
+    """Whether all tasks of a job went down together, so that nobody knows which of them is to blame."""
+    return all(
+        isinstance(outcome, Failed) and isinstance(outcome.error, WorkerLostError) for outcome in outcomes
+    )
+
+
+def _all_failed(chunk: _Chunk, error: Exception) -> list[TaskOutcome[Any]]:
+    return [Failed(index, error) for index, _ in chunk]
 
 
 def _pickled_error(index: int, error: Exception) -> bytes:

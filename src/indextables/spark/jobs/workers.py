@@ -1,9 +1,10 @@
 """What the executors of a session are like: whether their Python has this package, and how many tasks they take."""
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -13,6 +14,12 @@ from indextables._version import __version__
 from indextables.errors import SparkUnavailableError
 
 _ANSWER: Final = "host string, interpreter string, version string, problem string"
+_REMEDY: Final = (
+    "install the same release of it there (pip install indextables[spark]), or let spark.pyspark.python name an "
+    "environment of every worker that has it, see docs/cluster.md"
+)
+_LOCAL_MASTER: Final = re.compile(r"local(\[(?P<threads>\d+|\*)(,\d+)?\])?")
+_PYTHON_ERROR: Final = re.compile(r"[\w.]*(Error|Exception): ")
 _CONNECT_MODULE: Final = "pyspark.sql.connect"
 
 
@@ -23,7 +30,8 @@ class Workers:
     slots: int
 
 
-_KNOWN: WeakKeyDictionary[SparkSession, Workers] = WeakKeyDictionary()
+# By the id of the application: its sessions share their executors.
+_KNOWN: dict[str, Workers] = {}
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -32,25 +40,26 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def check_workers(spark: SparkSession) -> Workers:
-    """Ask the executors, once for each session, whether they can do our work.
+    """Ask the executors, once for each application, whether they can do our work.
 
     A session on a local master needs no question: its workers are this installation. Raises SparkUnavailableError
     with the interpreter and the host if one lacks this package, or has another release of it.
     """
-    known = _KNOWN.get(spark)
+    application = spark.conf.get("spark.app.id", None)
+    known = None if application is None else _KNOWN.get(application)
     if known is None:
         known = _local_workers(spark) or _asked(spark)
-        _KNOWN[spark] = known
+        if application is not None:
+            _KNOWN[application] = known
     return known
 
 
 def _local_workers(spark: SparkSession) -> Workers | None:
-    if is_connect(spark):
+    local = _LOCAL_MASTER.fullmatch(spark.conf.get("spark.master", None) or "")
+    if local is None:
         return None
-    master = str(spark.sparkContext.master)
-    if master != "local" and not master.startswith("local["):
-        return None
-    return Workers(spark.sparkContext.defaultParallelism)
+    threads = local["threads"] or "1"
+    return Workers(os.cpu_count() or 1 if threads == "*" else int(threads))
 
 
 def _asked(spark: SparkSession) -> Workers:
@@ -59,8 +68,7 @@ def _asked(spark: SparkSession) -> Workers:
         answers = spark.range(1 << 16).mapInArrow(_probe(), _ANSWER).collect()
     except PySparkException as error:
         raise SparkUnavailableError(
-            f"Python does not start on the executors: {_first_line(error)}; check that PYSPARK_PYTHON, or "
-            f"spark.pyspark.python, names an interpreter that every worker has, with this version of Python"
+            f"the Python of the executors, {_interpreter(spark)}, cannot run tasks: {_reason(error)}; {_REMEDY}"
         ) from error
     for answer in answers:
         if answer.version != __version__:
@@ -104,11 +112,17 @@ def _complaint(answer: Any) -> str:
             f"{worker} has indextables {answer.version}, and here it is {__version__}; install the same release on "
             f"both sides"
         )
-    return (
-        f"{worker} cannot import indextables ({answer.problem}); install it there (pip install indextables[spark]), or "
-        f"let spark.pyspark.python name an environment that has it, see docs/cluster.md"
-    )
+    return f"{worker} cannot import indextables ({answer.problem}); {_REMEDY}"
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _interpreter(spark: SparkSession) -> str:
+    """Which Python the executors were told to start."""
+    configured = spark.conf.get("spark.pyspark.python", None)
+    return os.environ.get("PYSPARK_PYTHON") or configured or "python3"
+
+
+def _reason(error: Exception) -> str:
+    """What Python said, if it said something, or else the first line of Spark's own words."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (said or lines or [type(error).__name__])[0]

@@ -1,7 +1,8 @@
 """A start without pandas.
 
 pyarrow imports pandas, where that is installed, at the first Python list that becomes an array, to find out whether the
-list is a series of it. That takes longer than everything else that a command does, and no command has a series.
+list is a series of it. That takes longer than everything else that a command does, and no command has a series; nor has
+any of the processes in which Spark plans a query.
 """
 
 import sys
