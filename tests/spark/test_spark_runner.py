@@ -77,7 +77,9 @@ def _by_index(outcomes):
 
 def test_outcomes_of_all_tasks_come_back_with_their_errors(spark: SparkSession) -> None:
     told: list[Progress] = []
-    outcomes = _by_index(SparkRunner(spark, progress=told.append).run("doubling", [Double(n) for n in (3, -1, 5)]))
+    outcomes = _by_index(
+        SparkRunner(spark, progress=told.append).run("doubling", [Double(n) for n in (3, -1, 5)])
+    )
     assert outcomes[0] == Succeeded(0, 6)
     assert outcomes[2] == Succeeded(2, 10)
     assert isinstance(outcomes[1], Failed)
@@ -98,13 +100,23 @@ def test_a_python_process_that_dies_fails_its_task_alone(spark: SparkSession) ->
     assert outcomes[1] == Succeeded(1, 2)
 
 
+def test_a_crash_among_tasks_that_share_a_job_takes_no_other_with_it(spark: SparkSession) -> None:
+    tasks: list[Task[int]] = [Double(number) for number in range(20)]
+    tasks[7] = Crash()
+    outcomes = _by_index(SparkRunner(spark).run("sharing", tasks))
+    assert [outcome.index for outcome in outcomes] == list(range(20))
+    assert [outcome.index for outcome in outcomes if isinstance(outcome, Failed)] == [7]
+
+
 def test_a_result_that_cannot_travel_is_an_error_of_its_task(spark: SparkSession) -> None:
     (outcome,) = SparkRunner(spark).run("generating", [Unpicklable()])
     assert isinstance(outcome, Failed)
     assert "generator" in str(outcome.error)
 
 
-def test_a_task_that_cannot_travel_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_task_that_cannot_travel_is_refused_before_anything_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     store = TaskStore(open_store(tmp_path), None)
     with pytest.raises(InvalidOptionError, match="open the table by its path"):
         list(SparkRunner(spark).run("travelling", [WithStore(store)]))
@@ -128,12 +140,9 @@ def test_closing_a_run_kills_what_runs_and_takes_back_what_nobody_received(
     assert time.monotonic() - started < LONG_SECONDS
 
 
-def test_jobs_carry_the_description_of_their_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_that_was_closed_leaves_no_job(spark: SparkSession, tmp_path: Path) -> None:
     tracker = spark.sparkContext.statusTracker()
-    assert tracker.getActiveJobsIds() == []
-    with contextlib.closing(SparkRunner(spark).run("describing", [Upload(str(tmp_path), 9), Double(1)])) as run:
+    with contextlib.closing(SparkRunner(spark).run("waiting", [Upload(str(tmp_path), 9), Double(1)])) as run:
         assert next(run) == Succeeded(1, 2)
-        (job,) = tracker.getActiveJobsIds()
-        stage = tracker.getStageInfo(tracker.getJobInfo(job).stageIds[0])
-        assert stage is not None
+        assert len(tracker.getActiveJobsIds()) == 1
     assert tracker.getActiveJobsIds() == []

@@ -2,19 +2,15 @@
 
 import pytest
 
-from indextables.log.actions import AddAction, TransactionAction
-from indextables.table import Operation, commit, create_table, load_snapshot
+from indextables.log.actions import TransactionAction
+from indextables.table import Operation, commit, load_snapshot
 from indextables.table.intent import Append, Overwrite
-from row_tables import SCHEMA
+from tables import add, memory_store, new_table
 
 
 @pytest.fixture
-def snapshot(context):
-    return create_table(context, SCHEMA, (), {})
-
-
-def add(path):
-    return AddAction(path=path, partition_values={}, size=1, modification_time=1, data_change=True)
+def snapshot():
+    return new_table(memory_store())
 
 
 def write(snapshot, path, version, app="query", kind=Append):

@@ -1,0 +1,94 @@
+"""A standalone master and two workers, as real processes."""
+
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indextables import IndexTable
+from row_tables import SCHEMA, rows
+from servers import running_s3
+from spark_cluster import Cluster, DamagedTable, running_cluster
+
+CANARY = "canary-5ecret-that-n0body-may-see"
+SECRETS = {
+    f"spark.indextables.{name}": CANARY
+    for name in (
+        "aws.secretKey",
+        "aws.sessionToken",
+        "azure.accountKey",
+        "azure.connectionString",
+        "azure.bearerToken",
+        "azure.clientSecret",
+        "gcp.serviceAccountKey",
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def test_write_read_search_and_merge_with_credentials_that_no_log_shows(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    damaged = DamagedTable.create(tmp_path / "damaged", partitions=25, splits_per_partition=4)
+    with running_s3() as server:
+        options = {
+            "spark.indextables.aws.accessKey": server.access_key_id,
+            "spark.indextables.aws.region": server.region,
+            "spark.indextables.s3.endpoint": server.endpoint,
+            **SECRETS,
+        }
+        tour = [
+            "tour",
+            f"s3://{server.make_bucket()}/logs",
+            *(f"{key}={value}" for key, value in options.items()),
+        ]
+        # One application for all of it: to start one takes longer than what it does here.
+        answer, merged = cluster.run(tour, ["merge", str(damaged.path)], settings=SECRETS)
+    assert answer == {
+        "rows": 1000,
+        "sum": sum(range(1, 1000, 2)),
+        "found": [777],
+        "merge": [8, 2],
+        "after": 1000,
+        "parallelism": 2,
+    }
+    damaged.check_merged(merged)
+    logged = cluster.everything_logged()
+    assert b"merging splits: 2 of 2" in logged  # the event log is there, and shows what ran
+    assert CANARY.encode() not in logged
+
+
+def test_a_missing_package_is_told_early_with_the_interpreter(cluster: Cluster, tmp_path: Path) -> None:
+    python = _python_without_package(tmp_path / "bare")
+    table = IndexTable.create(str(tmp_path / "table"), SCHEMA)
+    for number in (1, 2):
+        table.append(rows(number))
+    (answer,) = cluster.run(["refused", str(tmp_path / "table")], python=str(python))
+    heard = answer["heard"]
+    assert len(heard) == 3
+    for message in heard:
+        assert f"{python} on " in message
+        assert "No module named 'indextables'" in message
+        assert "pip install" in message
+    assert table.refresh().version == 2
+
+
+def _python_without_package(folder: Path) -> Path:
+    """An environment with all that this one has, but for this package."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (target,) = folder.glob("lib/python*/site-packages")
+    for installed in Path(site.getsitepackages()[0]).iterdir():
+        if "indextables" not in installed.name:
+            (target / installed.name).symlink_to(installed)
+    return folder / "bin" / "python"

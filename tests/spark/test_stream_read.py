@@ -1,0 +1,321 @@
+"""How far a stream goes and what it reads, asked as Spark asks it, without a session."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+from pyspark.sql.types import StructType
+
+from indextables import IndexTable
+from indextables.errors import (
+    IndexTablesError,
+    InvalidOptionError,
+    InvalidQueryError,
+    InvalidSchemaError,
+    ObjectNotFoundError,
+    RowsChangedError,
+    VersionNotFoundError,
+)
+from indextables.spark.source import IndexTablesSource
+from indextables.spark.stream_read import StreamReader
+from row_tables import SCHEMA, rows
+
+NO_LIMIT = ReadAllAvailable()
+LIMITED = ReadMaxFiles(1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return (tmp_path / "table").as_posix()
+
+
+@pytest.fixture
+def table(path: str) -> IndexTable:
+    """Versions 1 to 3 add one split each."""
+    table = IndexTable.create(path, SCHEMA, partition_by=["day"], text=["body"])
+    for number in (1, 2, 3):
+        table.append(rows(number))
+    return table
+
+
+def reader_of(path: str, **options: object) -> StreamReader:
+    source = IndexTablesSource({"path": path, **{key: str(value) for key, value in options.items()}})
+    schema = source.schema()
+    assert isinstance(schema, StructType)
+    return source.streamReader(schema)
+
+
+def ids(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The rows of a batch, read as tasks do, by a copy of the reader."""
+    copy = pickle.loads(pickle.dumps(reader))
+    batches = [batch for task in reader.partitions(start, end) for batch in copy.read(task)]
+    return sorted(pa.Table.from_batches(batches)["id"].to_pylist()) if batches else []
+
+
+def batches(reader: StreamReader, limit: object = LIMITED) -> Iterator[list[int]]:
+    """All batches until nothing is left."""
+    start = reader.initialOffset()
+    while (end := reader.latestOffset(start, limit)) != start:
+        yield ids(reader, start, end)
+        start = end
+
+
+def test_a_stream_begins_with_what_is_there_and_goes_on_with_what_comes(table: IndexTable, path: str) -> None:
+    reader = reader_of(path)
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, NO_LIMIT)
+    assert ids(reader, start, middle) == [1, 2, 3]
+    assert reader.latestOffset(middle, NO_LIMIT) == middle
+    table.append(rows(4))
+    table.append(rows(5))
+    end = reader.latestOffset(middle, NO_LIMIT)
+    assert ids(reader, middle, end) == [4, 5]
+    assert reader.reportLatestOffset() == end
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingVersion": 0}, [1, 2, 3]),
+        ({"startingVersion": 2}, [2, 3]),
+        ({"startingVersion": 4}, []),
+        ({"startingVersion": "latest"}, []),
+        ({"startingTimestamp": "latest"}, []),
+        ({"startingTimestamp": "2000-01-01"}, [1, 2, 3]),
+        ({"startingTimestamp": "2100-01-01T00:00:00Z"}, []),
+    ],
+)
+def test_a_start_may_be_chosen(
+    table: IndexTable, path: str, options: dict[str, object], expected: list[int]
+) -> None:
+    reader = reader_of(path, **options)
+    start = reader.initialOffset()
+    assert ids(reader, start, reader.latestOffset(start, NO_LIMIT)) == expected
+
+
+def test_a_start_at_a_moment_takes_the_versions_committed_from_then_on(table: IndexTable, path: str) -> None:
+    history = {row["version"]: row["timestamp"] for row in table.history().to_pylist()}
+    reader = reader_of(path, startingTimestamp=history[2].isoformat())
+    start = reader.initialOffset()
+    expected = [version for version in (1, 2, 3) if history[version] >= history[2]]
+    assert ids(reader, start, reader.latestOffset(start, NO_LIMIT)) == expected
+
+
+@pytest.mark.parametrize("start", [{}, {"startingVersion": 0}])
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"maxFilesPerTrigger": 1}, [[1], [2], [3]]),
+        ({"maxFilesPerTrigger": 2}, [[1, 2], [3]]),
+        ({"maxBytesPerTrigger": 1}, [[1], [2], [3]]),
+        ({"maxBytesPerTrigger": "1G"}, [[1, 2, 3]]),
+        ({}, [[1, 2, 3]]),
+    ],
+)
+def test_limits_hold(
+    table: IndexTable,
+    path: str,
+    start: dict[str, object],
+    limits: dict[str, object],
+    expected: list[list[int]],
+) -> None:
+    assert [batch for batch in batches(reader_of(path, **start, **limits)) if batch] == expected
+
+
+def test_one_version_may_take_several_batches(path: str) -> None:
+    table = IndexTable.create(path, SCHEMA, partition_by=["day"])
+    table.append(pa.concat_tables([rows(number, day=f"2024-01-0{number}") for number in (1, 2, 3, 4)]))
+    assert table.num_files == 4
+    found = list(batches(reader_of(path, startingVersion=1, maxFilesPerTrigger=3)))
+    assert [len(batch) for batch in found] == [3, 1]
+    assert sorted(found[0] + found[1]) == [1, 2, 3, 4]
+
+
+def test_a_trigger_that_wants_everything_gets_it(table: IndexTable, path: str) -> None:
+    assert list(batches(reader_of(path, maxFilesPerTrigger=1), NO_LIMIT)) == [[1, 2, 3]]
+    assert reader_of(path, maxFilesPerTrigger=1).getDefaultReadLimit() == ReadMaxFiles(1)
+    assert reader_of(path).getDefaultReadLimit() == ReadMaxFiles(1000)
+
+
+def test_a_batch_is_the_same_when_it_is_repeated_after_a_restart(table: IndexTable, path: str) -> None:
+    first = reader_of(path, maxFilesPerTrigger=2)
+    start = first.initialOffset()
+    end = first.latestOffset(start, LIMITED)
+    expected = ids(first, start, end)
+    table.append(rows(4))
+    table.merge_splits()
+    assert ids(reader_of(path, maxFilesPerTrigger=2), start, end) == expected == [1, 2]
+
+
+def test_available_now_stops_at_what_was_there(table: IndexTable, path: str) -> None:
+    reader = reader_of(path, maxFilesPerTrigger=2)
+    reader.prepareForTriggerAvailableNow()
+    table.append(rows(4))
+    assert list(batches(reader)) == [[1, 2], [3]]
+
+
+def test_merges_are_not_new_data(table: IndexTable, path: str) -> None:
+    reader = reader_of(path)
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, NO_LIMIT)
+    table.merge_splits()
+    end = reader.latestOffset(middle, NO_LIMIT)
+    assert end != middle
+    assert ids(reader, middle, end) == []
+    table.append(rows(4))
+    assert ids(reader, end, reader.latestOffset(end, NO_LIMIT)) == [4]
+
+
+@pytest.mark.parametrize(
+    ("option", "after_delete", "after_overwrite"),
+    [
+        ("ignoreDeletes", [], None),
+        ("ignoreChanges", [], [9]),
+        ("skipChangeCommits", [], []),
+        (None, None, None),
+    ],
+)
+def test_deletes_and_overwrites_do_what_the_options_say(
+    table: IndexTable,
+    path: str,
+    option: str | None,
+    after_delete: list[int] | None,
+    after_overwrite: list[int] | None,
+) -> None:
+    reader = reader_of(path, startingVersion="latest", **({} if option is None else {option: "true"}))
+    start = reader.initialOffset()
+    table.drop_partitions("day = '2024-01-01'")
+    if after_delete is None:
+        with pytest.raises(RowsChangedError, match=r"version 4 removed rows.*ignoreDeletes"):
+            reader.latestOffset(start, NO_LIMIT)
+        return
+    middle = reader.latestOffset(start, NO_LIMIT)
+    assert ids(reader, start, middle) == after_delete
+    table.append(rows(8))
+    table.overwrite(rows(9))
+    if after_overwrite is None:
+        with pytest.raises(RowsChangedError, match=r"version 6 replaced rows.*ignoreChanges"):
+            reader.latestOffset(middle, NO_LIMIT)
+        return
+    assert ids(reader, middle, reader.latestOffset(middle, NO_LIMIT)) == [8, *after_overwrite]
+
+
+def test_versions_that_are_gone_are_an_error_unless_data_may_be_lost(table: IndexTable, path: str) -> None:
+    table.checkpoint()
+    table.append(rows(4))
+    log = Path(path) / "_transaction_log"
+    for version in (0, 1, 2):
+        (log / f"{version:020d}.json").unlink()
+    strict = reader_of(path, startingVersion=1)
+    with pytest.raises(VersionNotFoundError, match=r"version 1 is gone.*failOnDataLoss=false"):
+        strict.latestOffset(strict.initialOffset(), NO_LIMIT)
+    lenient = reader_of(path, startingVersion=1, failOnDataLoss="false")
+    assert list(batches(lenient, NO_LIMIT)) == [[3, 4]]
+
+
+def test_a_moment_before_the_oldest_version_left_is_an_error_unless_data_may_be_lost(
+    table: IndexTable, path: str
+) -> None:
+    table.checkpoint()
+    table.truncate_time_travel(dry_run=False)
+    table.append(rows(4))
+    with pytest.raises(VersionNotFoundError, match="failOnDataLoss"):
+        reader_of(path, startingTimestamp="2000-01-01").initialOffset()
+
+
+def test_a_snapshot_that_is_gone_in_the_middle_is_an_error_unless_data_may_be_lost(
+    table: IndexTable, path: str
+) -> None:
+    reader = reader_of(path, maxFilesPerTrigger=1)
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, LIMITED)
+    table.append(rows(4))
+    table.truncate_time_travel(dry_run=False)
+    with pytest.raises(VersionNotFoundError, match="failOnDataLoss"):
+        reader_of(path, maxFilesPerTrigger=1).latestOffset(middle, LIMITED)
+
+
+def test_a_split_that_was_purged_is_an_error_unless_data_may_be_lost(table: IndexTable, path: str) -> None:
+    reader, lenient = reader_of(path), reader_of(path, failOnDataLoss="false")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, NO_LIMIT)
+    (Path(path) / table.files()["path"][0].as_py()).unlink()
+    with pytest.raises(ObjectNotFoundError):
+        ids(reader, start, end)
+    assert len(ids(lenient, start, end)) == 2
+
+
+def test_a_table_that_was_created_again_stops_the_stream(table: IndexTable, path: str) -> None:
+    reader = reader_of(path)
+    start = reader.initialOffset()
+    for file in (Path(path) / "_transaction_log").iterdir():
+        file.unlink()
+    IndexTable.create(path, SCHEMA)
+    for each in (reader, reader_of(path)):
+        with pytest.raises(RowsChangedError, match="created again"):
+            each.latestOffset(start, NO_LIMIT)
+
+
+def test_rows_and_columns_may_be_chosen(table: IndexTable, path: str) -> None:
+    table.append(rows(4, day="2024-02-01"))
+    reader = reader_of(path, where="day = '2024-02-01'", columns="id", maxFilesPerTrigger=1)
+    # Files without a row that is wanted count against no limit.
+    assert list(batches(reader)) == [[4]]
+    assert list(batches(reader_of(path, query="body:3"), NO_LIMIT)) == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"startingVersion": 1, "startingTimestamp": "latest"}, "not both"),
+        ({"startingVersion": "soon"}, "startingVersion is 'soon'"),
+        ({"startingVersion": -1}, "versions start at 0"),
+        ({"maxFilesPerTrigger": 0}, "at least 1"),
+        ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger is 'many'"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'"),
+        ({"versionAsOf": 1}, "startingVersion"),
+    ],
+)
+def test_wrong_options_are_refused(
+    table: IndexTable, path: str, options: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=complaint):
+        reader_of(path, **options)
+
+
+def test_a_start_in_the_future_and_an_offset_of_something_else_are_refused(
+    table: IndexTable, path: str
+) -> None:
+    with pytest.raises(VersionNotFoundError, match="start at version 9"):
+        reader_of(path, startingVersion=9).initialOffset()
+    with pytest.raises(InvalidOptionError, match="no offset of a table"):
+        reader_of(path).latestOffset({"offset": 3}, NO_LIMIT)
+    with pytest.raises(InvalidQueryError):
+        reader_of(path, query="nosuch:x")
+    with pytest.raises(InvalidSchemaError):
+        reader_of(path, columns="nosuch")
+
+
+def test_an_older_spark_that_names_no_start_gets_the_newest_place(table: IndexTable, path: str) -> None:
+    reader = reader_of(path)
+    assert ids(reader, reader.initialOffset(), reader.latestOffset()) == [1, 2, 3]
+
+
+def test_states_of_other_writers_that_leave_no_versions_are_followed(path: str) -> None:
+    table = IndexTable.create(path, SCHEMA, options={"spark.indextables.checkpoint.interval": "1"})
+    for number in (1, 2, 3):
+        table.append(rows(number))
+        table.checkpoint()
+    for version in (1, 2, 3):
+        (Path(path) / "_transaction_log" / f"{version:020d}.json").unlink(missing_ok=True)
+    assert list(batches(reader_of(path, startingVersion=2), NO_LIMIT)) == [[2, 3]]
+
+
+def test_errors_are_ours(table: IndexTable, path: str) -> None:
+    reader = reader_of(path)
+    with pytest.raises(IndexTablesError):
+        reader.partitions({}, {})

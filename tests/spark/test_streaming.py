@@ -1,0 +1,225 @@
+"""Streams from and into tables, by real queries: each row once, whenever they stop and start again."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from indextables import IndexTable
+from indextables.errors import CommitConflictError, SparkUnavailableError
+from indextables.spark.batch_write import SplitsWritten
+from indextables.spark.source import IndexTablesSource
+from indextables.spark.stream_write import BatchWritten, StreamWriter
+from row_tables import SCHEMA, rows, split_files
+from row_tables import ids as ids_of
+
+Restart = Callable[..., Any]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """A table of three versions with a row each."""
+    path = (tmp_path / "source").as_posix()
+    table = IndexTable.create(path, SCHEMA, text=["body"])
+    for number in (1, 2, 3):
+        table.append(rows(number))
+    return path
+
+
+def follow(spark: SparkSession, path: str, **options: Any) -> DataFrame:
+    return spark.readStream.format("indextables").options(**options).load(path)
+
+
+def run(frame: DataFrame, path: str, mode: str = "append", **options: Any) -> None:
+    """Write everything that is there, and stop."""
+    checkpoint = f"{path}-checkpoint"
+    writer = frame.writeStream.format("indextables").outputMode(mode).options(**options)
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(path).awaitTermination()
+
+
+def forget_last_commit(path: str) -> None:
+    """What a crash leaves between the commit to the table and Spark's own note of it."""
+    commits = Path(f"{path}-checkpoint") / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink()
+
+
+def test_every_row_comes_once_through_restarts_at_every_point(
+    spark: SparkSession, source: str, path: str
+) -> None:
+    frame = follow(spark, source, maxFilesPerTrigger=2)
+    run(frame, path, partitionBy="day")
+    table = IndexTable(path)
+    assert (ids_of(table), table.version, table.partition_columns) == ([1, 2, 3], 2, ["day"])
+    # The crash came after the table's commit: the batch is repeated, and dropped.
+    forget_last_commit(path)
+    before = split_files(Path(path))
+    IndexTable(source).append(rows(4))
+    run(frame, path)
+    assert ids_of(table.refresh()) == [1, 2, 3, 4]
+    assert len(split_files(Path(path))) == len(before) + 1 == table.num_files
+    # The crash came before it: the batch is repeated, and counts.
+    forget_last_commit(path)
+    (Path(path) / "_transaction_log" / f"{table.version:020d}.json").unlink()
+    run(frame, path)
+    assert ids_of(IndexTable(path)) == [1, 2, 3, 4]
+    assert IndexTable(path).fsck().is_clean
+
+
+def test_complete_mode_replaces_the_table_by_every_batch(spark: SparkSession, source: str, path: str) -> None:
+    counts = follow(spark, source).groupBy("day").count()
+    run(counts, path, "complete")
+    assert IndexTable(path).to_arrow()["count"].to_pylist() == [3]
+    forget_last_commit(path)
+    run(counts, path, "complete")
+    IndexTable(source).append(rows(4))
+    run(counts, path, "complete")
+    assert IndexTable(path).to_arrow()["count"].to_pylist() == [4]
+    assert IndexTable(path).history()["operation"].to_pylist() == ["OVERWRITE", "OVERWRITE", "CREATE TABLE"]
+
+
+def test_a_table_is_followed_while_it_is_written_and_merged(
+    spark: SparkSession, source: str, path: str
+) -> None:
+    frame = follow(spark, source)
+    query = (
+        frame.writeStream.format("indextables").option("checkpointLocation", f"{path}-checkpoint").start(path)
+    )
+    try:
+        table = IndexTable(source)
+        for number in (4, 5, 6):
+            table.append(rows(number))
+            table.merge_splits()
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert ids_of(IndexTable(path)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_error_of_the_source_reaches_the_user(spark: SparkSession, source: str, path: str) -> None:
+    IndexTable(source).overwrite(rows(9))
+    with pytest.raises(PySparkException, match="version 4 replaced rows"):
+        run(follow(spark, source, startingVersion=1), path)
+
+
+def test_settings_of_the_session_and_partition_by_reach_the_stream(
+    spark: SparkSession, source: str, path: str
+) -> None:
+    spark.conf.set("spark.indextables.indexing.typemap.body", "text")
+    try:
+        writer = follow(spark, source).writeStream.format("indextables").partitionBy("day")
+        writer = writer.option("checkpointLocation", f"{path}-checkpoint").trigger(availableNow=True)
+        writer.start(path).awaitTermination()
+    finally:
+        spark.conf.unset("spark.indextables.indexing.typemap.body")
+    table = IndexTable(path)
+    assert table.partition_columns == ["day"]
+    assert table.count("body:row") == 3
+
+
+def _stream_writer(path: str) -> StreamWriter:
+    fields = [("id", "long"), ("day", "string"), ("body", "string")]
+    schema = StructType.fromJson(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields
+            ],
+        }
+    )
+    return IndexTablesSource({"path": path}).streamWriter(schema, False)
+
+
+def _written(path: str, *numbers: int, query: str = "q") -> BatchWritten:
+    """What a task sends, without Spark around it."""
+    writer = IndexTablesSource({"path": path})
+    target = _stream_writer(path)._target
+    batch_writer = writer.writer(_schema_of(path), False)
+    splits = batch_writer.write(iter(rows(*numbers).to_batches()))
+    assert isinstance(splits, SplitsWritten)
+    return BatchWritten(query, target, splits)
+
+
+def _schema_of(path: str) -> StructType:
+    schema = IndexTablesSource({"path": path}).schema()
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def test_a_batch_that_was_committed_is_dropped_with_its_files(path: str) -> None:
+    table = IndexTable.create(path, SCHEMA)
+    _stream_writer(path).commit([_written(path, 1)], 0)
+    _stream_writer(path).commit([_written(path, 2)], 1)
+    for repeated in (0, 1):
+        _stream_writer(path).commit([_written(path, 7)], repeated)
+    assert (ids_of(table.refresh()), table.version) == ([1, 2], 2)
+    assert len(split_files(Path(path))) == 2
+    # Another query counts for itself.
+    _stream_writer(path).commit([_written(path, 3, query="other")], 0)
+    assert ids_of(table.refresh()) == [1, 2, 3]
+
+
+def test_the_last_batch_is_remembered_by_checkpoints(path: str) -> None:
+    table = IndexTable.create(path, SCHEMA)
+    _stream_writer(path).commit([_written(path, 1)], 5)
+    table.checkpoint()
+    table.truncate_time_travel(dry_run=False)
+    _stream_writer(path).commit([_written(path, 1)], 5)
+    assert ids_of(table.refresh()) == [1]
+
+
+def test_a_batch_without_rows_makes_no_version(path: str) -> None:
+    table = IndexTable.create(path, SCHEMA)
+    _stream_writer(path).commit([_written(path)], 0)
+    _stream_writer(path).commit([], 1)
+    assert table.refresh().version == 0
+
+
+def test_abort_deletes_what_a_failed_batch_uploaded(path: str) -> None:
+    IndexTable.create(path, SCHEMA)
+    done = _written(path, 1)
+    _stream_writer(path).abort([done, None], 0)
+    assert split_files(Path(path)) == []
+
+
+def test_abort_after_a_commit_deletes_nothing(path: str) -> None:
+    table = IndexTable.create(path, SCHEMA)
+    done = _written(path, 1)
+    _stream_writer(path).commit([done], 0)
+    _stream_writer(path).abort([done], 0)
+    assert ids_of(table.refresh()) == [1]
+
+
+def test_a_table_created_again_between_tasks_and_commit_refuses_the_batch(path: str) -> None:
+    IndexTable.create(path, SCHEMA)
+    done = _written(path, 1)
+    for file in (Path(path) / "_transaction_log").iterdir():
+        file.unlink()
+    IndexTable.create(path, SCHEMA)
+    with pytest.raises(CommitConflictError, match="dropped and created again"):
+        _stream_writer(path).commit([done], 0)
+    assert split_files(Path(path)) == []
+
+
+def test_a_task_that_cannot_tell_its_query_writes_nothing(path: str) -> None:
+    IndexTable.create(path, SCHEMA)
+    with pytest.raises(SparkUnavailableError, match="foreachBatch"):
+        _stream_writer(path).write(iter(rows(1).to_batches()))
+    assert split_files(Path(path)) == []
+
+
+def test_batch_writes_with_a_transaction_are_done_once(spark: SparkSession, path: str) -> None:
+    frame = spark.range(3).selectExpr("id", "'d' as day", "'b' as body")
+    for version in (7, 7, 6):
+        frame.write.format("indextables").mode("append").options(txnAppId="job", txnVersion=version).save(
+            path
+        )
+    table = IndexTable(path)
+    assert (table.num_rows, table.version, len(split_files(Path(path)))) == (3, 1, table.num_files)
+    with pytest.raises(PySparkException, match="give both txnAppId and txnVersion"):
+        frame.write.format("indextables").mode("append").option("txnAppId", "job").save(path)
