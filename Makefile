@@ -51,7 +51,7 @@ bench: $(BENCH_READY) ## measure against the peers: a table of ratios, JSON, cha
 	@$(BIN)/python -m benchmarks --markdown BENCHMARKS.md
 
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
-	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak
+	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak tests/spark/test_cluster.py
 
 mutants: $(READY) ## plant known bugs in a copy of the package, one at a time: the tests must notice each
 	@$(BIN)/python -m tests.mutations

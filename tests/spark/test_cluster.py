@@ -14,6 +14,8 @@ from row_tables import SCHEMA, rows
 from servers import running_s3
 from spark_cluster import Cluster, DamagedTable, running_cluster
 
+pytestmark = pytest.mark.soak  # minutes, with a master and two workers
+
 CANARY = "canary-5ecret-that-n0body-may-see"
 SECRETS = {
     f"spark.indextables.{name}": CANARY

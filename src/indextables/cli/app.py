@@ -11,6 +11,7 @@ import typer
 
 from indextables._version import __version__
 from indextables.cli.command_line import Command, CommandLine, examples
+from indextables.cli.ending import end_process
 from indextables.cli.interrupts import prompt_interrupts
 from indextables.without_pandas import without_pandas
 
@@ -53,7 +54,15 @@ def main() -> None:
         needed = _needed(sys.argv[1:])
         if not _WITH_PANDAS.intersection(needed):
             without_pandas()
-        build_app(needed)()
+        end_process(_exit_code(build_app(needed)))
+
+
+def _exit_code(app: typer.Typer) -> int:
+    try:
+        app()
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    return 0
 
 
 def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
