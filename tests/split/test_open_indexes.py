@@ -7,6 +7,7 @@ import pytest
 
 from indextables.errors import SplitCorruptedError
 from indextables.split import IndexCache
+from indextables.split import cache as cache_module
 from indextables.storage import open_store
 from indextables.storage.faults import FaultStore
 from split_samples import opened, write_split
@@ -38,7 +39,20 @@ def test_an_evicted_index_is_put_into_the_cache_again(store, file, tmp_path):
     assert len(cache.entries()) == 1
 
 
-def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path):
+def test_an_index_that_another_process_evicted_is_made_again_after_a_moment(
+    store, file, tmp_path, monkeypatch
+):
+    cache = IndexCache(tmp_path / "cache", 10**9)
+    before = opened(store, file).index(cache)
+    IndexCache(tmp_path / "cache", 10**9).flush()
+    assert opened(store, file).index(cache) is before
+    assert before.searcher().num_docs == COUNT
+    monkeypatch.setattr(cache_module, "_SEEN_SECONDS", 0)
+    assert opened(store, file).index(cache) is not before
+
+
+def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache_module, "_SEEN_SECONDS", 0)
     cache = IndexCache(tmp_path / "cache", 10**9)
     split = opened(store, file)
     split.index(cache)

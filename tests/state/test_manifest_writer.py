@@ -13,8 +13,9 @@ from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSc
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.state import manifest_writer
 from indextables.state.avro_codec import Codec, Compression
+from indextables.state.avro_container import parse_container
 from indextables.state.manifest_reader import read_manifest
-from indextables.state.manifest_writer import ManifestWriter, write_manifest
+from indextables.state.manifest_writer import ManifestWriter, write_manifest, write_manifests
 from manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
@@ -123,6 +124,39 @@ def test_uncompressed_manifest_shows_its_paths():
     data = write_manifest(numbered_entries(3), Codec(Compression.NONE))
     assert b"part-2.split" in data
     assert b"part-2.split" not in write_manifest(numbered_entries(3), Codec(Compression.ZSTD))
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+def test_small_manifests_written_together_hold_their_own_entries(codec):
+    table = numbered_entries(60)
+    manifests = write_manifests(table, [7, 0, 1, 52], codec)
+    read = [
+        read_manifest(data, expected_entries=count)
+        for data, count in zip(manifests, [7, 0, 1, 52], strict=True)
+    ]
+    assert pa.concat_tables(read).equals(table)
+    for data, part in zip(manifests, read, strict=True):
+        if codec.compression is not Compression.SNAPPY:
+            assert fastavro_rows(data) == written_fields(part, data)
+
+
+@settings(max_examples=40, deadline=None)
+@given(groups=st.lists(st.lists(entry_rows(), max_size=4), min_size=1, max_size=4))
+def test_any_values_survive_in_manifests_written_together(groups):
+    table = entries([row for group in groups for row in group])
+    counts = [len(group) for group in groups]
+    manifests = write_manifests(table, counts)
+    read = [
+        read_manifest(data, expected_entries=count) for data, count in zip(manifests, counts, strict=True)
+    ]
+    assert pa.concat_tables(read).combine_chunks().equals(table.combine_chunks())
+
+
+def test_one_large_manifest_among_those_written_together(small_blocks):
+    table = numbered_entries(700)
+    manifests = write_manifests(table, [100, 600])
+    assert [len(read_manifest(data)) for data in manifests] == [100, 600]
+    assert len(list(parse_container(manifests[1]).blocks)) == 3
 
 
 @settings(max_examples=60, deadline=None)

@@ -54,9 +54,10 @@ class Settings:
         return replace(self, table_properties=layer)
 
     def __getitem__(self, setting: Setting[T]) -> T:
-        for _, layer in self._layers():
-            if setting.key in layer.values:
-                value: T = layer.values[setting.key]
+        key = setting.key
+        for layer in (self.options, self.table_properties, self.session):
+            if key in layer.values:
+                value: T = layer.values[key]
                 return value
         return setting.default
 

@@ -23,7 +23,7 @@ from indextables.log.paths import (
     state_dir,
 )
 from indextables.log.protocol import check_writable
-from indextables.log.segment import Base, BaseFormat, list_log
+from indextables.log.segment import Base, BaseFormat, build_listing, list_log
 from indextables.log.source import EntrySource
 from indextables.log.version_file import find_object
 from indextables.ops.state_checkpoint import is_compact, write_state
@@ -56,7 +56,7 @@ def write_checkpoint(snapshot: Snapshot) -> CheckpointReport:
     it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
     never written; VersionNotFoundError if others went on and cleaned this version up; and UnsupportedProtocolError.
     """
-    return _write(snapshot, _WRITERS[_configured_format(snapshot)])
+    return _write(rebase(snapshot), _WRITERS[_configured_format(snapshot)])
 
 
 def compact(snapshot: Snapshot) -> CheckpointReport:
@@ -67,7 +67,7 @@ def compact(snapshot: Snapshot) -> CheckpointReport:
     """
     snapshot = rebase(snapshot)
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
-        return write_checkpoint(snapshot)
+        return _write(snapshot, _WRITERS[_configured_format(snapshot)])
     base = snapshot.segment.base
     if base is not None and base.format is BaseFormat.AVRO_STATE and base.version == snapshot.version:
         snapshot = commit(snapshot, Mark(), Operation("COMPACT")).snapshot
@@ -87,7 +87,7 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     existing = _bases(context, version, wanted)
     damaged = [base for base in existing if not _is_whole(context, base)]
     if len(damaged) == len(existing):
-        write(_make_room(snapshot, damaged) if damaged else rebase(snapshot))
+        write(_make_room(snapshot, damaged) if damaged else snapshot)
     found = _find_readable(context, version, wanted)
     if found is None:
         raise _lost(context, version)
@@ -192,7 +192,10 @@ def _find_readable(context: TableContext, version: int, wanted: BaseFormat) -> _
 
 
 def _bases(context: TableContext, version: int, wanted: BaseFormat) -> list[Base]:
-    listing = list_log(context.store, from_version=version)
+    if wanted is BaseFormat.AVRO_STATE:
+        listing = build_listing(context.store.list(f"{LOG_PREFIX}{state_dir(version)}/"))
+    else:
+        listing = list_log(context.store, from_version=version)
     return [base for base in listing.bases.get(version, ()) if base.format is wanted]
 
 

@@ -44,7 +44,7 @@ class MergedHits:
 
 
 def search_index(index: Index, query: Query, limit: int) -> Hits:
-    """Return the `limit` best rows of an index, best first; equal scores in the order of the index.
+    """Return the `limit` best rows of an index, best first; equal scores by row.
 
     Scores are BM25 with the frequencies of this index. Raises SearchFailedError.
     """
@@ -56,7 +56,11 @@ def search_index(index: Index, query: Query, limit: int) -> Hits:
         found = searcher.search(query, limit, count=False).hits
         scores = np.fromiter(map(_score, found), np.float32, len(found))
         rows = np.fromiter(_row_numbers(searcher, found), np.int64, len(found))
-    return Hits(scores, rows)
+        if searcher.num_segments == 1:
+            # The order of the documents is that of the rows.
+            return Hits(scores, rows)
+    best = np.lexsort((rows, -scores))
+    return Hits(scores[best], rows[best])
 
 
 def matching_rows(index: Index, query: Query) -> NDArray[np.int64]:
@@ -80,11 +84,14 @@ def count_index(index: Index, query: Query) -> int:
 
 
 def merge_hits(hits: Sequence[Hits], limit: int) -> MergedHits:
-    """Return the `limit` best rows of all splits; equal scores by the order of the splits, then by row."""
+    """Return the `limit` best rows of all splits; equal scores by the order of the splits, then by row.
+
+    The hits of each split are in order already.
+    """
     if len(hits) == 1:
         (only,) = hits
-        best = np.lexsort((only.rows, -only.scores))[: max(limit, 0)]
-        return MergedHits(only.scores[best], np.zeros(len(best), np.int64), only.rows[best])
+        rows = only.rows[: max(limit, 0)]
+        return MergedHits(only.scores[: len(rows)], np.zeros(len(rows), np.int64), rows)
     scores = np.concatenate([each.scores for each in hits]) if hits else np.empty(0, np.float32)
     rows = np.concatenate([each.rows for each in hits]) if hits else np.empty(0, np.int64)
     splits = np.repeat(np.arange(len(hits)), [len(each) for each in hits])

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from indextables.split.recent import Recent
 _STRIPES: Final = 256
 # How many entries stay open in a process. Each takes a few files in its address space, and little memory.
 _OPEN_ENTRIES: Final = 256
+# Searches come faster than the file system can be asked about each.
+_SEEN_SECONDS: Final = 1.0
 
 T = TypeVar("T")
 
@@ -40,12 +43,13 @@ class CacheEntry:
     used_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OpenEntry:
-    """What was made of an entry, and where that is; as text, because every search asks whether it is there."""
+    """What was made of an entry, and when it was last seen in its place."""
 
     path: str
     value: Any
+    seen: float
 
 
 def cache_key(parts: Iterable[str | bytes]) -> str:
@@ -85,18 +89,19 @@ class IndexCache:
     def opened(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
         """What `open_entry` makes of the directory of an entry, which is made by `fill` if it is not there.
 
-        The same object is returned for as long as the entry is there: nobody changes an entry. Raises what
-        `lease` and `open_entry` raise.
+        The same object is returned for as long as the entry is there: nobody changes an entry. One that another
+        process removed is noticed within a second; what is open of it stays usable. Raises what `lease` and
+        `open_entry` raise.
         """
         kept = self._open_entries.get(key)
-        if kept is not None and self._is_there(kept.path):
+        if kept is not None and self._is_there(kept):
             kept_value: T = kept.value
             return kept_value
         with self.lease(key, fill) as directory:
             value = open_entry(directory)
             # An entry that is larger than the whole cache goes with the lease.
             if directory == self._entry(key):
-                self._open_entries.put(key, _OpenEntry(str(directory), value))
+                self._open_entries.put(key, _OpenEntry(str(directory), value, time.monotonic()))
         return value
 
     @contextlib.contextmanager
@@ -162,11 +167,13 @@ class IndexCache:
         finally:
             new.close()
 
-    def _is_there(self, path: str) -> bool:
-        try:  # not `_translating`, which takes as long as the call itself
-            return _touch(path)
-        except OSError as error:
-            raise self._unusable(error) from error
+    def _is_there(self, kept: _OpenEntry) -> bool:
+        now = time.monotonic()
+        if now - kept.seen < _SEEN_SECONDS:
+            return True
+        kept.seen = now
+        with self._translating():
+            return _touch(kept.path)
 
     def _use(self, key: str, lock: int) -> bool:
         """Wait for the lock: shared if the entry is there, exclusive if it has to be made."""
@@ -204,6 +211,7 @@ class IndexCache:
 
     def _evict(self, entry: CacheEntry) -> bool:
         """Remove an entry, unless somebody uses it."""
+        self._open_entries.discard(entry.path.name)
         with self._translating():
             lock = self._lock(entry.path.name)
             try:

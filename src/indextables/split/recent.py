@@ -30,6 +30,12 @@ class Recent(Generic[K, V]):
             self._values.move_to_end(key)
             return found[0]
 
+    def discard(self, key: K) -> None:
+        """Keep this one no longer, if it is there."""
+        with self._lock:
+            _, size = self._values.pop(key, (None, 0))
+            self._size -= size
+
     def put(self, key: K, value: V, size: int = 1) -> None:
         """Keep a value, in place of any that has the same key. One that is larger than the capacity is not kept."""
         with self._lock:

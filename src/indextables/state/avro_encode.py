@@ -40,8 +40,8 @@ class _Computed:
 _Piece: TypeAlias = _Computed | pa.Array
 
 
-def encode_records(schema: Record, columns: Sequence[pa.Array]) -> pa.Buffer:
-    """The records, back to back: one per row, with a column for each field of `schema`.
+def encode_records(schema: Record, columns: Sequence[pa.Array]) -> pa.BinaryArray:
+    """The records: one per row, with a column for each field of `schema`.
 
     Each column has the field's Arrow type (see `avro_arrow`), and no null where the field allows none. Null
     elements of a list or map that allows none are left out. The rows together must stay below 2 GiB.
@@ -49,7 +49,14 @@ def encode_records(schema: Record, columns: Sequence[pa.Array]) -> pa.Buffer:
     pieces: list[_Piece] = []
     for field, column in zip(schema.fields, columns, strict=True):
         pieces += _pieces(field.type, column, None)
-    return _content(_join(pieces))
+    return _join(pieces)
+
+
+def back_to_back(records: pa.BinaryArray) -> pa.Buffer:
+    """The bytes of encoded records as a block has them. Nothing is copied."""
+    offsets = _offsets(records)
+    data = records.buffers()[2]
+    return pa.py_buffer(b"") if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def _pieces(avro_type: AvroType, column: pa.Array, present: _Mask) -> list[_Piece]:
@@ -265,9 +272,3 @@ def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 def _valid(column: pa.Array) -> _Mask:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) if column.null_count else None
-
-
-def _content(rows: pa.Array) -> pa.Buffer:
-    offsets = _offsets(rows)
-    data = rows.buffers()[2]
-    return pa.py_buffer(b"") if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))

@@ -1,4 +1,4 @@
-"""File entries → a manifest, at once or batch by batch.
+"""File entries → a manifest or several, at once or batch by batch.
 
 Columns beyond those of `FILE_ENTRY_SCHEMA` are what another writer put into a manifest that we rewrite: they
 are written too, so that a rewrite loses nothing.
@@ -6,8 +6,10 @@ are written too, so that a rewrite loses nothing.
 
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
 from types import TracebackType
 from typing import Protocol
 
@@ -24,7 +26,7 @@ from indextables.state.avro_container import (
     encode_block,
     encode_header,
 )
-from indextables.state.avro_encode import encode_records
+from indextables.state.avro_encode import back_to_back, encode_records
 from indextables.state.avro_types import AvroFormatError, Record, parse_schema
 from indextables.state.schemas import FILE_ENTRY_FIELDS, OPTIONAL_FILE_ENTRY_FIELDS, file_entry_schema
 
@@ -65,6 +67,50 @@ def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:
     return sink.getvalue()
 
 
+def write_manifests(entries: pa.Table, counts: Sequence[int], codec: Codec = DEFAULT_CODEC) -> list[bytes]:
+    """Manifests of the first `counts[0]` entries, the next `counts[1]`, and so on; otherwise as `write_manifest`.
+
+    Small ones are encoded together, because to encode a column costs as much as a thousand of its values. A field that
+    only some of them use is then in all of them.
+    """
+    ends = list(accumulate(counts))
+    if len(counts) == 1 or max(counts, default=0) > BLOCK_ROWS or entries.nbytes > BLOCK_BYTES:
+        parts = [entries.slice(end - count, count) for count, end in zip(counts, ends, strict=True)]
+        return [write_manifest(part, codec) for part in parts]
+    layout = _Layout.of(_schema_in_use(entries))
+    records = layout.encode(_conformed(entries, layout.columns))
+    manifests = []
+    for count, end in zip(counts, ends, strict=True):
+        header, sync = encode_header(layout.avro_schema, codec, count)
+        payload = back_to_back(records.slice(end - count, count))
+        block = encode_block(count, codec.compress(payload), sync) if count else b""
+        manifests.append(header + block)
+    return manifests
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The fields of a manifest: as Avro writes them down, and as the columns that they come from."""
+
+    avro_schema: bytes
+    record: Record
+    columns: pa.Schema
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> "_Layout":
+        foreign = [field.with_nullable(True) for field in schema if field.name not in FILE_ENTRY_SCHEMA.names]
+        foreign_json = [avro_field_json(field) for field in foreign]
+        avro_schema = file_entry_schema(_OPTIONAL.intersection(schema.names), foreign_json)
+        record = _parsed(avro_schema)
+        by_name = {field.name: field for field in (*FILE_ENTRY_SCHEMA, *foreign)}
+        return cls(avro_schema, record, pa.schema([by_name[field.name] for field in record.fields]))
+
+    def encode(self, entries: pa.Table) -> pa.BinaryArray:
+        """Entries that have exactly these columns, as records."""
+        columns = [column.combine_chunks() for column in entries.columns]
+        return encode_records(self.record, [_single_array(column) for column in columns])
+
+
 class ManifestWriter:
     """Writes a manifest in bounded memory: a few blocks of `BLOCK_ROWS` entries at a time.
 
@@ -81,19 +127,14 @@ class ManifestWriter:
         self._sink = sink
         self._codec = codec
         self._announced_entries = num_entries
-        foreign = [field.with_nullable(True) for field in schema if field.name not in FILE_ENTRY_SCHEMA.names]
-        foreign_json = [avro_field_json(field) for field in foreign]
-        avro_schema = file_entry_schema(_OPTIONAL.intersection(schema.names), foreign_json)
-        self._record = _parsed(avro_schema)
-        by_name = {field.name: field for field in (*FILE_ENTRY_SCHEMA, *foreign)}
-        self._columns = pa.schema([by_name[field.name] for field in self._record.fields])
-        self._pending = self._columns.empty_table()
+        self._layout = _Layout.of(schema)
+        self._pending = self._layout.columns.empty_table()
         self._compressor = ThreadPoolExecutor(_COMPRESSION_THREADS, thread_name_prefix="indextables-manifest")
         self._in_flight: deque[tuple[int, Future[bytes]]] = deque()
         self._uncompressed_bytes = 0
         self.num_entries = 0
         self.num_bytes = 0
-        header, self._sync = encode_header(avro_schema, codec, num_entries)
+        header, self._sync = encode_header(self._layout.avro_schema, codec, num_entries)
         self._emit(header)
 
     def __enter__(self) -> "ManifestWriter":
@@ -114,7 +155,7 @@ class ManifestWriter:
         self.num_entries += len(table)
         if self.num_entries > MAX_RECORDS:
             raise InvalidOptionError(f"a manifest holds at most {MAX_RECORDS} entries; write several")
-        pending = pa.concat_tables([self._pending, _conformed(table, self._columns)])
+        pending = pa.concat_tables([self._pending, _conformed(table, self._layout.columns)])
         in_whole_blocks = len(pending) - len(pending) % BLOCK_ROWS
         for start in range(0, in_whole_blocks, BLOCK_ROWS):
             for block in _cut(pending.slice(start, BLOCK_ROWS)):
@@ -133,15 +174,14 @@ class ManifestWriter:
             self._emit(encode_block(len(block), self._codec.compress(payload), self._sync))
         self._emit_in_flight()
         self._compressor.shutdown()
-        self._pending = self._columns.empty_table()
+        self._pending = self._layout.columns.empty_table()
         if self._announced_entries not in (None, self.num_entries):
             raise InvalidActionError(
                 f"a manifest was announced with {self._announced_entries} entries, and got {self.num_entries}"
             )
 
     def _encode(self, block: pa.Table) -> pa.Buffer:
-        columns = [column.combine_chunks() for column in block.columns]
-        payload = encode_records(self._record, [_single_array(column) for column in columns])
+        payload = back_to_back(self._layout.encode(block))
         self._uncompressed_bytes += payload.size
         if payload.size > MAX_ENTRY_BYTES:
             raise _entry_too_big(block)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import compress, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -24,10 +24,10 @@ from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.foreign_columns import with_foreign_columns_folded
 from indextables.state.manifest_path import manifest_key
 from indextables.state.manifest_reader import ManifestFile, read_manifests
+from indextables.state.portions import portions
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from indextables.storage import ObjectStore
 
-# To start the decoder costs as much as a thousand entries.
 _PORTION_ENTRIES = 16_384
 
 
@@ -54,11 +54,7 @@ class StateSource:
         started = time.perf_counter()
         wanted = self.relevant(selection)
         names = FILE_ENTRY_SCHEMA.names if columns is None else list(dict.fromkeys(["path", *columns]))
-        tables = self.read(wanted, names)
-        entries = pa.concat_tables([_schema_of(names).empty_table(), *tables])
-        # Typed bounds are the mark of our own writer, which puts no path twice into one manifest.
-        has_each_path_once = all(info.has_typed_bounds for info in wanted) and _have_disjoint_paths(tables)
-        live = self._not_hidden(entries) if has_each_path_once else self.live(entries)
+        live = self._live_of(wanted, self.read(wanted, names), _schema_of(names))
         STATE_READ_DURATION_MS.record((time.perf_counter() - started) * 1000)
         STATE_READ_MANIFEST_COUNT.record(len(wanted))
         STATE_READ_FILE_COUNT.record(live.num_rows)
@@ -67,9 +63,10 @@ class StateSource:
 
     def load_for_rewrite(self) -> pa.Table:
         """All live entries; what other writers put into further columns is in `unknownFields`."""
-        tables = self.read(self.manifest.manifests, None)
-        entries = pa.concat_tables([FILE_ENTRY_SCHEMA.empty_table(), *tables], promote_options="default")
-        return with_foreign_columns_folded(self.live(entries))
+        everything = self.manifest.manifests
+        return with_foreign_columns_folded(
+            self._live_of(everything, self.read(everything, None), FILE_ENTRY_SCHEMA)
+        )
 
     def relevant(self, selection: Selection | None) -> tuple[ManifestInfo, ...]:
         """The manifests that may hold selected entries, by their partition bounds."""
@@ -116,13 +113,22 @@ class StateSource:
             # What comes first is begun first, so nobody waits for a fetch that has no thread yet.
             decoded = [
                 pool.submit(_decoded_from, [pool.submit(self._fetch, info) for info in portion], columns)
-                for portion in portions(manifests, _PORTION_ENTRIES)
+                for portion in portions(manifests, attrgetter("num_entries"), _PORTION_ENTRIES)
             ]
             return [table for tables in decoded for table in tables.result()]
 
     def live(self, entries: pa.Table) -> pa.Table:
         """Entries without those that a tombstone hides; of several for one path, the newest."""
         return newest_per_path(self._not_hidden(entries))
+
+    def _live_of(
+        self, manifests: Sequence[ManifestInfo], tables: Sequence[pa.Table], schema: pa.Schema
+    ) -> pa.Table:
+        """What `live` gives for the entries of manifests, with less effort where the manifests allow it."""
+        entries = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
+        # Typed bounds are the mark of our own writer, which puts no path twice into one manifest.
+        has_each_path_once = all(info.has_typed_bounds for info in manifests) and _have_disjoint_paths(tables)
+        return self._not_hidden(entries) if has_each_path_once else self.live(entries)
 
     def _not_hidden(self, entries: pa.Table) -> pa.Table:
         tombstones = self.manifest.tombstones
@@ -159,20 +165,6 @@ def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> Manife
 
 def _decoded_from(files: Sequence[Future[ManifestFile]], columns: Sequence[str] | None) -> list[pa.Table]:
     return read_manifests([file.result() for file in files], columns)
-
-
-def portions(manifests: Sequence[ManifestInfo], min_entries: int) -> Iterator[list[ManifestInfo]]:
-    """Manifests in order, as many at a time as it takes for so many entries."""
-    portion: list[ManifestInfo] = []
-    entries = 0
-    for info in manifests:
-        portion.append(info)
-        entries += info.num_entries
-        if entries >= min_entries:
-            yield portion
-            portion, entries = [], 0
-    if portion:
-        yield portion
 
 
 def newest_per_path(entries: pa.Table) -> pa.Table:

@@ -35,8 +35,9 @@ from indextables.state.compaction import (
 )
 from indextables.state.layout import pieces, target_entries
 from indextables.state.manifest_path import new_manifest_path
-from indextables.state.manifest_writer import write_manifest
+from indextables.state.manifest_writer import BLOCK_ROWS, write_manifests
 from indextables.state.net_changes import NetChanges
+from indextables.state.portions import portions
 from indextables.state.registry import deduplicate, renormalize
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
@@ -164,16 +165,29 @@ def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: b
     if is_compaction:
         limit = target_entries(entries.num_rows, limit, is_partitioned=target.is_partitioned)
     places = list(pieces(entries, target.partition_columns, target.schema, limit))
-    if len(places) <= 1:
-        return [_write_manifest(target, entries, rows) for rows in places]
+    groups = list(portions(places, len, BLOCK_ROWS))
+    if len(groups) <= 1:
+        return [manifest for group in groups for manifest in _write_group(target, entries, group)]
     with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="indextables-manifests") as pool:
-        return list(pool.map(partial(_write_manifest, target, entries), places))
+        written = pool.map(partial(_write_group, target, entries), groups)
+        return [manifest for group in written for manifest in group]
 
 
-def _write_manifest(target: StateTarget, all_entries: pa.Table, rows: pa.Array) -> _NewManifest:
-    entries = all_entries.take(rows)
+def _write_group(
+    target: StateTarget, all_entries: pa.Table, places: Sequence[pa.Array]
+) -> list[_NewManifest]:
+    entries = all_entries.take(pa.concat_arrays(places))
+    counts = [len(rows) for rows in places]
+    manifests = []
+    start = 0
+    for count, data in zip(counts, write_manifests(entries, counts, target.codec), strict=True):
+        manifests.append(_put_manifest(target, entries.slice(start, count), data))
+        start += count
+    return manifests
+
+
+def _put_manifest(target: StateTarget, entries: pa.Table, data: bytes) -> _NewManifest:
     path = new_manifest_path()
-    data = write_manifest(entries, target.codec)
     target.store.put(LOG_PREFIX + path, data)
     versions = pc.min_max(entries["addedAtVersion"]).as_py()
     bounds = None

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pyarrow as pa
 from indextables.config.registry import STATE_READ_MANIFESTS_PER_DRIVER
 from indextables.ops.runner import Failed, Interruption, Runner, Task
 from indextables.ops.task_store import TaskStore
-from indextables.state.source import StateSource, portions
+from indextables.state.portions import portions
+from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo
 from indextables.table import TableContext
 
@@ -56,7 +58,7 @@ class ManifestsOnExecutors:
                 tuple(portion),
                 None if columns is None else tuple(columns),
             )
-            for portion in portions(manifests, _ENTRIES_PER_TASK)
+            for portion in portions(manifests, attrgetter("num_entries"), _ENTRIES_PER_TASK)
         ]
         results: dict[int, tuple[bytes, ...]] = {}
         with contextlib.closing(self.runner.run("reading the table's state", tasks)) as outcomes:
