@@ -44,12 +44,14 @@ def always(action: Action) -> Preparation:
 def measure_times(
     sides: Mapping[str, Preparation], *, runs: int, expected_length: int | None = None
 ) -> dict[str, Samples]:
-    """Seconds of each side, after one run of each that does not count. Raises WrongResultError."""
+    """Seconds of each side, after some runs of each that do not count. Raises WrongResultError."""
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for run in range(runs + 1):
+    # Memory that a process has never touched is slow, and it takes a few runs to have all that will be needed.
+    warm_up = max(1, runs // 5)
+    for run in range(warm_up + runs):
         for name, prepare in sides.items():
             seconds = _timed(name, prepare, expected_length)
-            if run:
+            if run >= warm_up:
                 times[name].append(seconds)
     return {name: Samples(tuple(values)) for name, values in times.items()}
 

@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> None:
 
 def _finish_imports() -> None:
     """What libraries import when they are first used belongs to the idle process, as it does for the peer."""
-    import_module("datafusion")
+    for name in ("datafusion", "indextables.predicates.sql"):
+        import_module(name)
     pa.array([None])  # pyarrow looks for pandas
 
 

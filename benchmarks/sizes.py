@@ -56,7 +56,7 @@ FULL = Sizes(
     merged_splits=1_000,
     merged_rows=200_000,
     purged_files=100_000,
-    runs=7,
+    runs=15,
     slow_runs=3,
 )
 
