@@ -13,24 +13,30 @@ _STATE_FORMATS = {"avro": "Avro state", "json": "JSON checkpoint", "parquet": "P
 
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:
-    sizes, files = workshop.sizes, workshop.sizes.table_files
-    sides = {
-        name: always(partial(ours.list_files, workshop.our_table(files, state_format)))
-        for state_format, name in _STATE_FORMATS.items()
-    }
-    sides["deltalake"] = always(partial(delta.list_files, workshop.delta_table(files)))
-    times = measure_times(sides, runs=sizes.runs, expected_length=files)
-    for name in _STATE_FORMATS.values():
-        yield Figure(
-            name=f"open and list {files:,} files: {name}",
-            unit=Unit.SECONDS,
-            ours=times[name].median,
-            peer_name="deltalake",
-            peer=times["deltalake"].median,
-            goal=MostTimes(0.5) if name == "Avro state" else None,
-            samples={"ours": times[name].values, "peer": times["deltalake"].values},
-        )
-    yield _against_iceberg(workshop, files)
+    for state_format, name in _STATE_FORMATS.items():
+        yield _against_delta(workshop, state_format, name)
+    yield _against_iceberg(workshop, workshop.sizes.table_files)
+
+
+def _against_delta(workshop: Workshop, state_format: str, name: str) -> Figure:
+    files = workshop.sizes.table_files
+    times = measure_times(
+        {
+            "ours": always(partial(ours.list_files, workshop.our_table(files, state_format))),
+            "deltalake": always(partial(delta.list_files, workshop.delta_table(files))),
+        },
+        runs=workshop.sizes.runs,
+        expected_length=files,
+    )
+    return Figure(
+        name=f"open and list {files:,} files: {name}",
+        unit=Unit.SECONDS,
+        ours=times["ours"].median,
+        peer_name="deltalake",
+        peer=times["deltalake"].median,
+        goal=MostTimes(0.5) if name == "Avro state" else None,
+        samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
+    )
 
 
 def _against_iceberg(workshop: Workshop, files: int) -> Figure:

@@ -28,7 +28,7 @@ from indextables.state.portions import portions
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from indextables.storage import ObjectStore
 
-_PORTION_ENTRIES = 16_384
+_PORTION_ENTRIES = 32_768
 
 
 @dataclass(frozen=True, slots=True)
