@@ -65,3 +65,9 @@ def run_process(command: list[str], plain_environment: dict[str, str]) -> RunPro
         )
 
     return run
+
+
+@pytest.fixture
+def terminal_environment(plain_environment: dict[str, str]) -> dict[str, str]:
+    """The environment of a terminal that shows colours."""
+    return {**plain_environment, "TERM": "xterm-256color", "COLUMNS": "80"}

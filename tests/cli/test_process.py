@@ -8,45 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import indextables
 from cli.tables import SCHEMA, RunProcess, add
+from cli.terminal import TIMEOUT_SECONDS, run_in_terminal, until_closed
 from indextables import IndexTable
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-TIMEOUT_SECONDS = 60
 # Long before the time-outs of a store's client.
 PROMPT_SECONDS = 40
-
-
-def run_in_terminal(arguments: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code of a process, and everything that it wrote to its terminal."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(arguments, env=environment, stdin=slave, stdout=slave, stderr=slave)
-    os.close(slave)
-    written = b"".join(until_closed(master))
-    os.close(master)
-    return process.wait(TIMEOUT_SECONDS), written.decode()
-
-
-def until_closed(master: int) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = os.read(master, 65536)
-        except OSError:  # how Linux reports that the other side of a terminal is closed
-            return
-        if not chunk:
-            return
-        yield chunk
-
-
-@pytest.fixture
-def terminal_environment(plain_environment: dict[str, str]) -> dict[str, str]:
-    return {**plain_environment, "TERM": "xterm-256color", "COLUMNS": "80"}
 
 
 @pytest.mark.parametrize("name", ["files", "describe"])

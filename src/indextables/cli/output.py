@@ -19,6 +19,7 @@ from rich.text import Text
 from indextables.cli.people import visible
 
 _GAP = "  "
+_SHOWN_AS_IS = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,26 @@ def print_warning(message: str) -> None:
     _print_labelled("warning", "bold yellow", message)
 
 
+def print_hint(message: str) -> None:
+    """What the user could do instead, as one paragraph on stderr."""
+    _print_labelled("hint", "bold cyan", message)
+
+
 def print_interrupted() -> None:
     """The last line of a command that was stopped with Ctrl-C."""
     _print_labelled("interrupted", "bold red", "nothing more is done")
 
 
 def _print_labelled(label: str, style: str, message: str) -> None:
-    line = Text(f"{label}: ", style=style)
-    line.append(visible(" ".join(message.split())), style="not bold default")
-    console_for(sys.stderr).print(line)
+    lines = message.splitlines()
+    # Indented lines show a text and point at a place in it; all others are one paragraph.
+    words = [word for line in lines if not line.startswith(_SHOWN_AS_IS) for word in line.split()]
+    text = Text(f"{label}: ", style=style)
+    text.append(visible(" ".join(words)), style="not bold default")
+    for line in lines:
+        if line.startswith(_SHOWN_AS_IS):
+            text.append(f"\n{visible(line)}", style="not bold default")
+    console_for(sys.stderr).print(text)
     sys.stderr.flush()
 
 

@@ -153,6 +153,8 @@ def build_segment(listing: LogListing, base: Base | None, *, version: int | None
         gap = Gap(first_missing=reached + 1, newest=newest) if newest > reached else None
         return LogSegment(reached, base, tail, gap)
     if reached < version:
+        if reached == newest:
+            raise VersionNotFoundError(f"there is no version {version}; the newest is {newest}")
         origin = f"the checkpoint at {base.version}" if base is not None else "the start of the log"
         raise VersionNotFoundError(
             f"version {version} cannot be read: from {origin}, {version_key(reached + 1)} is missing (the newest "

@@ -178,6 +178,10 @@ class Highlighter:
         field = self.scope.mapping.find(column)
         return field is not None and field.kind is FieldKind.TEXT
 
+    def default_columns(self) -> list[str]:
+        """The columns in which words without a field are looked for."""
+        return [target.field.name for target in self.scope.defaults()]
+
     def spans(self, column: str, text: str) -> tuple[Span, ...]:
         """The parts of a column's text that the query asks for."""
         return highlight(self.query, self.scope, column, text)

@@ -52,7 +52,10 @@ def translate(error: Exception, what: str, redactor: Redactor) -> StorageError:
             f"{what}: the store holds an object whose name no path can have; move it away ({detail})"
         )
     if isinstance(error, _TRANSIENT):
-        return TransientStorageError(f"{what}: the store did not do it this time ({detail})")
+        return TransientStorageError(
+            f"{what}: the store did not do it this time; if that goes on, check the endpoint, the region and the "
+            f"credentials ({detail})"
+        )
     return StorageError(f"{what}: {detail}")
 
 

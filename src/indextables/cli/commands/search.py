@@ -8,9 +8,10 @@ import typer
 from indextables.cli.command_line import examples
 from indextables.cli.hits import print_hit
 from indextables.cli.json_output import print_json_rows
+from indextables.cli.nothing_found import hints
 from indextables.cli.opening import open_table
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
-from indextables.cli.output import print_line
+from indextables.cli.output import print_hint, print_line
 from indextables.cli.people import count, duration
 from indextables.cli.waiting import working
 from indextables.ops.search import SCORE, Highlighter
@@ -61,6 +62,9 @@ def search(
     for row in found.to_pylist(maps_as_pydicts="lossy"):
         _print_hit(row, highlighter)
     print_line(f"{count(found.num_rows, 'row')} in {duration(seconds)}")
+    if not found.num_rows:
+        for hint in hints(query, table.schema.names, highlighter):
+            print_hint(hint)
 
 
 def _names(columns: str | None) -> list[str] | None:

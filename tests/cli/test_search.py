@@ -1,0 +1,93 @@
+"""`indextables search`."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cli.tables import Invoke
+from cli.terminal import run_in_terminal
+from indextables import IndexTable
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, 3, 4], pa.int64()),
+        "level": ["INFO", "ERROR", "ERROR", "INFO"],
+        "message": ["door opened", "door closed", "window closed closed", "nothing"],
+    }
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    table = IndexTable.create(str(tmp_path / "events"), ROWS.schema, text=["message"])
+    table.append(ROWS)
+    return str(tmp_path / "events")
+
+
+def test_the_best_rows_come_first_with_their_texts(invoke: Invoke, path: str) -> None:
+    result = invoke("search", path, "closed")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.strip() for line in lines[1::2]] == [
+        "message: window closed closed",
+        "message: door closed",
+    ]
+    assert "id=3  level=ERROR" in lines[0]
+    assert lines[-1].startswith("2 rows in ")
+
+
+def test_columns_limit_and_conditions_narrow_the_answer(invoke: Invoke, path: str) -> None:
+    result = invoke("search", path, "closed", "--columns", "id", "--limit", "1")
+    assert (result.stdout.count("id="), "message" in result.stdout) == (1, False)
+    result = invoke("search", path, "door", "--where", "level = 'ERROR'", "--json")
+    assert [row["id"] for row in json.loads(result.stdout)] == [2]
+
+
+def test_json_has_every_column_and_the_score(invoke: Invoke, path: str) -> None:
+    rows = json.loads(invoke("search", path, "opened", "--json").stdout)
+    assert [{**row, "_score": row["_score"] > 0} for row in rows] == [
+        {"id": 1, "level": "INFO", "message": "door opened", "_score": True}
+    ]
+
+
+def test_words_that_were_found_stand_out_on_a_terminal(
+    command: list[str], terminal_environment: dict[str, str], path: str
+) -> None:
+    code, text = run_in_terminal([*command, "search", path, "opened"], terminal_environment)
+    assert code == 0
+    assert "door \x1b[" in text
+    assert "opened\x1b[" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("c?osed", "? is no wildcard"),
+        ("/clo.*/", "a regular expression between slashes is not understood"),
+        ("window2", "looked for as a word in message"),
+        ("error", "as a whole value, letter by letter, in level; level:abc* finds a beginning"),
+        ("17", "not looked for in id, which are asked by their name, as in id:VALUE"),
+    ],
+)
+def test_a_search_without_an_answer_says_what_to_try(
+    invoke: Invoke, path: str, query: str, hint: str
+) -> None:
+    result = invoke("search", path, query)
+    assert (result.exit_code, result.stdout.split(" in ")[0]) == (0, "0 rows")
+    assert hint in result.stderr
+
+
+def test_a_field_that_was_named_needs_no_hint(invoke: Invoke, path: str) -> None:
+    result = invoke("search", path, "level:FATAL")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_a_query_that_cannot_be_read_is_shown_with_the_place(invoke: Invoke, path: str) -> None:
+    result = invoke("search", path, "closed AND (level:ERROR")
+    assert result.exit_code == 1
+    complaint, text, caret = result.stderr.splitlines()
+    assert "this ( is not closed" in complaint
+    assert text == "  closed AND (level:ERROR"
+    assert caret == "             ^"
