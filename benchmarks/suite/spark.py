@@ -21,7 +21,8 @@ _EVERY_CORE = "tantivy on every core"
 # At least 0.4 times as many documents in the same time.
 _WRITING_GOAL = MostTimes(1 / 0.4)
 _FEW_COLUMNS = ("id", "level")
-_ROWS_PER_HIT = (50_000, 5_000)
+# The goal is one for selective searches; the other shows how the advantage goes as hits get denser.
+_ROWS_PER_HIT: dict[int, Goal | None] = {50_000: MostTimes(0.2), 5_000: None}
 _FEWEST_HITS = 5
 # So that every core has something to do, and as much as the others.
 _FILES = 2 * CORES
@@ -108,11 +109,13 @@ def _scans(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
 
 
 def _searches(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
-    for rows_per_hit in _ROWS_PER_HIT:
-        yield from _search(workshop, spark, rows_per_hit)
+    for rows_per_hit, goal in _ROWS_PER_HIT.items():
+        yield from _search(workshop, spark, rows_per_hit, goal)
 
 
-def _search(workshop: Workshop, spark: SparkSession, rows_per_hit: int) -> Iterator[Figure]:
+def _search(
+    workshop: Workshop, spark: SparkSession, rows_per_hit: int, goal: Goal | None
+) -> Iterator[Figure]:
     count, runs = workshop.sizes.spark_rows, workshop.sizes.slow_runs
     our_path, parquet_path = _our_rows(workshop, spark), _parquet_rows(workshop)
     word, cache = word_found_in(max(count // rows_per_hit, _FEWEST_HITS), count), workshop.new_path()
@@ -135,7 +138,7 @@ def _search(workshop: Workshop, spark: SparkSession, rows_per_hit: int) -> Itera
         runs=runs,
     )
     name = f"the {found:,} of {count:,} rows with a word, on Spark"
-    yield _figure(name, times["ours"], peer, times[peer], MostTimes(0.2), _NOTE_ON_READING)
+    yield _figure(name, times["ours"], peer, times[peer], goal, _NOTE_ON_READING)
     yield _figure(f"{name}: nothing cached", times["first"], peer, times[peer], None, _NOTE_ON_READING)
 
 

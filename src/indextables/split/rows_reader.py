@@ -15,12 +15,15 @@ from indextables.predicates import Predicate
 from indextables.schema import find_column
 from indextables.split.bundle import Bundle, find_member
 from indextables.split.footer import ROWS_MEMBER, SplitInfo
-from indextables.split.parquet_ranges import Fetched, MemberFile, Window, plan_windows
+from indextables.split.parquet_ranges import MemberFile, plan_windows
 from indextables.split.prefetch import prefetched
 from indextables.split.recent import Recent
 from indextables.split.row_groups import matching_row_groups
 from indextables.split.table_columns import TableColumns, matching, needed_columns
 from indextables.storage import ObjectStore
+
+# What is decoded at a time: enough to be worth a call, and little enough for the caches of a processor.
+_GROUPS_AT_A_TIME: Final = 16
 
 # Row groups from which single rows were taken, because the next search often wants their neighbours.
 _DECODED_BYTES: Final = 128 * 1024**2
@@ -107,17 +110,17 @@ class RowsReader:
         if in_memory:
             yield np.array(list(in_memory)), pa.concat_tables(in_memory.values())
         missing = [group for group in groups if group not in in_memory]
-        for window, rows in self._read(missing, names) if missing else ():
+        for decoded, rows in self._read(missing, names) if missing else ():
             start = 0
-            for group in window.groups:
+            for group in decoded:
                 size = int(self._group_sizes[group])
                 own = _copied(rows.slice(start, size))
                 _DECODED.put((self._token, group, *names), own, own.nbytes)
                 start += size
-            yield np.array(window.groups), rows
+            yield np.array(decoded), rows
 
-    def _read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Window, pa.Table]]:
-        """Row groups with the stored columns of these names, window by window; the next is fetched meanwhile."""
+    def _read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Sequence[int], pa.Table]]:
+        """Row groups with the stored columns of these names, some at a time; the next are fetched meanwhile."""
         columns = self._columns_of(names)
         leaves = [leaf for name in columns for leaf in self._leaves[name]]
         windows = plan_windows(self.metadata, groups, leaves)
@@ -127,19 +130,14 @@ class RowsReader:
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
         for window, fetched in prefetched(lambda each: file.fetch(each.ranges), windows, depth=1):
-            yield window, self._decode(reader, file, fetched, window, columns)
+            file.load(fetched)
+            for start in range(0, len(window.groups), _GROUPS_AT_A_TIME):
+                some = window.groups[start : start + _GROUPS_AT_A_TIME]
+                yield some, self._decode(reader, some, columns)
 
-    def _decode(
-        self,
-        reader: pq.ParquetFile,
-        file: MemberFile,
-        fetched: list[Fetched],
-        window: Window,
-        columns: Sequence[str],
-    ) -> pa.Table:
-        file.load(fetched)
+    def _decode(self, reader: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         try:
-            rows = reader.read_row_groups(list(window.groups), columns=list(columns))
+            rows = reader.read_row_groups(list(groups), columns=list(columns))
         except IndexTablesError:
             raise
         except (OSError, pa.ArrowException) as error:
