@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
+
+# A test that fails must fail again: examples are the same in every run, and none is remembered.
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,9 +9,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import Comparison, In, Not, Operator, bind, col, parse_predicate
+from indextables.predicates.places import Where, locate
 
 SCHEMA = pa.schema(
     [
@@ -191,6 +194,36 @@ def test_value_that_is_no_literal_is_refused(value):
     for column in ("i32", "f64", "dec", "text", "raw", "day", "ts", "flag"):
         with pytest.raises(InvalidPredicateError, match=column):
             bind(col(column) == value, SCHEMA)
+
+
+VALUES = {
+    "i8": st.integers(-140, 140),
+    "u64": st.integers(-2, 2) | st.integers(2**64 - 2, 2**64 + 2),
+    "text": st.text(max_size=2),
+}
+
+
+@pytest.mark.parametrize("column", VALUES)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_a_list_is_bound_as_its_values_are_one_by_one(column, data):
+    values = data.draw(st.lists(st.none() | VALUES[column], max_size=5))
+    schema = pa.schema([*SCHEMA, ("u64", pa.uint64())])
+    places = [locate(value, schema.field(column), UTC) for value in values if value is not None]
+    known = dict.fromkeys(place.value for place in places if place.where is Where.AT)
+    unknown = (None,) if None in values else ()
+    assert bind(In(column, tuple(values)), schema) == In(column, (*known, *unknown))
+
+
+@pytest.mark.parametrize("values", [("a", "\ud800"), ("\ud83d", "\ude00"), ("a", 1)])
+def test_one_value_that_is_no_text_spoils_a_list(values):
+    with pytest.raises(InvalidPredicateError, match="'text'"):
+        bind(In("text", values), SCHEMA)
+
+
+def test_a_boolean_in_a_list_is_no_number():
+    with pytest.raises(InvalidPredicateError, match="'i32'"):
+        bind(In("i32", (1, 2, True)), SCHEMA)
 
 
 def test_pattern_that_is_no_text_is_refused():

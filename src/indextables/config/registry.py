@@ -250,7 +250,7 @@ _purge_on_write = Definitions(Section.PURGE_ON_WRITE)
 
 PURGE_ON_WRITE_ENABLED = _purge_on_write.boolean("purgeOnWrite.enabled", False, "Purge as a part of writing.")
 PURGE_ON_WRITE_TRIGGER_AFTER_MERGE = _purge_on_write.boolean(
-    "purgeOnWrite.triggerAfterMerge", True, "Purge after every merge-on-write."
+    "purgeOnWrite.triggerAfterMerge", True, "Purge after every merge of splits."
 )
 PURGE_ON_WRITE_TRIGGER_AFTER_WRITES = _purge_on_write.integer(
     "purgeOnWrite.triggerAfterWrites", 0, "Purge after so many writes; 0 is never.", minimum=0

@@ -31,7 +31,7 @@ def purge_after_write(snapshot: Snapshot) -> None:
 
 
 def purge_after_merge(snapshot: Snapshot) -> None:
-    """Purge after a merge-on-write has committed, if the settings ask for that."""
+    """Purge after a merge has committed, whoever asked for it, if the settings ask for that."""
     settings = snapshot.context.settings
     if settings[PURGE_ON_WRITE_ENABLED] and settings[PURGE_ON_WRITE_TRIGGER_AFTER_MERGE]:
         _purge(snapshot)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from indextables.errors import InvalidPredicateError
 from indextables.predicates.like import check_pattern
-from indextables.predicates.places import Place, Where, is_encodable, locate
+from indextables.predicates.places import Place, Where, are_values_of, is_encodable, locate
 from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -85,9 +85,12 @@ class _Binder:
 
     def membership(self, predicate: In) -> Predicate:
         field = self.field(predicate.column)
-        places = [locate(value, field, self.time_zone) for value in predicate.values if value is not None]
+        known = [value for value in predicate.values if value is not None]
+        unknown = (None,) if len(known) < len(predicate.values) else ()
+        if are_values_of(known, field.type):
+            return In(field.name, (*dict.fromkeys(known), *unknown))
+        places = [locate(value, field, self.time_zone) for value in known]
         values = dict.fromkeys(place.value for place in places if place.where is Where.AT)
-        unknown = (None,) if None in predicate.values else ()
         return In(field.name, (*values, *unknown))
 
     def text_field(self, column: str, text: str) -> pa.Field:

@@ -6,7 +6,7 @@ byte. Knowing the place, a comparison keeps its meaning without a cast of the co
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, tzinfo
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -79,6 +79,20 @@ def locate(value: Any, field: pa.Field, time_zone: tzinfo) -> Place:
     )
 
 
+def are_values_of(values: Collection[Any], data_type: pa.DataType) -> bool:
+    """Say whether each of these literals is a value of the type as it stands: its place is AT itself.
+
+    For long lists, whose literals are looked at together; False if that takes a look at each of them.
+    """
+    kinds = set(map(type, values))
+    if kinds == {int} and pa.types.is_integer(data_type):
+        low, high = _integer_range(data_type)
+        return bool(low <= min(values) and max(values) <= high)
+    if kinds == {str} and (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
+        return is_encodable("".join(values))
+    return False
+
+
 def expected_form(data_type: pa.DataType) -> str:
     """Say how a literal for this type is written."""
     for is_type, form in EXPECTED_FORMS:
@@ -96,14 +110,18 @@ def _locate_boolean(value: Any, _type: pa.DataType, _zone: tzinfo) -> Place | No
 
 def _locate_integer(value: Any, data_type: pa.DataType, _zone: tzinfo) -> Place | None:
     number = parse_integer(value) if isinstance(value, str) else value
-    bits = data_type.bit_width
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-    if pa.types.is_unsigned_integer(data_type):
-        low, high = 0, (1 << bits) - 1
+    low, high = _integer_range(data_type)
     place = _on_grid(_as_decimal(number), 0, Decimal(low), Decimal(high))
     if place is None or place.value is None:
         return place
     return Place(place.where, int(place.value))  # type: ignore[arg-type]  # the grid's values are decimals
+
+
+def _integer_range(data_type: pa.DataType) -> tuple[int, int]:
+    bits = data_type.bit_width
+    if pa.types.is_unsigned_integer(data_type):
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
 def _locate_decimal(value: Any, data_type: pa.DataType, _zone: tzinfo) -> Place | None:
@@ -198,7 +216,11 @@ def _on_grid(number: Decimal | None, scale: int, low: Decimal, high: Decimal) ->
 
 def is_encodable(text: str) -> bool:
     """Say whether text can be stored at all: half of a surrogate pair cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:

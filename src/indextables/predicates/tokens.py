@@ -15,9 +15,9 @@ SHOWN_CHARACTERS = 30
 
 
 class TokenStream:
-    """The tokens of a text, one at a time."""
+    """The tokens of a text, one at a time: `current` is the one that is next, None at the end."""
 
-    __slots__ = ("_index", "_tokens", "text")
+    __slots__ = ("_index", "_tokens", "current", "text")
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_TEXT_LENGTH:
@@ -32,11 +32,7 @@ class TokenStream:
             raise InvalidPredicateError(
                 f"cannot read the predicate: a quote or a comment is not closed in {self._shown(0)}"
             ) from error
-
-    @property
-    def current(self) -> Token | None:
-        """The token that is next, None at the end."""
-        return self._tokens[self._index] if self._index < len(self._tokens) else None
+        self.current: Token | None = self._tokens[0] if self._tokens else None
 
     @property
     def following(self) -> Token | None:
@@ -49,10 +45,11 @@ class TokenStream:
 
     def take(self) -> Token:
         """Return the next token and move past it."""
-        if self.current is None:
-            self.fail("the text ends too early")
         token = self.current
+        if token is None:
+            self.fail("the text ends too early")
         self._index += 1
+        self.current = self._tokens[self._index] if self._index < len(self._tokens) else None
         return token
 
     def take_if(self, *types: TokenType) -> Token | None:
