@@ -1,7 +1,5 @@
 """Dropping partitions: exactly those that were named, by the types of their columns."""
 
-import contextlib
-
 import pyarrow as pa
 import pytest
 
@@ -120,9 +118,15 @@ def test_drop_with_any_call_failing_is_before_or_after():
     for call in range(len(whole.calls)):
         for moment in Moment:
             copy = copy_of(start)
-            with contextlib.suppress(errors.IndexTablesError):
+            before, after = {"a.split", "b.split", "c.split"}, {"c.split"}
+            try:
                 drop_partitions(newest(another(copy, fail_call=(call, moment))), "date = '2024-01-01'")
-            assert live_paths(copy) in ({"a.split", "b.split", "c.split"}, {"c.split"}), (call, moment)
+                allowed = [after]
+            except errors.CommitOutcomeUnknownError:
+                allowed = [before, after]
+            except errors.IndexTablesError:
+                allowed = [before]
+            assert live_paths(copy) in allowed, (call, moment)
             assert is_clean(copy), (call, moment)
             again = copy_of(start)
             failing = RetryingStore(another(again, fail_call=(call, moment)))

@@ -2,9 +2,10 @@
 
 import pytest
 
-from indextables.errors import VersionNotFoundError
+from indextables.errors import StorageError, VersionNotFoundError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key
-from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.checkpoint import compact, write_checkpoint
+from indextables.ops.garbage import collect_garbage
 from indextables.ops.truncate import truncate_time_travel
 from purge_tables import (
     DAY,
@@ -17,7 +18,7 @@ from purge_tables import (
     run_purge,
     table_of,
 )
-from tables import checkpoint, context
+from tables import FORMATS, checkpoint, context
 
 
 def going_on(store: ClockedStore) -> None:
@@ -61,4 +62,101 @@ def test_checkpoint_that_was_cleaned_up_as_soon_as_it_was_written_is_no_damage()
     with pytest.raises(VersionNotFoundError, match="open the table again"):
         write_checkpoint(newest(sleeping))
     assert newest(store).num_files == 3
+    assert is_clean(store)
+
+
+class DrowsyStore(ClockedStore):
+    """A way to the table of somebody who falls asleep after writing a file, while others collect garbage."""
+
+    def put(self, key: str, data: bytes) -> None:
+        super().put(key, data)
+        self.clock.advance(30 * DAY)
+        collect_garbage(context(another(self)), dry_run=False)
+
+
+@pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet"])
+def test_checkpoint_whose_files_were_collected_while_its_writer_slept_is_not_published(form):
+    store = clocked_store()
+    table_of(store, "a.split", "b.split", "c.split")
+    drowsy = DrowsyStore(store._inner, store.clock, store.times)
+    with pytest.raises(StorageError, match="collected as garbage meanwhile; write it again"):
+        write_checkpoint(newest(drowsy, FORMATS[form]))
+    assert newest(store).num_files == 3
+    assert is_clean(store)
+    write_checkpoint(newest(store, FORMATS[form]))
+    assert is_clean(store)
+
+
+def test_purge_whose_checkpoint_was_cleaned_up_while_it_looked_takes_the_next_one():
+    store = clocked_store()
+    table_of(store, "a.split", "b.split")
+    checkpoint(store)
+    store.clock.advance(30 * DAY)
+    purging = another(store)
+
+    def overtake(_, operation, key):
+        # The purge lists the table, opens it, and lists its log, before it reads what the log rests on.
+        if operation == "get" and key == state_manifest_key(2) and purging.count("list") > 3:
+            purging.before_call = None
+            going_on(store)
+
+    purging.before_call = overtake
+    run_purge(purging, "7 days", "0 hours")
+    assert purging.before_call is None
+    assert newest(store).num_files == 3
+    assert is_clean(store)
+
+
+def with_an_old_state(store: ClockedStore) -> None:
+    """A version after a state that is old enough to go as soon as there is a newer one."""
+    table_of(store, "a.split", "b.split")
+    checkpoint(store)
+    store.clock.advance(30 * DAY)
+    add_split(newest(store), "c.split")
+
+
+def overtaking(store: ClockedStore) -> None:
+    """Others write a newer state that uses nothing of the old ones, and purge those."""
+    others = another(store)
+    add_split(newest(others), "d.split")
+    compact(newest(others))
+    run_purge(others, "7 days", "0 hours")
+
+
+def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged():
+    store = clocked_store()
+    with_an_old_state(store)
+    writing = another(store)
+
+    def overtake(_, operation, key):
+        if operation == "put" and "/manifest-" in key:
+            writing.before_call = None
+            overtaking(store)
+
+    writing.before_call = overtake
+    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+        write_checkpoint(newest(writing))
+    assert newest(store).num_files == 4
+    assert is_clean(store)
+
+
+@pytest.mark.parametrize("maintain", ["purge", "truncate"])
+def test_manifests_that_a_new_state_goes_on_to_use_are_not_deleted(maintain):
+    store = clocked_store()
+    with_an_old_state(store)
+    slow = newest(store)
+    compact(add_split(slow, "d.split"))
+    maintaining = another(store)
+
+    def publish_an_older_state(_, operation, key):
+        if operation == "delete_many":
+            maintaining.before_call = None
+            write_checkpoint(slow)
+
+    maintaining.before_call = publish_an_older_state
+    if maintain == "purge":
+        run_purge(maintaining, "7 days", "0 hours")
+    else:
+        truncate_time_travel(context(maintaining), dry_run=False)
+    assert maintaining.before_call is None
     assert is_clean(store)

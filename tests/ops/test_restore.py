@@ -1,6 +1,5 @@
 """Restoring an older version: its files, its schema and its properties, as a new commit."""
 
-import contextlib
 from datetime import UTC, datetime
 
 import pytest
@@ -227,9 +226,15 @@ def test_restore_with_any_call_failing_is_before_or_after(store):
         for moment in Moment:
             copy = copy_of(store)
             failing = another(copy, fail_call=(call, moment))
-            with contextlib.suppress(errors.IndexTablesError):
+            before, after = {"b.split", "c.split"}, {"a.split", "b.split"}
+            try:
                 restore(newest(failing), 2)
-            assert live_paths(copy) in ({"b.split", "c.split"}, {"a.split", "b.split"}), (call, moment)
+                allowed = [after]
+            except errors.CommitOutcomeUnknownError:
+                allowed = [before, after]
+            except errors.IndexTablesError:
+                allowed = [before]
+            assert live_paths(copy) in allowed, (call, moment)
             assert is_clean(copy), (call, moment)
             again = copy_of(store)
             restore(newest(RetryingStore(another(again, fail_call=(call, moment)))), 2)

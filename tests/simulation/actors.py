@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow.compute as pc
 
 from indextables.config import Settings
 from indextables.errors import VersionNotFoundError
@@ -16,6 +17,7 @@ from indextables.ops.garbage import collect_garbage
 from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.properties import set_properties
 from indextables.ops.purge import purge
+from indextables.ops.restore import restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.splits import add_of
 from indextables.ops.truncate import truncate_time_travel
@@ -137,6 +139,14 @@ def change_properties(actor: Actor) -> Acknowledged:
     return Acknowledged(result.version if result.is_committed else None)
 
 
+def restore_older(actor: Actor) -> Acknowledged:
+    """Back to one of the last versions: files come to life again under their old paths."""
+    snapshot = actor.snapshot()
+    result = restore(snapshot, max(snapshot.version - actor.dice.randint(1, 6), 0))
+    actor.handle = result.snapshot
+    return Acknowledged(result.version if result.is_committed else None)
+
+
 def merge(actor: Actor) -> Acknowledged:
     result = merge_splits(actor.snapshot(), MergeRequest(max_source_splits_per_merge=4), LocalRunner(1))
     actor.handle = result.snapshot
@@ -233,9 +243,12 @@ def follow(actor: Actor) -> None:
         actor.followed = None
         return
     files = dict(actor.followed.files)
-    added = dict(zip(changes.adds["path"].to_pylist(), changes.adds["size"].to_pylist(), strict=True))
-    removed = set(changes.removes["path"].to_pylist())
-    files = {path: size for path, size in {**files, **added}.items() if path not in removed}
+    # A restore brings back what was removed before: actions count in the order of the log.
+    for version in range(actor.followed.version + 1, snapshot.version + 1):
+        for path in changes.removes.filter(pc.field("version") == version)["path"].to_pylist():
+            files.pop(path, None)
+        adds = changes.adds.filter(pc.field("addedAtVersion") == version)
+        files |= zip(adds["path"].to_pylist(), adds["size"].to_pylist(), strict=True)
     _expect(actor, snapshot.version, files, f"the changes since version {actor.followed.version}")
     actor.followed = Followed(snapshot.version, files)
 
@@ -267,6 +280,7 @@ TASKS = (
     Task("drop a partition", drop, 3),
     Task("set a property", change_properties, 2),
     Task("merge", merge, 5),
+    Task("restore", restore_older, 4),
     Task("checkpoint", checkpoint, 6),
     Task("compact", compaction, 4),
     Task("collect garbage", garbage, 4),

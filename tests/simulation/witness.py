@@ -45,6 +45,7 @@ class Commit:
     author: str
     files: dict[str, File]
     samples: dict[str | None, Counter[int]]
+    restores: int | None = None
 
 
 @dataclass
@@ -85,6 +86,9 @@ class WitnessStore(ClockedStore):
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
         self.ghosts: dict[int, str] = {}
+        self.vouched: set[str] = set()
+        self.given_up: set[str] = set()
+        self.endangered: dict[str, str] = {}
         self.broken: list[str] = []
         self.notes = Notes()
 
@@ -122,6 +126,13 @@ class WitnessStore(ClockedStore):
                 self._check_version_may_go(path.version)
         super().delete_many(doomed)
 
+    def ended(self, author: str, *, acknowledged: bool) -> None:
+        """An operation is over. If it was acknowledged, nothing of what it committed may go missing, ever."""
+        if acknowledged and author in self.endangered:
+            self._break(f"{author} was acknowledged, and {self.endangered[author]} was deleted")
+        (self.vouched if acknowledged else self.given_up).add(author)
+        self._count_beyond_help(author)
+
     # --- commits ------------------------------------------------------------------------------------
 
     def _committed(self, version: int, data: bytes) -> None:
@@ -141,9 +152,9 @@ class WitnessStore(ClockedStore):
         removes = [action["remove"]["path"] for action in actions if "remove" in action]
         if before is not None:
             self._check_changes(version, operation, info, before, adds, removes)
-        self._record(version, operation, info.get("commitId"), before, adds, removes)
+        self._record(version, operation, info, before, adds, removes)
 
-    def _record(self, version, operation, commit_id, before, adds: list[File], removes: list[str]) -> None:
+    def _record(self, version, operation, info, before, adds: list[File], removes: list[str]) -> None:
         files = {} if before is None else dict(before.files)
         samples = {} if before is None else dict(before.samples)
         for path in removes:
@@ -158,7 +169,12 @@ class WitnessStore(ClockedStore):
         if operation in ("WRITE", "OVERWRITE"):
             for add in adds:
                 samples[add.date] = samples.get(add.date, Counter()) + Counter([self.sample_of[add.path]])
-        self.history.append(Commit(version, commit_id, operation, self.author.name, files, samples))
+        restores = int(info["operationParameters"]["version"]) if operation == "RESTORE" else None
+        if restores is not None:
+            samples = self.history[restores].samples
+        self.history.append(
+            Commit(version, info.get("commitId"), operation, self.author.name, files, samples, restores)
+        )
         self.notes.commits[operation] += 1
 
     def _check_changes(self, version, operation, info, before: Commit, adds, removes) -> None:
@@ -166,7 +182,7 @@ class WitnessStore(ClockedStore):
         if any(commit.id == info.get("commitId") for commit in self.history):
             self._break(f"{place}: its commit id is in the log already")
         repeated = [add.path for add in adds if add.path in self.where_added]
-        if repeated:
+        if repeated and operation != "RESTORE":
             self._break(f"{place}: {repeated} was added before, in version {self.where_added[repeated[0]]}")
         unknown = [path for path in removes if path not in before.files]
         if unknown or len(set(removes)) != len(removes):
@@ -185,8 +201,21 @@ class WitnessStore(ClockedStore):
                 )
             case "MERGE" if _rows([before.files[path] for path in gone & live]) != _rows(adds):
                 self._break(f"{place}: a merge changes how many rows there are")
+            case "RESTORE":
+                self._check_restored(place, info, live, gone, adds)
             case "COMPACT" | "SET PROPERTIES" if gone or adds:
                 self._break(f"{place}: changes files")
+
+    def _check_restored(
+        self, place: str, info: dict, live: set[str], gone: set[str], adds: list[File]
+    ) -> None:
+        version = int(info["operationParameters"]["version"])
+        expected = set(self.history[version].files)
+        added = {add.path for add in adds}
+        if (live - gone) | added != expected or (live - gone) & added:
+            self._break(f"{place}: {sorted((live - gone) | added)} is not what version {version} held")
+        if any(add != self.history[version].files.get(add.path) for add in adds):
+            self._break(f"{place}: files differ from what version {version} says of them")
 
     def _check_is_there(self, place: str, add: File) -> None:
         sizes = {meta.key: meta.size for meta in self._inner.list("") if meta.key == add.path}
@@ -195,6 +224,10 @@ class WitnessStore(ClockedStore):
         upload = self.uploads.get(add.path)
         if upload is not None and self.clock.now_ms() - upload.looked_ms >= BEYOND_HELP_MS:
             self.notes.beyond_help += 1
+            return
+        if add.path in self.removed_ms and self.author.name not in self.vouched:
+            # A restore looks again after its commit.
+            self._endanger(self.author.name, add.path)
             return
         self._break(f"{place}: {add.path} is not in the store, or is {sizes.get(add.path)} bytes long")
 
@@ -205,7 +238,9 @@ class WitnessStore(ClockedStore):
         now_ms = self.clock.now_ms()
         for key in keys:
             showing = [version for version in retained if key in self.history[version].files]
-            if showing:
+            if showing and self._is_being_restored(key, showing, retained):
+                self._endanger(self.history[self.where_added[key]].author, key)
+            elif showing:
                 self._break(f"{self.author.name} deletes {key}, which versions {sorted(showing)} show")
             elif key in self.removed_ms:
                 hours = self.author.split_hours
@@ -218,6 +253,22 @@ class WitnessStore(ClockedStore):
                 is_own = upload.author == self.author.name
                 if not is_own and now_ms - upload.made_ms < ORPHAN_FLOOR_MS:
                     self._break(f"{self.author.name} deletes {key}, uploaded {self._ago(upload.made_ms)}")
+
+    def _is_being_restored(self, key: str, showing: list[int], retained: set[int]) -> bool:
+        """Whether only a restore brought the split back whose version went meanwhile, and who is yet to notice."""
+        restored = self.history[self.where_added[key]]
+        if restored.restores is None or restored.restores in retained or restored.author in self.vouched:
+            return False
+        return min(showing) >= restored.version
+
+    def _endanger(self, restorer: str, path: str) -> None:
+        self.endangered.setdefault(restorer, path)
+        self._count_beyond_help(restorer)
+
+    def _count_beyond_help(self, restorer: str) -> None:
+        """A purge took what a restore brought back, and the restore said so, or died before it could."""
+        if restorer in self.endangered and restorer in self.given_up:
+            self.notes.beyond_help += 1
 
     def _check_version_may_go(self, version: int) -> None:
         if self.ghosts.pop(version, None) is None and version == self.newest.version:

@@ -21,6 +21,7 @@ from indextables.log.paths import (
     json_checkpoint_part_name,
     parse_log_path,
 )
+from indextables.log.publishing import check_in_time
 from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.small_actions import scan_lines
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
@@ -77,7 +78,8 @@ def write_json_checkpoint(
     """Write a checkpoint if there is none of this version yet; a loser's is thrown away.
 
     Returns the number of parts, or None for a checkpoint that is one file. Nobody sees anything of it before it
-    is complete. After a StorageError parts may be left over, which no manifest refers to.
+    is complete. After a StorageError, which is also raised for a write that took very long, parts may be left over,
+    which no manifest refers to.
     """
     version = checkpoint.header.version
     adds = add_lines(checkpoint.entries)
@@ -86,7 +88,7 @@ def write_json_checkpoint(
         store.put_if_absent(json_checkpoint_key(version), compress(head + adds))
         return None
 
-    checkpoint_id = uuid.uuid4().hex
+    checkpoint_id, started_ms = uuid.uuid4().hex, store.clock.now_ms()
     names: list[str] = []
     for number, part in enumerate([head, *_cut(adds, max_part_bytes)], start=1):
         names.append(json_checkpoint_part_name(version, checkpoint_id, number))
@@ -95,6 +97,7 @@ def write_json_checkpoint(
         version=version, checkpoint_id=checkpoint_id, parts=tuple(names), created_time=created_ms
     )
     key, data = json_checkpoint_key(version), msgspec.json.encode(manifest)
+    check_in_time(store, version, started_ms)
     # A client that repeats a write of its own finds it there: only a manifest that is not ours is a lost race.
     if store.put_if_absent(key, data) is PutOutcome.EXISTS and store.get(key) != data:
         store.delete_many(LOG_PREFIX + name for name in names)

@@ -19,6 +19,7 @@ from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_line
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_LIST, STRING_MAP, entries_from_columns
 from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
+from indextables.log.publishing import check_in_time
 from indextables.storage import ObjectMeta, ObjectStore
 
 # The metadata as the first design has it.
@@ -74,7 +75,8 @@ def write_parquet_checkpoint(
 ) -> None:
     """Write a checkpoint if there is none of this version yet; the JSON that makes it valid goes last.
 
-    Rows without that JSON were left by a writer that did not finish, and are replaced.
+    Rows without that JSON were left by a writer that did not finish, and are replaced. Raises StorageError, also if the
+    write took very long.
     """
     version, entries = checkpoint.header.version, checkpoint.entries
     if _exists(store, parquet_checkpoint_info_key(version)):
@@ -85,8 +87,10 @@ def write_parquet_checkpoint(
     rows = pa.concat_tables([_header_rows(checkpoint), adds], promote_options="permissive")
     buffer = io.BytesIO()
     pq.write_table(rows, buffer, compression=compression)
+    started_ms = store.clock.now_ms()
     store.put(parquet_checkpoint_key(version), buffer.getvalue())
     info = CheckpointMetadata(version=version, size=entries.num_rows, created_time=created_ms)
+    check_in_time(store, version, started_ms)
     store.put_if_absent(parquet_checkpoint_info_key(version), msgspec.json.encode(info))
 
 

@@ -54,7 +54,8 @@ def write_checkpoint(snapshot: Snapshot) -> CheckpointReport:
 
     If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
     it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
-    never written; VersionNotFoundError if others went on and cleaned this version up; and UnsupportedProtocolError.
+    never written; VersionNotFoundError if others went on and cleaned this version up; UnsupportedProtocolError; and
+    StorageError, also for a write that took so long that its files may have been collected as garbage.
     """
     return _write(rebase(snapshot), _WRITERS[_configured_format(snapshot)])
 

@@ -8,7 +8,7 @@ read back, its retention has passed, and it is not the anchor.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from indextables.config import Settings
@@ -21,8 +21,9 @@ from indextables.config.registry import (
     STATE_RETENTION_HOURS,
     STATE_RETENTION_VERSIONS,
 )
-from indextables.errors import LogCorruptedError, StorageError
+from indextables.errors import LogCorruptedError, ObjectNotFoundError, StorageError
 from indextables.log.segment import Base, LogListing, list_log
+from indextables.log.version_file import find_object
 from indextables.ops.verification import has_whole_checkpoint
 from indextables.table import TableContext
 
@@ -123,15 +124,13 @@ def verified_plan(
     """The plan, whose anchor has been read to the last entry. An older checkpoint takes the place of a damaged one.
 
     Ages are as of `now_ms`, or of now by the store's clock. Raises LogCorruptedError if the checkpoint that everything
-    rests on is damaged.
+    rests on is damaged, and ObjectNotFoundError if somebody else cleaned it up meanwhile.
     """
     now_ms = context.store.now_ms() if now_ms is None else now_ms
     plan = plan_cleanup(listing, checkpoint_version, now_ms, rules)
-    if plan.keys and not has_whole_checkpoint(context, listing.bases.get(checkpoint_version, ())):
-        raise LogCorruptedError(
-            f"{context.url}: the checkpoint of version {checkpoint_version} is damaged, so nothing that it covers was "
-            f"deleted; write a new one with CHECKPOINT"
-        )
+    bases = listing.bases.get(checkpoint_version, ())
+    if plan.keys and not has_whole_checkpoint(context, bases):
+        raise _without_checkpoint(context, bases, checkpoint_version)
     while plan.anchor not in (None, checkpoint_version):
         if has_whole_checkpoint(context, listing.bases[plan.anchor]):
             break
@@ -139,6 +138,21 @@ def verified_plan(
         listing = replace(listing, bases=trusted)
         plan = plan_cleanup(listing, checkpoint_version, now_ms, rules)
     return plan
+
+
+def _without_checkpoint(
+    context: TableContext, bases: Sequence[Base], version: int
+) -> LogCorruptedError | ObjectNotFoundError:
+    """Why there is nothing that the rest of the log could stand on."""
+    if bases and all(find_object(context.store, base.meta.key) is None for base in bases):
+        return ObjectNotFoundError(
+            f"{context.url}: the checkpoint of version {version} was cleaned up by somebody else at the same time, so "
+            f"nothing that it covers was deleted; try again"
+        )
+    return LogCorruptedError(
+        f"{context.url}: the checkpoint of version {version} is damaged, so nothing that it covers was deleted; write "
+        f"a new one with CHECKPOINT"
+    )
 
 
 def _expendable_before(listing: LogListing, checkpoint_version: int, now_ms: int, rules: CleanupRules) -> int:

@@ -20,8 +20,10 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.hint import read_hint
+from indextables.log.segment import list_log
 from indextables.ops.checkpoint import write_checkpoint
 from indextables.ops.deletion import BATCH_KEYS, delete_keys
+from indextables.ops.garbage import references
 from indextables.ops.purge_plan import PurgePlan, PurgeRules, plan_purge, purge_rules
 from indextables.ops.purge_report import SPLIT_KINDS, PurgeKind, PurgeReport, with_outcome
 from indextables.ops.retention import Retention
@@ -112,11 +114,15 @@ def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table
     if plan.anchor is not None:
         ensure_hint(context, plan.anchor)
     kinds = plan.doomed["kind"]
-    done = [
-        _delete_log_files(context, plan.doomed.filter(pc.equal(kinds, kind.value)), runner)
-        for kind in PurgeKind
-        if kind not in SPLIT_KINDS
-    ]
+    done = []
+    for kind in PurgeKind:
+        if kind in SPLIT_KINDS:
+            continue
+        doomed = plan.doomed.filter(pc.equal(kinds, kind.value))
+        if kind is PurgeKind.MANIFEST and doomed.num_rows:
+            doomed, used = _split_by_use(context, doomed)
+            done.append(_untouched(used))
+        done.append(_delete_log_files(context, doomed, runner))
     splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
     newest = plan.head
     for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
@@ -128,6 +134,16 @@ def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table
             )
         done.append(_delete_splits(context, splits.slice(start, _KEYS_PER_ROUND), plan.head, newest, runner))
     return pa.concat_tables(done)
+
+
+def _split_by_use(context: TableContext, doomed: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Files of which checkpoints are made, without and with those of checkpoints that came since the plan was made.
+
+    Whoever goes on from an older checkpoint looks, before publishing, whether it is still there: it is gone by now.
+    """
+    used = references(context, list_log(context.store).bases_newest_first())
+    is_used = among(doomed["path"], pa.array(sorted(used), pa.string()))
+    return doomed.filter(pc.invert(is_used)), doomed.filter(is_used)
 
 
 def _delete_log_files(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:

@@ -8,7 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.config.registry import READ_PARALLELISM
-from indextables.errors import SplitsMissingError, VersionNotFoundError
+from indextables.errors import (
+    CommitOutcomeUnknownError,
+    LogCorruptedError,
+    SplitsMissingError,
+    StorageError,
+    VersionNotFoundError,
+)
 from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
 from indextables.ops.ordered_parallel import parallel_map
@@ -30,7 +36,9 @@ def restore(snapshot: Snapshot, version: int) -> CommitResult:
     differs, nothing is committed.
 
     Raises VersionNotFoundError, SplitsMissingError naming the splits of that version that are gone, with nothing
-    committed, CommitConflictError if others change the metadata meanwhile, and what else `commit` raises.
+    committed, CommitConflictError if others change the metadata meanwhile, and what else `commit` raises. If a purge
+    may have taken splits at the same moment, the commit stands: SplitsMissingError then names no paths, and
+    CommitOutcomeUnknownError says that the store stopped answering before that could be told.
     """
     context = snapshot.context
     content = read_for_rewrite(load_snapshot(context, version))
@@ -80,4 +88,9 @@ def _check_still_kept(restored: Snapshot, version: int) -> None:
         raise SplitsMissingError(
             f"{restored.context.url}: version {restored.version} restores version {version}, which a purge removed at "
             f"the same time, and its splits may follow; look with fsck, or restore version {restored.version - 1}"
+        ) from error
+    except (StorageError, LogCorruptedError) as error:
+        raise CommitOutcomeUnknownError(
+            f"{restored.context.url}: version {restored.version} restores version {version}, but it cannot be told "
+            f"whether a purge takes its splits at the same time ({error}); look with fsck"
         ) from error

@@ -1,6 +1,7 @@
 """CHECKPOINT in the Avro format: the state after the last one, at a cost in proportion to the change."""
 
 import time
+from dataclasses import replace
 
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.header import replay_header
@@ -49,7 +50,8 @@ def _write(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     assert isinstance(source, StateSource)  # what the format of the base says
     tail = read_tail(snapshot.context, snapshot.segment.tail, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
-    return write_next_state(target, header, source, _changes(source, tail), trigger)
+    going_on = replace(target, origin=base.meta.key)
+    return write_next_state(going_on, header, source, _changes(source, tail), trigger)
 
 
 def is_compact(snapshot: Snapshot) -> bool:

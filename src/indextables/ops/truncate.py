@@ -121,10 +121,12 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
     listing = list_log(context.store, from_version=head.version)
     if not has_whole_checkpoint(context, listing.bases.get(head.version, ())):
         raise _without_checkpoint(head)
-    # A checkpoint that had to be made in another way than expected may refer to other manifests.
-    used = pa.array(sorted(references(context, listing.bases_newest_first())), pa.string())
-    files = files.filter(pc.invert(pc.is_in(files["path"], value_set=used)))
     for kind in (PurgeKind.CHECKPOINT, PurgeKind.VERSION, PurgeKind.MANIFEST):
+        if kind is PurgeKind.MANIFEST:
+            # Checkpoints that were made meanwhile, or in another way than expected, may refer to some of them.
+            bases = list_log(context.store).bases_newest_first()
+            used = pa.array(sorted(references(context, bases)), pa.string())
+            files = files.filter(pc.invert(pc.is_in(files["path"], value_set=used)))
         keys = files.filter(pc.equal(files["kind"], kind.value))["path"].to_pylist()
         deletion = delete_keys(context, keys, runner, f"deleting old {kind.value}s")
         if deletion.first_error is not None:

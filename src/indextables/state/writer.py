@@ -22,8 +22,11 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
+from indextables.errors import VersionNotFoundError
 from indextables.log.header import LogHeader
 from indextables.log.paths import LOG_PREFIX, state_manifest_key
+from indextables.log.publishing import check_in_time
+from indextables.log.version_file import find_object
 from indextables.pruning import partition_bounds
 from indextables.state.accounting import locate
 from indextables.state.avro_codec import Codec
@@ -50,7 +53,11 @@ _PARALLEL_WRITES = 4
 
 @dataclass(frozen=True, slots=True)
 class StateTarget:
-    """Where a state goes and how it is laid out."""
+    """Where a state goes and how it is laid out.
+
+    It is published soon after `started_ms`, or not at all; and only as long as `origin` is there, the key of the state
+    whose manifests it goes on to use.
+    """
 
     store: ObjectStore
     schema: pa.Schema
@@ -58,12 +65,14 @@ class StateTarget:
     codec: Codec
     rules: CompactionRules
     renormalize_threshold: int
+    started_ms: int
+    origin: str | None = None
 
     @classmethod
     def from_settings(
         cls, store: ObjectStore, schema: pa.Schema, partition_columns: tuple[str, ...], settings: Settings
     ) -> "StateTarget":
-        """The target that a table's settings give."""
+        """The target that a table's settings give, of a write that starts now."""
         return cls(
             store=store,
             schema=schema,
@@ -71,6 +80,7 @@ class StateTarget:
             codec=Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL]),
             rules=CompactionRules.from_settings(settings),
             renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
+            started_ms=store.clock.now_ms(),
         )
 
     @property
@@ -236,8 +246,18 @@ def _state(
 def _publish(
     target: StateTarget, state: StateManifest, new: Sequence[_NewManifest], trigger: Trigger | None
 ) -> StateWritten:
-    """Write the state manifest if absent. Manifests that only the loser would have used are deleted."""
+    """Write the state manifest if absent. Manifests that only the loser would have used are deleted.
+
+    Raises StorageError if the write took so long that the manifests may be gone, and VersionNotFoundError if the state
+    that it goes on from was cleaned up: its manifests go next.
+    """
     data = encode_state_manifest(state, target.codec)
+    check_in_time(target.store, state.state_version, target.started_ms)
+    if target.origin is not None and find_object(target.store, target.origin) is None:
+        raise VersionNotFoundError(
+            f"{target.store.url}: the state of version {state.state_version} was not published, because others went on "
+            f"and cleaned up {target.origin}, which it goes on from; open the table again"
+        )
     outcome = target.store.put_if_absent(state_manifest_key(state.state_version), data)
     is_written = outcome is PutOutcome.WRITTEN
     if not is_written:

@@ -1,0 +1,239 @@
+"""Tables on a disk without room, and in folders that may only be read.
+
+An operation succeeds, or ends in a typed error that names the place; the table is as before or as after, to the last
+row; and as soon as there is room, or permission, the same operation goes through.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from indextables import IndexTable
+from indextables.errors import IndexTablesError, SplitWriteError, StorageError
+from row_tables import SCHEMA, ids, rows
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MOUNT_BYTES = 8 << 20
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to do to a table that holds [0, 1, 2, 3], and what it holds afterwards."""
+
+    run: Callable[[IndexTable], object]
+    after: tuple[int, ...] = (0, 1, 2, 3)
+
+
+OPERATIONS = {
+    "append": Work(lambda table: table.append(rows(4, day="c")), (0, 1, 2, 3, 4)),
+    "overwrite": Work(lambda table: table.overwrite(rows(7, 8, day="c")), (7, 8)),
+    "checkpoint": Work(lambda table: table.checkpoint()),
+    "compact": Work(lambda table: table.compact()),
+    "merge": Work(lambda table: table.merge_splits()),
+    "drop partitions": Work(lambda table: table.drop_partitions("day = 'b'"), (0, 1)),
+    "restore": Work(lambda table: table.restore(1), (0,)),
+    "truncate": Work(lambda table: table.truncate_time_travel(dry_run=False)),
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    """Two splits in each of two partitions, a state with a tombstone, and versions after it."""
+    path = tmp_path_factory.mktemp("full-disk") / "template"
+    table = IndexTable.create(path, SCHEMA, partition_by=["day"])
+    table.append(rows(0, day="a"))
+    table.append(rows(1, day="a"))
+    table.append(rows(9, day="z"))
+    table.checkpoint()
+    table.drop_partitions("day = 'z'")
+    table.checkpoint()
+    table.append(rows(2, day="b"))
+    table.append(rows(3, day="b"))
+    return path
+
+
+def assert_before_or_after(path: Path, work: Work) -> None:
+    table = IndexTable(path)
+    assert ids(table) in ([0, 1, 2, 3], list(work.after))
+    report = table.fsck(deep=True)
+    assert not report.errors, report.findings
+
+
+def assert_goes_through(path: Path, work: Work) -> None:
+    work.run(IndexTable(path))
+    table = IndexTable(path)
+    assert ids(table) == list(work.after)
+    assert not table.fsck(deep=True).errors
+
+
+# --- no room ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory) -> Iterator[Path]:
+    """A file system of a few megabytes."""
+    if shutil.which("mount") is None or os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system; run as root to see a disk that is really full")
+    place = tmp_path_factory.mktemp("small-disk")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={MOUNT_BYTES}", "tmpfs", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path, room: int) -> Path:
+    """Leave only so many bytes free."""
+    filler = disk / "filler"
+    status = os.statvfs(disk)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - room)
+    return filler
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation_on_a_full_disk_changes_nothing_until_there_is_room(small_disk, template, name):
+    work, failures = OPERATIONS[name], 0
+    for pages in (0, 1, 3, 7, 20):
+        path = small_disk / f"{name}-{pages}"
+        shutil.copytree(template, path)
+        filler = fill(small_disk, pages * PAGE)
+        try:
+            work.run(IndexTable(path))
+        except StorageError as error:
+            failures += 1
+            assert str(path) in str(error), error  # noqa: PT017  # an operation that finds room is as good
+            assert_before_or_after(path, work)
+            assert not list(path.rglob(".tmp-*"))
+            filler.unlink()
+            assert_goes_through(path, work)
+        else:
+            filler.unlink()
+            assert ids(IndexTable(path)) == list(work.after)
+            assert_before_or_after(path, work)
+        shutil.rmtree(path)
+    assert failures
+
+
+# --- limits of a process ----------------------------------------------------------------------------
+
+
+def told_by_child(template: Path, folder: Path, limit: str) -> dict[str, dict[str, str]]:
+    """Let a process of its own try each operation under a limit; what it says of the errors, and of the rows it reads.
+
+    Each operation has a table of its own, `folder / name`.
+    """
+    for name in OPERATIONS:
+        shutil.copytree(template, folder / name)
+    shutil.copytree(template, folder / "spare")
+    finished = subprocess.run(
+        [sys.executable, "-W", "ignore", __file__, limit, str(folder)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    told: dict[str, dict[str, str]] = json.loads(finished.stdout)
+    return told
+
+
+def test_operations_that_may_write_no_file_change_nothing(template, tmp_path):
+    """The system refuses to write more than a few bytes into any file, as under a quota."""
+    told = told_by_child(template, tmp_path, "file size")
+    for name, work in OPERATIONS.items():
+        answer = told[name]
+        assert answer["error"] in (StorageError.__name__, SplitWriteError.__name__), (name, answer)
+        if answer["error"] == StorageError.__name__:
+            assert str(tmp_path / name) in answer["message"]
+        assert answer["ids"] == "[0, 1, 2, 3]", name
+        assert_before_or_after(tmp_path / name, work)
+        assert_goes_through(tmp_path / name, work)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_operations_on_tables_that_may_only_be_read_say_so_and_change_nothing(template, open_folder):
+    told = told_by_child(template, open_folder, "read only")
+    for name, work in OPERATIONS.items():
+        answer = told[name]
+        assert answer["error"] == "AccessDeniedError", (name, answer)
+        assert str(open_folder / name) in answer["message"]
+        assert "check the owner and the permissions" in answer["message"]
+        assert answer["ids"] == "[0, 1, 2, 3]", name
+        make_writable(open_folder / name)
+        assert_before_or_after(open_folder / name, work)
+        assert_goes_through(open_folder / name, work)
+
+
+def limit_file_size(folder: Path) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+
+
+def forbid_to_write(folder: Path) -> None:
+    """Nobody may write into the tables, and this process is nobody: root could write anywhere."""
+    for found in [*folder.rglob("*")]:
+        if found.is_dir():
+            found.chmod(0o555)
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
+
+
+def make_writable(path: Path) -> None:
+    path.chmod(0o755)
+    for found in path.rglob("*"):
+        if found.is_dir():
+            found.chmod(0o755)
+
+
+LIMITS = {"file size": limit_file_size, "read only": forbid_to_write}
+
+
+def work_under_limit(limit: str, folder: Path) -> None:
+    # Whatever is imported late, or remembered of a table, is there before the limit: it is about writing.
+    for name, work in OPERATIONS.items():
+        work.run(IndexTable(folder / "spare"))
+        ids(IndexTable(folder / name))
+    LIMITS[limit](folder)
+    errors: dict[str, Exception | None] = dict.fromkeys(OPERATIONS)
+    for name, work in OPERATIONS.items():
+        try:
+            work.run(IndexTable(folder / name))
+        except IndexTablesError as error:
+            errors[name] = error
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    told = {
+        name: {
+            "error": type(error).__name__,
+            "message": str(error),
+            "ids": str(ids(IndexTable(folder / name))),
+        }
+        for name, error in errors.items()
+    }
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    work_under_limit(sys.argv[1], Path(sys.argv[2]))
