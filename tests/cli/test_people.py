@@ -26,7 +26,7 @@ def test_size_is_in_the_unit_that_reads_best(number_of_bytes: int, expected: str
     assert size(number_of_bytes) == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(min_value=0, max_value=2**63))
 def test_size_never_shows_more_than_four_digits_before_the_point(number_of_bytes: int) -> None:
     number, _ = size(number_of_bytes).split()
@@ -55,13 +55,13 @@ def test_when_gives_the_distance_and_the_moment() -> None:
     assert when(NOW_MS - 180_000, NOW_MS) == "3 minutes ago (2023-11-14T22:10:20.000Z)"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(min_value=0, max_value=4_000_000_000_000))
 def test_iso_is_read_back_to_the_millisecond(moment_ms: int) -> None:
     assert timestamp_ms(iso(moment_ms)) == moment_ms
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
 def test_any_moment_that_a_log_may_claim_can_be_shown(moment_ms: int) -> None:
     assert when(moment_ms, NOW_MS)

@@ -171,7 +171,7 @@ def test_default_and_example_parse(setting: Setting[object]):
     text=st.text(max_size=40)
     | st.from_regex(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][0-9]{1,4})?\s?[a-zA-Z%]{0,7}", fullmatch=True),
 )
-@hypothesis_settings(deadline=None, max_examples=400)
+@hypothesis_settings(max_examples=400)
 def test_any_text_parses_or_is_an_invalid_option(setting, text):
     try:
         value = setting.parse(text)
@@ -200,7 +200,7 @@ KINDS = [
         st.none(), st.booleans(), st.integers(), st.floats(), st.binary(), st.lists(st.text() | st.integers())
     ),
 )
-@hypothesis_settings(deadline=None, max_examples=300)
+@hypothesis_settings(max_examples=300)
 def test_any_python_value_is_read_or_refused_by_value_error(kind, value):
     with contextlib.suppress(ValueError):
         assert isinstance(kind.show(kind.read(value)), str)

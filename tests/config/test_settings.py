@@ -61,7 +61,7 @@ def test_option_wins_over_table_property_over_session_over_default(places, value
         {}, optional={place: st.integers(1, 1000) for place in ("options", "table_properties", "session")}
     )
 )
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(max_examples=50)
 def test_value_is_that_of_the_first_place_that_has_one(given_values):
     settings = Settings.resolve(**{place: {INTERVAL: str(value)} for place, value in given_values.items()})
     expected = [given_values[p] for p in ("options", "table_properties", "session") if p in given_values]
@@ -181,7 +181,7 @@ def test_wrong_table_property_warns_and_counts_as_absent(value):
 
 
 @given(st.dictionaries(st.sampled_from([setting.key for setting in list_settings()]), st.text(max_size=10)))
-@hypothesis_settings(deadline=None, max_examples=50)
+@hypothesis_settings(max_examples=50)
 def test_no_table_property_raises(properties):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SettingWarning)

@@ -30,7 +30,7 @@ def without_nulls(action: dict) -> dict:
     }
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(max_examples=50)
 @given(versions_of(add_actions | remove_actions, max_versions=1))
 def test_canonical_lines_say_the_same_as_the_original(versions):
     actions = versions[0] if versions else []

@@ -121,7 +121,7 @@ def test_nothing_at_all_decodes_to_nothing():
         assert tail.adds.column_names[-1] == tail.removes.column_names[-1] == "sequence"
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(versions_of(add_actions | remove_actions))
 @example([[{"add": {"path": "\x00", "size": 0, "stats": "\x00"}}]])
 @example([[{"add": {"path": "\u2028\x85\x1e", "size": 0}}], [{"remove": {"path": "\u2028\x85\x1e"}}]])
@@ -140,7 +140,7 @@ def test_fast_and_careful_decoding_agree(versions):
     careful.adds.validate(full=True)
 
 
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(max_examples=30)
 @given(versions_of(add_actions | remove_actions))
 def test_keeping_what_is_unknown_changes_nothing_else(versions):
     plain = [log_file(number, *actions) for number, actions in enumerate(versions)]
@@ -367,7 +367,7 @@ FRAGMENTS = [b"{", b"}", b"[", b"]", b'"', b"\\", b":", b",", b"null", b"1e999",
              b"\xff", b"\x00", b"99999999999999999999", b'"add":', b'"path":null,']  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(SEED_LINES)), st.integers(0, 30), st.sampled_from(FRAGMENTS)), max_size=4

@@ -145,7 +145,7 @@ some_actions = (
 )
 
 
-@settings(deadline=None, max_examples=80, derandomize=True)
+@settings(max_examples=80)
 @given(st.lists(st.lists(some_actions, max_size=4), min_size=1, max_size=6), st.data())
 def test_replay_in_two_steps_is_replay_in_one(versions, data):
     files = [log_file(number, *actions) for number, actions in enumerate(versions)]

@@ -81,7 +81,7 @@ def test_a_checkpoint_is_read_back_as_it_was_written(store):
     assert found.entries == checkpoint.entries
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=40)
 @given(versions_of(add_actions, max_versions=2))
 def test_any_entries_survive_a_checkpoint(versions):
     store = open_store("memory://log/any-entries")

@@ -23,7 +23,7 @@ some_rows = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(max_examples=50)
 @given(st.lists(some_rows, max_size=5))
 def test_rows_are_lines_without_nulls(rows):
     lines = action_lines("add", pa.Table.from_pylist(rows, schema=SCHEMA))

@@ -56,7 +56,7 @@ def key_of(path: LogPath) -> str:
             return LAST_CHECKPOINT_KEY
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(max_examples=200)
 @given(
     st.builds(VersionFile, versions)
     | st.builds(JsonCheckpoint, versions)
@@ -136,7 +136,7 @@ def test_keys_outside_the_log_are_not_part_of_it(key):
     assert parse_log_path(key) is None
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(max_examples=50)
 @given(st.lists(versions, min_size=2, unique=True))
 def test_names_sort_as_their_versions(some_versions):
     in_order = sorted(some_versions)

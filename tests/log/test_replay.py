@@ -38,7 +38,7 @@ def as_model(entries: pa.Table) -> dict[str, tuple[int, int]]:
     return {row["path"]: (row["size"], row["addedAtVersion"]) for row in found}
 
 
-@settings(deadline=None, max_examples=80, derandomize=True)
+@settings(max_examples=80)
 @given(some_versions)
 def test_replay_agrees_with_a_dictionary(versions):
     entries, model = replay_entries(empty_entries(), tail_of(versions)), model_of(versions)
@@ -49,7 +49,7 @@ def test_replay_agrees_with_a_dictionary(versions):
     entries.validate(full=True)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(some_versions, some_versions)
 def test_replay_in_two_steps_is_replay_in_one(before, after):
     base = replay_entries(empty_entries(), tail_of(before))
@@ -58,7 +58,7 @@ def test_replay_in_two_steps_is_replay_in_one(before, after):
     assert as_model(stepwise) == as_model(at_once)
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(max_examples=50)
 @given(some_versions, some_versions)
 def test_columns_of_other_writers_stay_with_their_rows(before, after):
     base = replay_entries(empty_entries(), tail_of(before))
@@ -111,7 +111,7 @@ def test_new_paths_do_not_copy_the_base():
     assert addresses[0] == addresses[1]
 
 
-@settings(deadline=None, max_examples=50, derandomize=True)
+@settings(max_examples=50)
 @given(some_versions)
 def test_removed_paths_know_their_last_version(versions):
     expected = {

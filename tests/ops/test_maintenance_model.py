@@ -56,6 +56,4 @@ def test_a_life_in_which_every_step_has_something_to_do():
 
 
 TestMaintenanceAgainstModel = MaintenanceMachine.TestCase
-TestMaintenanceAgainstModel.settings = settings(
-    max_examples=9, stateful_step_count=20, deadline=None, derandomize=True, database=None
-)
+TestMaintenanceAgainstModel.settings = settings(max_examples=9, stateful_step_count=20)

@@ -39,7 +39,7 @@ def damage(store, key: str, kind: str, place: float) -> None:
         max_size=MOST_FILES,
     ),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_all_rows_survive_any_damage_to_the_log(form, second, damages):
     store = whole_table(form)
     if second is not None:

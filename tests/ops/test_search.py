@@ -144,7 +144,7 @@ WHERES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(queries, st.sampled_from(list(WHERES)))
 def test_a_search_finds_what_a_plain_reading_finds(table, corpus, query, where):
     text, matches = query

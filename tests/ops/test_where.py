@@ -151,7 +151,7 @@ predicates = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(predicates)
 def test_where_agrees_with_the_filters_of_pyarrow(table, everything, predicate):
     text, expression = predicate

@@ -90,7 +90,7 @@ PREDICATES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ROWS, PREDICATES)
 def test_filter_keeps_exactly_the_rows_that_sql_keeps(rows, predicate):
     table = pa.Table.from_pylist(rows, SCHEMA).append_column("n", pa.array(range(len(rows)), pa.int64()))
@@ -101,7 +101,7 @@ def test_filter_keeps_exactly_the_rows_that_sql_keeps(rows, predicate):
     assert ds.dataset(table).to_table(filter=expression).column("n").to_pylist() == kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ROWS, PREDICATES)
 def test_negation_swaps_true_and_false_and_leaves_unknown(rows, predicate):
     table = pa.Table.from_pylist(rows, SCHEMA).append_column("n", pa.array(range(len(rows)), pa.int64()))

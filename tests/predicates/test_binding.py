@@ -204,7 +204,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("column", VALUES)
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_list_is_bound_as_its_values_are_one_by_one(column, data):
     values = data.draw(st.lists(st.none() | VALUES[column], max_size=5))

@@ -208,7 +208,7 @@ OPERANDS = (
 FRAGMENTS = st.sampled_from([*WORDS.split(), *SYMBOLS.split(), *OPERANDS.split(" "), "\\"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(FRAGMENTS, max_size=12).map(" ".join) | st.text(max_size=30))
 @example("\ud800 = '\udfff'")
 @example("x = '\\ud800'")

@@ -14,7 +14,7 @@ MAPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(MAPS, st.sampled_from(["a", "b", "", "é", "c"]), st.integers(0, 5), st.integers(0, 5))
 def test_values_are_those_of_map_lookup_also_in_slices_and_chunks(maps, key, start, cut):
     column = pa.array([None if m is None else list(m.items()) for m in maps], STRING_MAP)

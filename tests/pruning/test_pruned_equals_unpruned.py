@@ -276,19 +276,19 @@ def test_no_row_is_lost_among_all_manifests_of_three_files(name, bounds_of):
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(scenarios(*COLUMN_GROUPS, *MIXED_GROUPS))
 def test_no_row_is_lost_with_statistics_of_our_writer(drawn):
     check_files(*drawn, our_statistics)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(scenarios(*COLUMN_GROUPS))
 def test_no_row_is_lost_with_statistics_of_careless_writers(drawn):
     check_files(*drawn, careless_statistics)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenarios(*PARTITION_GROUPS))
 def test_partition_predicates_are_decided_exactly(drawn):
     names, files, predicate = drawn
@@ -300,13 +300,13 @@ def test_partition_predicates_are_decided_exactly(drawn):
     assert match_partitions(entries, predicate, SCHEMA, list(PARTITIONS)).to_pylist() == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenarios(*PARTITION_GROUPS), st.integers(0, 5), st.sampled_from(BoundsOrder))
 def test_no_row_is_lost_by_skipping_manifests(drawn, cut, order):
     check_manifests(*drawn, cut, order, typed_bounds)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenarios(*PARTITION_GROUPS), st.integers(0, 5))
 def test_no_row_is_lost_with_bounds_that_were_compared_as_text(drawn, cut):
     check_manifests(*drawn, cut, BoundsOrder.UNKNOWN, text_order_bounds)

@@ -125,7 +125,7 @@ def test_long_texts_are_cut_and_stay_bounds():
     assert of_column(["😀" * 4], pa.string(), cut) == ("😀" * 3, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.text("aé\ud7fe\ud7ff\ue000\uffff\U00010000\U0010ffff\x00", max_size=6), min_size=1),
     st.integers(1, 4),
@@ -191,7 +191,7 @@ def test_merging_with_an_unknown_bound_forgets_it():
         assert merged.max_values == {}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.none() | st.integers(-20, 20), max_size=6), st.integers(0, 6))
 def test_statistics_of_parts_merge_to_those_of_the_whole(numbers, cut):
     parts = [

@@ -114,7 +114,7 @@ PATTERNS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(list(PATTERNS)), st.data())
 def test_everything_that_matches_a_pattern_is_understood_beside_junk(data_type, data):
     texts = data.draw(st.lists(st.from_regex(PATTERNS[data_type], fullmatch=True), min_size=1, max_size=20))
@@ -123,7 +123,7 @@ def test_everything_that_matches_a_pattern_is_understood_beside_junk(data_type, 
     assert parsed.understood.to_pylist() == [True] * len(texts) + [False]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from([*PATTERNS, pa.int8(), pa.bool_()]),
     st.lists(st.text("0123456789-+.:TZeE xNa", max_size=27), max_size=5),
@@ -149,7 +149,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(VALUES)
 def test_text_of_a_value_is_read_back_as_the_same_value(value):
     text = format_value(value)
@@ -184,7 +184,7 @@ def test_value_without_a_text_that_reads_back_has_none(value):
     assert format_value(value) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.floats() | st.sampled_from([0.0, -0.0, math.nan]), min_size=2))
 def test_float_keys_order_as_spark_does(numbers):
     keys = order_keys(pa.array(numbers, pa.float64())).to_pylist()
@@ -199,7 +199,7 @@ def test_float_keys_order_as_spark_does(numbers):
             assert (key_a == key_b) == (rank(a) == rank(b))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.decimals(-(10**19), 10**19, places=18, allow_nan=False), min_size=2), st.integers(0, 2))
 def test_decimal_keys_order_as_the_numbers(numbers, start):
     values = pa.array([*numbers, None], pa.decimal128(38, 18)).slice(start)

@@ -220,14 +220,14 @@ ARROW_TYPES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(ARROW_TYPES, st.booleans()), min_size=1, max_size=5))
 def test_canonical_schemas_round_trip(columns):
     schema = pa.schema([pa.field(f"c{i}", t, nullable) for i, (t, nullable) in enumerate(columns)])
     assert from_spark_json(to_spark_json(schema)) == schema
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.just("struct"),

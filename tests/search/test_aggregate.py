@@ -403,7 +403,7 @@ values = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.lists(values, max_size=8).map(table), min_size=1, max_size=3))
 def test_aggregations_agree_with_arrow(splits):
     rows = pa.concat_tables(splits)

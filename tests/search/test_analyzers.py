@@ -55,7 +55,7 @@ def test_every_word_finds_its_text(tokenizer):
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(TOKENIZERS), st.lists(texts, min_size=1, max_size=4))
 def test_any_text_finds_itself(tokenizer, values):
     mapping = DocMapping((text_field("x", tokenizer), string_field("s")))

@@ -196,7 +196,7 @@ WORDS = ["a", "b:", "x.y:", "://", " ", "\n", "\x00", "é", "😀", "\u202e", "\
 SYNTAX = st.sampled_from([*OPERATORS, *BRACKETS, *WORDS])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.one_of(
         st.text(max_size=40), st.lists(SYNTAX, max_size=14).map(" ".join), st.lists(SYNTAX).map("".join)

@@ -104,7 +104,7 @@ queries = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(words, max_size=5).map(" ".join), min_size=1, max_size=6), st.lists(queries, max_size=8)
 )

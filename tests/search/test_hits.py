@@ -100,7 +100,7 @@ answers = st.lists(scores, max_size=6).map(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(answers, max_size=5), st.integers(0, 12))
 def test_merging_is_sorting_all_hits(hits, limit):
     every = [

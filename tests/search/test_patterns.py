@@ -33,7 +33,7 @@ def is_between(text, lower, upper):
 ends = st.none() | st.builds(Bound, st.sampled_from(SHORT_TEXTS), st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ends, ends)
 def test_ranges_of_short_texts(lower, upper):
     pattern = range_pattern(lower, upper)
@@ -45,7 +45,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 any_end = st.none() | st.builds(Bound, any_text, st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(any_end, any_end, st.lists(any_text, max_size=10))
 def test_ranges_of_any_texts(lower, upper, texts):
     pattern = range_pattern(lower, upper)

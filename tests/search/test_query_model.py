@@ -202,7 +202,7 @@ rows = st.fixed_dictionaries(
 SCHEMA = pa.schema([("body", pa.string()), ("tag", pa.string()), ("n", pa.int64())])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(rows, min_size=1, max_size=12), st.lists(conditions, min_size=12, max_size=12))
 def test_queries_find_what_the_model_finds(corpus, asked):
     index = build_index(MAPPING, pa.Table.from_pylist(corpus, SCHEMA))

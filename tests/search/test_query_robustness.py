@@ -63,7 +63,7 @@ clauses = st.builds("{}{}".format, names | st.just(""), st.one_of(values, ranges
 queries = st.lists(st.one_of(clauses, st.sampled_from(["AND", "OR", "NOT", "+", "-", "(", ")"])), max_size=5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queries.map(" ".join))
 @example("d:>9999-12-31")
 @example("ts:<=9999-12-31")

@@ -102,7 +102,7 @@ tables = st.lists(
 ).map(lambda rows: pa.Table.from_pylist(rows, SCHEMA))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(tables, st.lists(predicates, min_size=10, max_size=10), st.booleans())
 def test_query_and_rest_are_the_predicate(rows, asked, fast):
     mapping = mapping_of(fast=fast)

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import SplitCorruptedError, UnsupportedSplitError
@@ -42,7 +42,6 @@ def queries() -> Property:
     index = build_index(module.MAPPING, module.NULL_ROW)
     check = module.test_rows_or_an_error_with_a_position.hypothesis.inner_test
 
-    @settings(deadline=None, database=None)
     @given(module.queries.map(" ".join))
     def search(text: str) -> None:
         check(index, text)
@@ -57,7 +56,6 @@ def splits() -> Property:
     store.put(file.path, data)
     expected = read_all(opened(store, file))
 
-    @settings(deadline=None, database=None)
     @given(place=st.integers(0, len(data)), removed=st.integers(0, 40), inserted=st.binary(max_size=40))
     def read(place: int, removed: int, inserted: bytes) -> None:
         store.put(file.path, data[:place] + inserted + data[place + removed :])

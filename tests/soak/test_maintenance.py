@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from maintenance_model import MaintenanceMachine
 
-LONG = settings(max_examples=20, stateful_step_count=60, deadline=None, database=None)
+LONG = settings(max_examples=20, stateful_step_count=60, derandomize=False)
 
 
 class CountedMachine(MaintenanceMachine):

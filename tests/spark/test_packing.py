@@ -8,7 +8,7 @@ from indextables.spark.packing import OPEN_COST_BYTES, pack
 MEGABYTE = 1024**2
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(0, 300 * MEGABYTE), max_size=60),
     min_tasks=st.integers(1, 8),

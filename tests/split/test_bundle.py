@@ -133,7 +133,7 @@ def test_lengths_that_lie_cost_no_memory(store):
         read_bundle(store, "x.split")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=200))
 @example(data=b"")
 @example(data=b"\x00" * 16)
@@ -162,7 +162,7 @@ def read_everything(store, file, cache_root) -> pa.Table:
     return rows
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choice=st.data())
 def test_any_changed_byte_is_an_error_or_changes_nothing(real_split, tmp_path_factory, choice):
     data, file, table = real_split
@@ -179,7 +179,7 @@ def test_any_changed_byte_is_an_error_or_changes_nothing(real_split, tmp_path_fa
         opened(store, file).verify()
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choice=st.data())
 def test_a_split_that_is_cut_off_is_an_error(real_split, tmp_path_factory, choice):
     data, file, _ = real_split

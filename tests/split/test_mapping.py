@@ -245,7 +245,7 @@ DECIMALS = st.decimals(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(values=st.tuples(DECIMALS, DECIMALS))
 def test_terms_of_big_decimals_sort_like_the_numbers(values):
     chosen = FieldMapping("d", FieldKind.BIG_DECIMAL, scale=10)

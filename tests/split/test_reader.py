@@ -98,7 +98,7 @@ trees = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(predicate=trees)
 def test_pruning_row_groups_never_loses_or_adds_a_row(sample, predicate):
     store, file, table = sample
@@ -147,7 +147,7 @@ def test_columns_come_in_the_order_asked_for_and_in_any_case(sample):
         opened(store, file).scan(["id"], col("zzz") == 1)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(rows=st.lists(numbers.filter(lambda n: 0 <= n < ROWS), max_size=30))
 def test_taken_rows_come_in_the_order_and_as_often_as_asked_for(sample, rows):
     store, file, table = sample

@@ -263,7 +263,7 @@ row_values = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(row_values, min_size=1, max_size=8), take=st.data())
 def test_any_rows_come_back_as_they_were(tmp_path_factory, rows, take):
     store = open_store(tmp_path_factory.mktemp("any"))

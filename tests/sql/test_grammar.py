@@ -63,7 +63,7 @@ SPARKS_OWN = [
 
 
 @given(written())
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 def test_whatever_the_case_the_spaces_and_the_quotes_a_statement_is_read_as_what_it_says(case):
     statement, text = case
     assert is_statement(text)
@@ -71,7 +71,7 @@ def test_whatever_the_case_the_spaces_and_the_quotes_a_statement_is_read_as_what
 
 
 @given(written())
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 def test_statements_travel(case):
     statement, text = case
     assert pickle.loads(pickle.dumps(parse_statement(text))) == statement
@@ -129,7 +129,7 @@ TAILS = st.text() | st.lists(
 @example("RESTORE INDEXTABLES", "p TO TIMESTAMP '0001-01-01T00:00:00+23:59'")
 @example("MERGE SPLITS", "p TARGET SIZE 999999999999999999P")
 @example("CHECKPOINT INDEXTABLES", "'\ud800'")
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500)
 def test_any_text_is_a_statement_or_none_or_a_typed_error_that_points_into_it(head, tail):
     text = f"{head} {tail}"
     outcome = _outcome(text)

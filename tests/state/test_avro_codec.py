@@ -23,7 +23,7 @@ CONTENTS = st.binary(max_size=500) | st.binary(min_size=1, max_size=30).map(lamb
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(content=CONTENTS)
 def test_content_survives(compression, content):
     compressed = Codec(compression).compress(content)
@@ -68,7 +68,7 @@ def test_snappy_that_announces_too_much_is_refused():
         decompress(Compression.SNAPPY, memoryview(b"\xff" * 20), 1 << 20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     content=CONTENTS, level=st.sampled_from([1, 3, 19]), has_checksum=st.booleans(), pieces=st.integers(1, 3)
 )
@@ -82,7 +82,7 @@ def test_zstd_bound_holds_and_is_close(content, level, has_checksum, pieces):
     assert len(content) * pieces <= bound <= (len(content) + ZSTD_BLOCK) * pieces
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(content=CONTENTS)
 def test_zstd_bound_holds_for_streams_that_do_not_announce_their_size(content):
     compressor = zstd.ZstdCompressor()
@@ -105,7 +105,7 @@ def test_zstd_frame_that_lies_about_its_size_is_bounded_by_its_blocks():
     assert zstd_size_bound(memoryview(compressed)) >= 1 << 20
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.binary(min_size=1, max_size=60), prefix=st.sampled_from([b"", b"\x28\xb5\x2f\xfd"]))
 def test_zstd_bound_of_any_bytes_is_a_number_or_a_refusal(data, prefix):
     with suppress(AvroFormatError):

@@ -72,7 +72,7 @@ def arrow_form(value):
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_columns_are_encoded_as_fastavro_encodes_values(case, data):
     avro_type, arrow_type, strategy = CASES[case]

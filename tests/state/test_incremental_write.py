@@ -189,7 +189,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(operations=OPERATIONS)
 def test_a_path_that_comes_back_is_live_once_with_its_newest_entry(tmp_path_factory, operations):
     tables = TableBuilder(str(tmp_path_factory.mktemp("readd") / "table"))

@@ -73,7 +73,7 @@ def test_any_other_byte_is_noticed_or_does_no_harm(codec):
             continue
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     codec=st.sampled_from([Codec(compression) for compression in Compression]),
     position=st.floats(0, 1, exclude_max=True),
@@ -87,7 +87,7 @@ def test_mutilated_manifests_raise_nothing_else(codec, position, removed, insert
         assert len(read_manifest(data[:at] + inserted + data[at + removed :], expected_entries=5)) == 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_raise_nothing_else(data):
     for prefix in (b"", b"Obj\x01", container()):

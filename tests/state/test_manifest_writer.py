@@ -140,7 +140,7 @@ def test_small_manifests_written_together_hold_their_own_entries(codec):
             assert fastavro_rows(data) == written_fields(part, data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(groups=st.lists(st.lists(entry_rows(), max_size=4), min_size=1, max_size=4))
 def test_any_values_survive_in_manifests_written_together(groups):
     table = entries([row for group in groups for row in group])
@@ -159,7 +159,7 @@ def test_one_large_manifest_among_those_written_together(small_blocks):
     assert len(list(parse_container(manifests[1]).blocks)) == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=st.lists(entry_rows(), max_size=6), codec=st.sampled_from(CODECS))
 def test_any_values_survive(rows, codec):
     table = entries(rows)
@@ -169,7 +169,7 @@ def test_any_values_survive(rows, codec):
         assert fastavro_rows(data) == written_fields(table, data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=st.lists(entry_rows(), min_size=1, max_size=8), data=st.data())
 def test_slices_of_tables_are_written_as_what_they_show(rows, data):
     start = data.draw(st.integers(0, len(rows)))

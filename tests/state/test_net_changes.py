@@ -62,7 +62,7 @@ def exact_histories(draw):
     return base, versions, live
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(exact_histories())
 def test_an_exact_tail_tells_the_same_as_the_entries_before_it(history):
     base, versions, live = history

@@ -158,7 +158,7 @@ def test_large_tombstone_list():
     assert decoded.tombstones.equals(tombstones)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 2**63 - 1), min_size=3, max_size=3),
     created=LONGS,
@@ -310,7 +310,7 @@ def test_any_other_byte_is_noticed_or_does_no_harm():
             continue
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     position=st.floats(0, 1, exclude_max=True),
     removed=st.integers(0, 10),

@@ -45,7 +45,7 @@ def partitioned(tmp_path_factory) -> TableBuilder:
     return tables
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 @given(predicate=PREDICATES)
 def test_a_pruned_listing_equals_the_unpruned_one(partitioned, predicate):
     everything = partitioned.open()

@@ -35,7 +35,7 @@ SPARK_ESCAPES = {
 
 hostile_text = st.text(alphabet=st.sampled_from(list("./\\%2eEfF0aA:=?#\0\n é~@|")), max_size=24)
 any_text = st.one_of(st.text(max_size=40), hostile_text, st.sampled_from(["..", ".", "A/A", "B B", "%", "é"]))
-rules = settings(deadline=None, max_examples=300)
+rules = settings(max_examples=300)
 
 
 @pytest.mark.parametrize(

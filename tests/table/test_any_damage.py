@@ -33,7 +33,7 @@ def damaged_table(form: str) -> tuple[ObjectStore, list[str]]:
     return store, log_keys(store)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(
     form=st.sampled_from(sorted(FORMATS)),
     chosen=st.integers(0, 1000),

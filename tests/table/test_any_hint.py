@@ -43,7 +43,7 @@ def table() -> tuple[ObjectStore, tuple[int, dict[str, int]]]:
 
 
 @given(hint=HINTS)
-@settings(max_examples=120, deadline=None, derandomize=True, database=None)
+@settings(max_examples=120)
 def test_any_hint_leads_to_the_same_table(hint):
     original, expected = table()
     store = memory_store()

@@ -181,6 +181,4 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestTableAgainstModel = TableMachine.TestCase
-TestTableAgainstModel.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, derandomize=True, database=None
-)
+TestTableAgainstModel.settings = settings(max_examples=25, stateful_step_count=20)

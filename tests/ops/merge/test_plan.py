@@ -118,7 +118,7 @@ RULES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(splits=SPLITS, limits=RULES, resting=st.frozensets(st.integers(0, 39), max_size=5))
 def test_plans_keep_to_the_limits(splits, limits, resting):
     sizes, partitions, times = [list(each) for each in zip(*splits, strict=True)] if splits else ([], [], [])
@@ -139,7 +139,7 @@ def test_plans_keep_to_the_limits(splits, limits, resting):
         assert max(sizes[member] for member in members) <= limits.max_share_of_largest * total
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(splits=SPLITS, target=st.integers(1, 150))
 def test_what_is_left_alone_in_a_partition_would_not_fit_together(splits, target):
     sizes, partitions, times = [list(each) for each in zip(*splits, strict=True)] if splits else ([], [], [])
