@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -177,8 +178,8 @@ def _write(actor: Actor, snapshot: Snapshot, intent: Intent, operation: Operatio
     """What `ops.write.append` does after the upload."""
     uploaded_ms = {add.path: add.modification_time for add in intent.adds}
     with deleting_unless_landed(actor.context.store, list(uploaded_ms)):
-        check_still_there(snapshot.context, uploaded_ms)
-        result = commit(snapshot, intent, operation)
+        check = partial(check_still_there, snapshot.context, uploaded_ms)
+        result = commit(snapshot, intent, operation, before_each_try=check)
     actor.handle = after_commit(result.snapshot) if result.is_committed else result.snapshot
     return Acknowledged(result.version if result.is_committed else None)
 

@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from indextables.log.codec import decompress
-from indextables.log.paths import VersionFile, parse_log_path
+from indextables.log.paths import (
+    PARQUET_CHECKPOINT_PREFIX,
+    ParquetCheckpointInfo,
+    VersionFile,
+    parquet_checkpoint_key,
+    parse_log_path,
+)
 from indextables.log.segment import list_log
 from indextables.ops.fsck_log import reachable_versions
 from indextables.storage import ObjectStore, PutOutcome, VirtualClock
@@ -83,6 +89,7 @@ class WitnessStore(ClockedStore):
         self.history: list[Commit] = []
         self.where_added: dict[str, int] = {}
         self.removed_ms: dict[str, int] = {}
+        self.committed_ms: dict[str, int] = {}
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
         self.ghosts: dict[int, str] = {}
@@ -113,6 +120,8 @@ class WitnessStore(ClockedStore):
         path = parse_log_path(key)
         if outcome is PutOutcome.WRITTEN and isinstance(path, VersionFile):
             self._committed(path.version, data)
+        if outcome is PutOutcome.WRITTEN and isinstance(path, ParquetCheckpointInfo):
+            self._check_has_rows(path.version)
         return outcome
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -163,6 +172,7 @@ class WitnessStore(ClockedStore):
         for add in adds:
             files[add.path] = add
             self.where_added[add.path] = version
+            self.committed_ms.setdefault(add.path, self.clock.now_ms())
         if operation in ("OVERWRITE", "DROP PARTITIONS"):
             gone = {before.files[path].date for path in removes if path in before.files}
             samples = {date: counts for date, counts in samples.items() if date not in gone}
@@ -240,6 +250,8 @@ class WitnessStore(ClockedStore):
             showing = [version for version in retained if key in self.history[version].files]
             if showing and self._is_being_restored(key, showing, retained):
                 self._endanger(self.history[self.where_added[key]].author, key)
+            elif showing and self._was_committed_too_late(key):
+                self.notes.beyond_help += 1
             elif showing:
                 self._break(f"{self.author.name} deletes {key}, which versions {sorted(showing)} show")
             elif key in self.removed_ms:
@@ -260,6 +272,23 @@ class WitnessStore(ClockedStore):
         if restored.restores is None or restored.restores in retained or restored.author in self.vouched:
             return False
         return min(showing) >= restored.version
+
+    def _check_has_rows(self, version: int) -> None:
+        """A writer that falls asleep right before it publishes a checkpoint may find its rows collected."""
+        key = parquet_checkpoint_key(version)
+        if all(meta.key != key for meta in self._inner.list(PARQUET_CHECKPOINT_PREFIX)):
+            self.notes.beyond_help += 1
+
+    def _was_committed_too_late(self, key: str) -> bool:
+        """Whether a split had become an orphan that anybody may purge before its writer woke up and committed it.
+
+        The writer looked, and it was there; the purge looked, and nothing referred to it. One of them is the first.
+        """
+        upload = self.uploads.get(key)
+        committed_ms = self.committed_ms.get(key)
+        if upload is None or committed_ms is None:
+            return False
+        return committed_ms - upload.made_ms >= ORPHAN_FLOOR_MS
 
     def _endanger(self, restorer: str, path: str) -> None:
         self.endangered.setdefault(restorer, path)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from indextables.errors import CommitRetriesExhaustedError
+from indextables.errors import CommitConflictError, CommitRetriesExhaustedError
 from indextables.log.paths import version_key
 from indextables.storage import FaultStore, ObjectStore, VirtualClock
-from indextables.table import load_snapshot
+from indextables.table import Operation, commit, load_snapshot
 from tables import append, context, do, log_keys, memory_store, new_table, paths
 
 
@@ -59,6 +59,21 @@ def test_writer_gives_up_when_the_settings_say_so(inner, attempts):
     newest = load_snapshot(context(inner))
     assert "mine" not in paths(newest)
     assert newest.version == attempts * 20
+
+
+def test_what_has_to_hold_is_looked_at_before_every_try(inner):
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            raise CommitConflictError("mine was purged while others were faster")
+
+    table = load_snapshot(context(BeatenStore(inner, 10)))
+    with pytest.raises(CommitConflictError, match="mine was purged"):
+        commit(table, append("mine"), Operation("WRITE"), before_each_try=look)
+    newest = load_snapshot(context(inner))
+    assert (newest.version, paths(newest)) == (2, {"other-1", "other-2"})
 
 
 def test_first_loser_goes_on_at_once(inner):

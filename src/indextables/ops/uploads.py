@@ -1,7 +1,7 @@
 """Splits between their upload and the commit that makes them part of the table."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from indextables.errors import (
 )
 from indextables.log.version_file import find_object
 from indextables.ops.ordered_parallel import parallel_map
+from indextables.split.writer import SplitFile
 from indextables.storage import ObjectStore
 from indextables.table import TableContext
 
@@ -55,10 +56,18 @@ def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
         store.delete_many(paths)
 
 
-def check_still_there(context: TableContext, uploaded_ms: Mapping[str, int]) -> None:
-    """A purge may take splits that wait too long for their commit for what a crash has left.
+def uploads_check(context: TableContext, files: Iterable[SplitFile]) -> Callable[[], None]:
+    """A function to be called before every try to commit splits, which raises CommitConflictError if one is gone.
 
-    `uploaded_ms` are their paths, and when they were made. Raises CommitConflictError.
+    A purge may take splits that wait too long for their commit for what a crash has left.
+    """
+    return partial(check_still_there, context, {file.path: file.modification_time_ms for file in files})
+
+
+def check_still_there(context: TableContext, uploaded_ms: Mapping[str, int]) -> None:
+    """Look for those of the splits that have been waiting for long. Raises CommitConflictError.
+
+    `uploaded_ms` are their paths, and when they were made.
     """
     now_ms = context.store.clock.now_ms()
     waiting = [path for path, made_ms in uploaded_ms.items() if now_ms - made_ms > _LONG_WAIT_MS]

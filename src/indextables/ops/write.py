@@ -13,7 +13,7 @@ from indextables.log.protocol import check_writable
 from indextables.ops.after_commit import after_commit
 from indextables.ops.merge import merge_on_write
 from indextables.ops.splits import add_of
-from indextables.ops.uploads import check_still_there, deleting_unless_landed
+from indextables.ops.uploads import deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.pruning import match_partitions
 from indextables.split.writer import SplitFile, SplitWriter, WriterOptions
@@ -48,9 +48,9 @@ def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitR
     """
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
-        check_still_there(snapshot.context, _uploaded_ms(files))
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
-        result = commit(snapshot, intent, Operation("WRITE"))
+        check = uploads_check(snapshot.context, files)
+        result = commit(snapshot, intent, Operation("WRITE"), before_each_try=check)
     return _with_what_is_due(result, intent)
 
 
@@ -68,15 +68,21 @@ def overwrite(
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
         if where is not None:
             _check_selected(snapshot, files, where)
-        check_still_there(snapshot.context, _uploaded_ms(files))
         intent = Overwrite(_adds(files), where, _mappings(files))
-        result = commit(snapshot, intent, Operation("OVERWRITE"))
+        check = uploads_check(snapshot.context, files)
+        result = commit(snapshot, intent, Operation("OVERWRITE"), before_each_try=check)
     return _with_what_is_due(result, intent)
 
 
-def run(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitResult:
-    """Commit a transaction, then do what is due after it, which never fails the commit."""
-    return _with_what_is_due(commit(snapshot, intent, operation), intent)
+def run(
+    snapshot: Snapshot, intent: Intent, operation: Operation, uploads: Sequence[SplitFile] = ()
+) -> CommitResult:
+    """Commit a transaction, then do what is due after it, which never fails the commit.
+
+    `uploads` are the new splits that were written for it; without them nothing is committed.
+    """
+    check = uploads_check(snapshot.context, uploads)
+    return _with_what_is_due(commit(snapshot, intent, operation, before_each_try=check), intent)
 
 
 def _with_what_is_due(result: CommitResult, intent: Intent) -> CommitResult:
@@ -128,7 +134,3 @@ def _adds(files: Sequence[SplitFile]) -> tuple[AddAction, ...]:
 
 def _mappings(files: Sequence[SplitFile]) -> dict[str, str]:
     return {file.doc_mapping_ref: file.doc_mapping_json for file in files}
-
-
-def _uploaded_ms(files: Sequence[SplitFile]) -> dict[str, int]:
-    return {file.path: file.modification_time_ms for file in files}

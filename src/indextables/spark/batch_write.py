@@ -19,7 +19,7 @@ from indextables.errors import CommitConflictError, IndexTablesError, InvalidVal
 from indextables.log.actions import TransactionAction
 from indextables.log.entries import STRING_MAP
 from indextables.ops.splits import add_of
-from indextables.ops.uploads import check_still_there, delete_quietly, deleting_unless_landed
+from indextables.ops.uploads import delete_quietly, deleting_unless_landed
 from indextables.ops.write import run
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
 from indextables.pruning import match_partitions
@@ -110,9 +110,8 @@ class TableWriter(DataSourceArrowWriter):
         context = self._place.context()
         snapshot = self._current_table(context, files)
         with deleting_unless_landed(context.store, [file.path for file in files]):
-            check_still_there(context, {file.path: file.modification_time_ms for file in files})
             intent = self._intent(snapshot, files)
-            result = run(snapshot, intent, self._operation(context, written))
+            result = run(snapshot, intent, self._operation(context, written), files)
         if result.is_committed:
             _log(result, files, written)
         elif result.tries == 1:

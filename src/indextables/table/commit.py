@@ -15,7 +15,7 @@ has. A write whose answer is lost is recognised by its commit id. Nothing is eve
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,8 +89,20 @@ class CommitResult:
         return self.snapshot.version
 
 
-def commit(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitResult:
+def _nothing() -> None:
+    return None
+
+
+def commit(
+    snapshot: Snapshot,
+    intent: Intent,
+    operation: Operation,
+    *,
+    before_each_try: Callable[[], None] = _nothing,
+) -> CommitResult:
     """Commit a transaction that was planned on `snapshot`, going on from newer versions where that is right.
+
+    `before_each_try` is called right before a version file is written, and stops the commit with what it raises.
 
     Raises CommitConflictError if another writer's commit cannot be reconciled with this one,
     CommitRetriesExhaustedError if others were faster as often as the settings allow, LogGapError if
@@ -106,7 +118,7 @@ def commit(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitRe
         started_ms = context.store.clock.now_ms()
         if tries > 1:
             snapshot = _going_on(snapshot, follow(snapshot), intent)
-        result = _try(snapshot, intent, operation, tries)
+        result = _try(snapshot, intent, operation, tries, before_each_try)
         if result is not None:
             return result
         if tries < max_tries:
@@ -117,7 +129,9 @@ def commit(snapshot: Snapshot, intent: Intent, operation: Operation) -> CommitRe
     )
 
 
-def _try(snapshot: Snapshot, intent: Intent, operation: Operation, tries: int) -> CommitResult | None:
+def _try(
+    snapshot: Snapshot, intent: Intent, operation: Operation, tries: int, before_each_try: Callable[[], None]
+) -> CommitResult | None:
     """Write the version after `snapshot`; None if it is taken."""
     context = snapshot.context
     _check_may_write(snapshot)
@@ -128,6 +142,7 @@ def _try(snapshot: Snapshot, intent: Intent, operation: Operation, tries: int) -
     lines = _lines(plan, info)
     version = snapshot.version + 1
     data = compress(lines) if context.settings[TRANSACTION_COMPRESSION_ENABLED] else lines
+    before_each_try()
     if isinstance(write_version_file(context.store, version, data), Conflict):
         return None
     if not is_landed(snapshot, version, info.commit_id):

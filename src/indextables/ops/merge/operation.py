@@ -36,8 +36,9 @@ from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, Merg
 from indextables.ops.runner import Failed, Runner
 from indextables.ops.splits import add_of, split_refs
 from indextables.ops.task_store import TaskStore
-from indextables.ops.uploads import check_still_there, delete_quietly, deleting_unless_landed
+from indextables.ops.uploads import delete_quietly, deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
+from indextables.split.writer import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.catch_up import catch_up
 from indextables.table.intent import Merge, MergeGroup
@@ -87,11 +88,11 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     with _deleting_on_failure(snapshot, work):
         _execute(tasks, runner, work)
         intent = _intent(snapshot, tasks, work)
-        check_still_there(snapshot.context, work.uploads)
     if not intent.groups and not intent.skips:
         return MergeResult(_report(None, work, ()), snapshot)
-    with deleting_unless_landed(snapshot.context.store, list(work.uploads)):
-        result = _commit(snapshot, intent, Operation("MERGE", {"targetSize": str(rules.target_bytes)}))
+    with deleting_unless_landed(snapshot.context.store, [file.path for file in work.uploads]):
+        operation = Operation("MERGE", {"targetSize": str(rules.target_bytes)})
+        result = _commit(snapshot, intent, operation, work)
     return _finished(result, intent, work)
 
 
@@ -163,9 +164,9 @@ class _Work:
     errors: list[tuple[MergeTask, Exception]] = field(default_factory=list)
 
     @property
-    def uploads(self) -> dict[str, int]:
-        """The paths of the new splits, and when they were made."""
-        return {file.path: file.modification_time_ms for group in self.groups for file in group.files}
+    def uploads(self) -> list[SplitFile]:
+        """The new splits."""
+        return [file for group in self.groups for file in group.files]
 
 
 @contextlib.contextmanager
@@ -174,7 +175,7 @@ def _deleting_on_failure(snapshot: Snapshot, work: _Work) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        delete_quietly(snapshot.context.store, list(work.uploads))
+        delete_quietly(snapshot.context.store, [file.path for file in work.uploads])
         raise
 
 
@@ -217,9 +218,10 @@ def _adds(group: MergedGroup) -> tuple[AddAction, ...]:
     )
 
 
-def _commit(snapshot: Snapshot, intent: Merge, operation: Operation) -> CommitResult:
+def _commit(snapshot: Snapshot, intent: Merge, operation: Operation, work: _Work) -> CommitResult:
+    check = uploads_check(snapshot.context, work.uploads)
     try:
-        return commit(snapshot, intent, operation)
+        return commit(snapshot, intent, operation, before_each_try=check)
     except CommitConflictError:
         newest = _without_any_group(snapshot, intent)
         if newest is None:
