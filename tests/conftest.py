@@ -13,15 +13,16 @@ settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make soak MINUTES=n` says how long the tests that are marked `soak` go on."""
-    parser.addoption("--soak-minutes", type=float, default=1.0, help="how long each soak test runs")
+    """`make soak MINUTES=n` says how long those of the tests marked `soak` go on that could go on for ever."""
+    parser.addoption("--soak-minutes", type=float, default=5.0, help="how long soak tests run, together")
 
 
 @pytest.fixture
 def soak_minutes(request: pytest.FixtureRequest) -> float:
-    """How long a soak test is to go on."""
+    """How long a soak test is to go on: its share of the time that is given to all of them."""
     minutes: float = request.config.getoption("--soak-minutes")
-    return minutes
+    sharing = [item for item in request.session.items if "soak_minutes" in getattr(item, "fixturenames", ())]
+    return minutes / len(sharing)
 
 
 @pytest.fixture(scope="session")
