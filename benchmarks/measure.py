@@ -42,12 +42,16 @@ def always(action: Action) -> Preparation:
 
 
 def measure_times(
-    sides: Mapping[str, Preparation], *, runs: int, expected_length: int | None = None
+    sides: Mapping[str, Preparation],
+    *,
+    runs: int,
+    expected_length: int | None = None,
+    warm_up: int | None = None,
 ) -> dict[str, Samples]:
     """Seconds of each side, after some runs of each that do not count. Raises WrongResultError."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     # Memory that a process has never touched is slow, and it takes a few runs to have all that will be needed.
-    warm_up = max(1, runs // 5)
+    warm_up = max(1, runs // 5) if warm_up is None else warm_up
     for run in range(warm_up + runs):
         for name, prepare in sides.items():
             seconds = _timed(name, prepare, expected_length)

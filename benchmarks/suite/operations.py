@@ -90,6 +90,7 @@ def _purge(workshop: Workshop) -> Iterator[Figure]:
         },
         # To make the files anew takes longer than anything that is measured.
         runs=1,
+        warm_up=0,
         expected_length=count,
     )
     for peer in ("deltalake", "unlink"):

@@ -19,7 +19,7 @@ Search = Callable[[str], Sized]
 _BEST = 10
 _MANY = 1_000
 # A run should be longer than a hiccup of the machine.
-_ROUNDS = 5
+_ROUNDS = 3
 
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:

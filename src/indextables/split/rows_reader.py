@@ -23,7 +23,7 @@ from indextables.split.table_columns import TableColumns, matching, needed_colum
 from indextables.storage import ObjectStore
 
 # What is decoded at a time: enough to be worth a call, and little enough for the caches of a processor.
-_GROUPS_AT_A_TIME: Final = 16
+_GROUPS_AT_A_TIME: Final = 32
 
 # Row groups from which single rows were taken, because the next search often wants their neighbours.
 _DECODED_BYTES: Final = 128 * 1024**2
