@@ -28,6 +28,7 @@ from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import removed_paths
 from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, list_log
 from indextables.log.source import EntrySource, MemorySource
+from indextables.log.version_file import find_object
 from indextables.table.context import TableContext
 from indextables.table.log_files import read_base, read_last_actions, read_tail, with_unlisted_versions
 from indextables.table.snapshot import Snapshot, segment_identity
@@ -84,8 +85,16 @@ def _load(context: TableContext, version: int | None, passing_over: Collection[s
             )
         start = _first_readable(context, listing, version)
     if start is None:
+        _check_still_listed(context, listing)
         raise _out_of_reach(context, listing, version)
     return _build(context, start, passing_over)
+
+
+def _check_still_listed(context: TableContext, listing: LogListing | None) -> None:
+    """Raise ObjectNotFoundError if checkpoints are gone since they were listed: whoever was so slow looks again."""
+    for base in listing.bases_newest_first() if listing is not None else ():
+        if find_object(context.store, base.meta.key) is None:
+            raise ObjectNotFoundError(f"{context.url}: {base.meta.key} is gone since it was listed")
 
 
 def _list_from_hint(
