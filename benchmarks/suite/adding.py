@@ -18,7 +18,7 @@ from indextables import AddAction, IndexTable
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     sizes = workshop.sizes
     name = f"add {sizes.added_files} files to {sizes.table_files:,}"
-    times = measure_times({"ours": _our_side(workshop), "deltalake": _delta_side(workshop)}, runs=sizes.runs)
+    times = measure_times(adding_sides(workshop, sizes.table_files), runs=sizes.runs)
     yield Figure(
         name=f"{name}: commit and state",
         unit=Unit.SECONDS,
@@ -32,8 +32,13 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
     yield _bytes_written(workshop, name)
 
 
-def _our_side(workshop: Workshop) -> Preparation:
-    path = workshop.copy_of(workshop.our_table(workshop.sizes.table_files))
+def adding_sides(workshop: Workshop, table_files: int) -> dict[str, Preparation]:
+    """A commit of some files to tables of so many: ours with its state, and that of deltalake."""
+    return {"ours": _our_side(workshop, table_files), "deltalake": _delta_side(workshop, table_files)}
+
+
+def _our_side(workshop: Workshop, table_files: int) -> Preparation:
+    path = workshop.copy_of(workshop.our_table(table_files))
     batches = count(1)
 
     def prepare() -> Action:
@@ -43,8 +48,8 @@ def _our_side(workshop: Workshop) -> Preparation:
     return prepare
 
 
-def _delta_side(workshop: Workshop) -> Preparation:
-    path = workshop.copy_of(workshop.delta_table(workshop.sizes.table_files))
+def _delta_side(workshop: Workshop, table_files: int) -> Preparation:
+    path = workshop.copy_of(workshop.delta_table(table_files))
     batches = count(1)
 
     def prepare() -> Action:

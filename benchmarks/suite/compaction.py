@@ -14,9 +14,7 @@ from benchmarks.workshop import Workshop
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     files = workshop.sizes.table_files
-    times = measure_times(
-        {"ours": _our_side(workshop), "deltalake": _delta_side(workshop)}, runs=workshop.sizes.runs
-    )
+    times = measure_times(compaction_sides(workshop, files), runs=workshop.sizes.runs)
     yield Figure(
         name=f"compact {files:,} entries",
         unit=Unit.SECONDS,
@@ -29,8 +27,13 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
     )
 
 
-def _our_side(workshop: Workshop) -> Preparation:
-    path = workshop.copy_of(workshop.our_table(workshop.sizes.table_files))
+def compaction_sides(workshop: Workshop, table_files: int) -> dict[str, Preparation]:
+    """The state of tables of so many files written anew: ours compacted, and deltalake's as a checkpoint."""
+    return {"ours": _our_side(workshop, table_files), "deltalake": _delta_side(workshop, table_files)}
+
+
+def _our_side(workshop: Workshop, table_files: int) -> Preparation:
+    path = workshop.copy_of(workshop.our_table(table_files))
     batches = count(1)
 
     def prepare() -> Action:
@@ -42,8 +45,8 @@ def _our_side(workshop: Workshop) -> Preparation:
     return prepare
 
 
-def _delta_side(workshop: Workshop) -> Preparation:
-    path = workshop.copy_of(workshop.delta_table(workshop.sizes.table_files))
+def _delta_side(workshop: Workshop, table_files: int) -> Preparation:
+    path = workshop.copy_of(workshop.delta_table(table_files))
     batches = count(1)
 
     def prepare() -> Action:

@@ -1,31 +1,59 @@
-"""Listing everything, as a table grows."""
+"""The same things on tables of several sizes: list everything or one partition, add some files, compact."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from benchmarks import delta, iceberg, ours
 from benchmarks.benchmark import Benchmark
 from benchmarks.figures import Figure, Unit
-from benchmarks.measure import always, measure_times
+from benchmarks.files import partition_date
+from benchmarks.measure import Preparation, always, measure_times
+from benchmarks.suite.adding import adding_sides
+from benchmarks.suite.compaction import compaction_sides
 from benchmarks.workshop import Workshop
 
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:
-    for files in workshop.sizes.curve_files:
-        yield from _measure_size(workshop, files)
+    sizes = workshop.sizes
+    for files in sizes.curve_files:
+        yield from _compared(workshop, f"list {files:,} files", _listing_sides(workshop, files), files)
+        yield from _compared(
+            workshop,
+            f"one partition of {sizes.partition_files:,} files in {files:,}",
+            _partition_sides(workshop, files),
+            sizes.partition_files,
+        )
+        yield from _compared(
+            workshop, f"add {sizes.added_files} files to {files:,}", adding_sides(workshop, files)
+        )
+        yield from _compared(workshop, f"compact {files:,} entries", compaction_sides(workshop, files))
 
 
-def _measure_size(workshop: Workshop, files: int) -> Iterator[Figure]:
+def _listing_sides(workshop: Workshop, files: int) -> dict[str, Preparation]:
     sides = {
         "ours": always(partial(ours.list_files, workshop.our_table(files))),
         "deltalake": always(partial(delta.list_files, workshop.delta_table(files))),
     }
     if files <= workshop.sizes.most_iceberg_files:
         sides["pyiceberg"] = always(partial(iceberg.list_files, workshop.iceberg_table(files)))
-    times = measure_times(sides, runs=workshop.sizes.slow_runs, expected_length=files)
+    return sides
+
+
+def _partition_sides(workshop: Workshop, files: int) -> dict[str, Preparation]:
+    middle = partition_date(files // workshop.sizes.partition_files // 2).isoformat()
+    return {
+        "ours": always(partial(ours.list_partition, workshop.our_table(files), middle)),
+        "deltalake": always(partial(delta.list_partition, workshop.delta_table(files), middle)),
+    }
+
+
+def _compared(
+    workshop: Workshop, name: str, sides: Mapping[str, Preparation], expected_length: int | None = None
+) -> Iterator[Figure]:
+    times = measure_times(sides, runs=workshop.sizes.slow_runs, expected_length=expected_length)
     for peer in list(sides)[1:]:
         yield Figure(
-            name=f"list {files:,} files",
+            name=name,
             unit=Unit.SECONDS,
             ours=times["ours"].median,
             peer_name=peer,
@@ -34,4 +62,4 @@ def _measure_size(workshop: Workshop, files: int) -> Iterator[Figure]:
         )
 
 
-CURVE = Benchmark("curve", "list everything, as a table grows", _measure)
+CURVE = Benchmark("curve", "the same, as a table grows", _measure)
