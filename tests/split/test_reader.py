@@ -1,6 +1,7 @@
 """Reading rows: columns, predicates, single rows, evolved schemas, and how little is read for them."""
 
 import math
+import mmap
 from datetime import date
 from decimal import Decimal
 
@@ -17,7 +18,7 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.predicates import bind, col, parse_predicate, to_arrow_filter
-from indextables.split import IndexCache, open_split
+from indextables.split import IndexCache, open_split, parquet_ranges
 from indextables.split.mapping import ROW_FIELD
 from indextables.storage import FaultStore, Moment, open_store
 from split_samples import PREFIX, opened, read_all, write_split, write_splits
@@ -133,6 +134,30 @@ class RangeCounter(FaultStore):
     def get_range(self, key, start, end):
         self.ranges.append((start, end))
         return super().get_range(key, start, end)
+
+
+@pytest.mark.parametrize("window_bytes", [1, 20_000, 16 * 1024**2])
+def test_a_scan_from_a_store_gives_what_one_from_a_file_gives(sample, monkeypatch, window_bytes):
+    monkeypatch.setattr(parquet_ranges, "WINDOW_BYTES", window_bytes)
+    store, file, table = sample
+    for names in (table.schema.names, ["nested"], ["flag", "id"]):
+        found = read_all(opened(FaultStore(store), file), names)
+        assert repr(found.to_pylist()) == repr(table.select(names).to_pylist())
+        assert repr(found.to_pylist()) == repr(read_all(opened(store, file), names).to_pylist())
+
+
+def test_fetched_bytes_are_given_back_when_they_were_decoded(sample):
+    store, file, _ = sample
+    bundle = opened(store, file)._bundle
+    member = bundle.members["rows.parquet"]
+    sparse = parquet_ranges.SparseFile(store, file.path, member)
+    sparse.fetch([(0, member.size)])
+    whole = sparse.reader().read()
+    assert whole == store.get_range(file.path, member.start, member.end)
+    sparse.forget([(100, member.size)])  # from the first whole page on
+    left = sparse.reader().read()
+    assert left[:100] == whole[:100]
+    assert left[mmap.PAGESIZE : 2 * mmap.PAGESIZE] == bytes(mmap.PAGESIZE)
 
 
 def test_columns_come_in_the_order_asked_for_and_in_any_case(sample):

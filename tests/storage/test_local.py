@@ -131,9 +131,21 @@ def test_pipes_and_sockets_are_no_objects(store, root):
     store.put("a", b"x")
     os.mkfifo(root / "pipe")
     assert keys(store) == ["a"]
-    for read in (store.get, store.head):
+    for read in (store.get, store.head, store.open_local):
         with pytest.raises(ObjectNotFoundError):
             read("pipe")
+
+
+def test_object_can_be_opened_as_the_file_that_it_is(store, root):
+    store.put("folder/a", b"hello")
+    with store.open_local("folder/a") as file:
+        file.seek(1)
+        assert file.read() == b"ello"
+    with pytest.raises(ObjectNotFoundError):
+        store.open_local("folder/b")
+    (root / "folder" / "out").symlink_to("/etc/hostname")
+    with pytest.raises(UnsafePathError):
+        store.open_local("folder/out")
 
 
 def test_names_that_cannot_be_keys_are_not_listed(store, root):

@@ -1,11 +1,11 @@
 """A Parquet file inside a split, read by ranges: what is needed is fetched in few requests, and decoded then."""
 
-import bisect
-import io
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.split.bundle import Member, read_range
@@ -23,14 +23,6 @@ class Window:
 
     groups: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Bytes of a file, from `start` on."""
-
-    start: int
-    data: bytes
 
 
 def plan_windows(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[int]) -> list[Window]:
@@ -64,62 +56,36 @@ def coalesce(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(joined)
 
 
-class MemberFile(io.RawIOBase):
-    """A member of a split as a file to read: from what was fetched before, or else from the store."""
+class SparseFile:
+    """A member of a split, of which only some ranges are in memory.
+
+    It is as long as the member, so that offsets mean the same. What was not fetched is zeros, and takes no memory.
+    """
 
     def __init__(self, store: ObjectStore, key: str, member: Member) -> None:
-        super().__init__()
         self._store = store
         self._key = key
         self._member = member
-        self._position = 0
-        self._fetched: list[Fetched] = []
-        self._starts: list[int] = []
+        # The system provides its pages when they are first written to.
+        self._memory = mmap.mmap(-1, max(member.size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> list[Fetched]:
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Read ranges of the member from the store. Safe to call from another thread."""
-        return [Fetched(start, self._read_store(start, end)) for start, end in ranges]
-
-    def load(self, fetched: list[Fetched]) -> None:
-        """Serve reads from these bytes from now on; they are in order."""
-        self._fetched = fetched
-        self._starts = [piece.start for piece in fetched]
-
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Say that any place of it can be read."""
-        return True
-
-    def tell(self) -> int:
-        """The place of the next read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move the place of the next read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._member.size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, fewer at the end."""
-        start = self._position
-        end = self._member.size if size < 0 else min(start + size, self._member.size)
-        if end <= start:
-            return b""
-        self._position = end
-        place = bisect.bisect_right(self._starts, start) - 1
-        if place >= 0:
-            piece = self._fetched[place]
-            if end <= piece.start + len(piece.data):
-                return piece.data[start - piece.start : end - piece.start]
-        return self._read_store(start, end)
-
-    def _read_store(self, start: int, end: int) -> bytes:
         offset = self._member.start
-        return read_range(self._store, self._key, offset + start, offset + end)
+        for start, end in ranges:
+            self._memory[start:end] = read_range(self._store, self._key, offset + start, offset + end)
+
+    def forget(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Give the memory of ranges back, but for the pages that they share with others."""
+        for start, end in ranges:
+            first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+            length = end // mmap.PAGESIZE * mmap.PAGESIZE - first
+            if length > 0:
+                self._memory.madvise(mmap.MADV_DONTNEED, first, length)
+
+    def reader(self) -> pa.BufferReader:
+        """What Arrow reads the member from."""
+        return pa.BufferReader(pa.py_buffer(self._memory))
 
 
 def _chunk_ranges(group: pq.RowGroupMetaData, columns: Sequence[int]) -> list[tuple[int, int]]:

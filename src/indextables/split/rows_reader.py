@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.computed import computed
-from indextables.errors import IndexTablesError, SplitCorruptedError
+from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
 from indextables.predicates import Predicate
 from indextables.schema import find_column
-from indextables.split.bundle import Bundle, find_member
+from indextables.split.bundle import Bundle, find_member, read_range
 from indextables.split.footer import ROWS_MEMBER, SplitInfo
-from indextables.split.parquet_ranges import MemberFile, plan_windows
+from indextables.split.parquet_ranges import SparseFile, plan_windows
 from indextables.split.prefetch import prefetched
 from indextables.split.recent import Recent
 from indextables.split.row_groups import matching_row_groups
@@ -92,7 +92,8 @@ class RowsReader:
         start = size - self._info.rows_footer_bytes
         if start < 0:
             raise SplitCorruptedError(f"{self._place}: the footer of the rows is larger than the rows")
-        footer = self._file().fetch([(start, size)])[0].data
+        offset = self._member.start
+        footer = read_range(self._store, self._key, offset + start, offset + size)
         if hashlib.sha256(footer).hexdigest() != self._info.rows_footer_checksum:
             raise SplitCorruptedError(f"{self._place}: the checksum of the rows' footer is wrong")
         try:
@@ -120,33 +121,45 @@ class RowsReader:
             yield np.array(decoded), rows
 
     def _read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Sequence[int], pa.Table]]:
-        """Row groups with the stored columns of these names, some at a time; the next are fetched meanwhile."""
+        """Row groups with the stored columns of these names, some at a time."""
         columns = self._columns_of(names)
+        # Offsets in the file of the split are those of its rows only where these come first.
+        local = self._store.open_local(self._key) if not self._member.start else None
+        if local is None:
+            yield from self._read_windows(groups, columns)
+            return
+        with local:
+            yield from self._decode(self._parquet(local), groups, columns)
+
+    def _read_windows(
+        self, groups: Sequence[int], columns: Sequence[str]
+    ) -> Iterator[tuple[Sequence[int], pa.Table]]:
+        """The same from a store; the next groups are fetched while these are decoded."""
         leaves = [leaf for name in columns for leaf in self._leaves[name]]
         windows = plan_windows(self.metadata, groups, leaves)
-        file = self._file()
+        file = SparseFile(self._store, self._key, self._member)
+        parquet = self._parquet(file.reader())
+        for window, _ in prefetched(lambda each: file.fetch(each.ranges), windows, depth=1):
+            yield from self._decode(parquet, window.groups, columns)
+            file.forget(window.ranges)
+
+    def _parquet(self, source: pa.NativeFile) -> pq.ParquetFile:
         try:
-            reader = pq.ParquetFile(file, metadata=self.metadata, page_checksum_verification=True)
+            return pq.ParquetFile(source, metadata=self.metadata, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
-        for window, fetched in prefetched(lambda each: file.fetch(each.ranges), windows, depth=1):
-            file.load(fetched)
-            for start in range(0, len(window.groups), _GROUPS_AT_A_TIME):
-                some = window.groups[start : start + _GROUPS_AT_A_TIME]
-                yield some, self._decode(reader, some, columns)
 
-    def _decode(self, reader: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        try:
-            rows = reader.read_row_groups(list(groups), columns=list(columns))
-        except IndexTablesError:
-            raise
-        except (OSError, pa.ArrowException) as error:
-            raise self._damaged(error) from error
-        # A name with a dot in it also matches members of a struct.
-        return rows.select(list(columns))
-
-    def _file(self) -> MemberFile:
-        return MemberFile(self._store, self._key, self._member)
+    def _decode(
+        self, parquet: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]
+    ) -> Iterator[tuple[Sequence[int], pa.Table]]:
+        for start in range(0, len(groups), _GROUPS_AT_A_TIME):
+            some = list(groups[start : start + _GROUPS_AT_A_TIME])
+            try:
+                rows = parquet.read_row_groups(some, columns=list(columns))
+            except (OSError, pa.ArrowException) as error:
+                raise self._damaged(error) from error
+            # A name with a dot in it also matches members of a struct.
+            yield some, rows.select(list(columns))
 
     @computed
     def _schema(self) -> pa.Schema:
@@ -199,8 +212,11 @@ class RowsReader:
                 f"its rows contradict each other"
             )
 
-    def _damaged(self, error: Exception) -> SplitCorruptedError:
-        return SplitCorruptedError(f"{self._place}: the rows cannot be read: {error}")
+    def _damaged(self, error: Exception) -> IndexTablesError:
+        what = f"{self._place}: the rows cannot be read: {error}"
+        # Where the system has a number for it, it is the disk that failed, and not what was on it.
+        is_of_system = isinstance(error, OSError) and error.errno is not None
+        return StorageError(what) if is_of_system else SplitCorruptedError(what)
 
 
 def _copied(rows: pa.Table) -> pa.Table:

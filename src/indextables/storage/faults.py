@@ -97,6 +97,9 @@ class FaultStore:
         data = self._perform("get_range", key, lambda: self._inner.get_range(key, start, end))
         return self._shortened(key, data)
 
+    def open_local(self, key: str) -> None:  # noqa: ARG002  # the protocol's
+        """None: no read goes past this store."""
+
     def put(self, key: str, data: bytes) -> None:
         """Write an object."""
         self._perform("put", key, lambda: self._inner.put(key, data))

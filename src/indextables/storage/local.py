@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
+
 from indextables.errors import ObjectNotFoundError, StorageError, UnsafePathError
 from indextables.storage.clock import Clock
 from indextables.storage.durable import (
@@ -76,6 +78,12 @@ class LocalStore:
             if size < end:
                 raise StorageError(f"{what}: the object has only {size} bytes")
             return _read(descriptor, start, end - start)
+
+    def open_local(self, key: str) -> pa.NativeFile:
+        """The file that an object is. Raises ObjectNotFoundError."""
+        self.head(key)  # opening what is no file could wait forever
+        with translating(f"{self._url}: open {key}"):
+            return pa.OSFile(str(self._path(key)))
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, replacing any that is there."""

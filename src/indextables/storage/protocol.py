@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
 from indextables.storage.clock import Clock
 
 
@@ -61,6 +63,13 @@ class ObjectStore(Protocol):
         """The bytes from `start` up to `end` (exclusive): exactly that many.
 
         Raises ObjectNotFoundError, and StorageError if the object ends before `end`.
+        """
+        ...
+
+    def open_local(self, key: str) -> pa.NativeFile | None:
+        """An object as a file that Arrow reads by itself, or None where objects are no files of this machine.
+
+        It is for the caller to close. Raises ObjectNotFoundError.
         """
         ...
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pyarrow as pa
+
 from indextables.errors import ObjectNotFoundError, TransientStorageError
 from indextables.storage.clock import Clock
 from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
@@ -58,6 +60,10 @@ class RetryingStore:
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
         return self._repeat(lambda: self._inner.get_range(key, start, end))
+
+    def open_local(self, key: str) -> pa.NativeFile | None:
+        """An object as a file, if it is one. Raises ObjectNotFoundError."""
+        return self._repeat(lambda: self._inner.open_local(key))
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, replacing any that is there."""
