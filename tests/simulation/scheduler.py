@@ -18,7 +18,7 @@ from indextables.storage import FaultStore, Moment
 from simulation.witness import Author, WitnessStore
 
 # Far more than any step takes; whoever is not back by then never comes back.
-_PATIENCE_SECONDS = 30
+_PATIENCE_SECONDS = 300
 
 
 class CrashError(BaseException):

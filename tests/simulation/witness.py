@@ -12,17 +12,22 @@ from dataclasses import dataclass, field
 from indextables.log.codec import decompress
 from indextables.log.paths import (
     PARQUET_CHECKPOINT_PREFIX,
+    SHARED_MANIFEST_PREFIX,
     ParquetCheckpointInfo,
+    StateManifestFile,
     VersionFile,
     parquet_checkpoint_key,
     parse_log_path,
 )
 from indextables.log.segment import list_log
 from indextables.ops.fsck_log import reachable_versions
+from indextables.state.manifest_path import manifest_key
+from indextables.state.state_file import read_state_manifest
 from indextables.storage import ObjectStore, PutOutcome, VirtualClock
 from purge_tables import HOUR, ClockedStore
 
 ORPHAN_FLOOR_MS = 24 * HOUR * 1000
+MANIFEST_FLOOR_MS = HOUR * 1000
 BEYOND_HELP_MS = 20 * HOUR * 1000
 """A writer that sleeps for so long between its last look at its splits and its commit loses them, as documented."""
 
@@ -89,6 +94,8 @@ class WitnessStore(ClockedStore):
         self.history: list[Commit] = []
         self.where_added: dict[str, int] = {}
         self.removed_ms: dict[str, int] = {}
+        self.said_removed_ms: dict[str, int] = {}
+        self.manifests_made_ms: dict[str, int] = {}
         self.committed_ms: dict[str, int] = {}
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
@@ -111,9 +118,11 @@ class WitnessStore(ClockedStore):
 
     def put(self, key, data) -> None:
         super().put(key, data)
+        now_ms = self.clock.now_ms()
         if key.endswith(".split"):
-            now_ms = self.clock.now_ms()
             self.uploads.setdefault(key, Upload(self.author.name, now_ms, now_ms))
+        if key.startswith(SHARED_MANIFEST_PREFIX):
+            self.manifests_made_ms[key] = now_ms
 
     def put_if_absent(self, key, data) -> PutOutcome:
         outcome = super().put_if_absent(key, data)
@@ -122,6 +131,8 @@ class WitnessStore(ClockedStore):
             self._committed(path.version, data)
         if outcome is PutOutcome.WRITTEN and isinstance(path, ParquetCheckpointInfo):
             self._check_has_rows(path.version)
+        if outcome is PutOutcome.WRITTEN and isinstance(path, StateManifestFile):
+            self._check_has_manifests(path.version, key)
         return outcome
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -159,6 +170,9 @@ class WitnessStore(ClockedStore):
         operation = info.get("operation", "CREATE TABLE")
         adds = [_file(action["add"]) for action in actions if "add" in action]
         removes = [action["remove"]["path"] for action in actions if "remove" in action]
+        for action in actions:
+            if "remove" in action:
+                self.said_removed_ms[action["remove"]["path"]] = action["remove"]["deletionTimestamp"]
         if before is not None:
             self._check_changes(version, operation, info, before, adds, removes)
         self._record(version, operation, info, before, adds, removes)
@@ -256,7 +270,12 @@ class WitnessStore(ClockedStore):
                 self._break(f"{self.author.name} deletes {key}, which versions {sorted(showing)} show")
             elif key in self.removed_ms:
                 hours = self.author.split_hours
-                if hours is None or now_ms - self.removed_ms[key] < hours * HOUR * 1000:
+                retention_ms = now_ms if hours is None else hours * HOUR * 1000
+                if now_ms - self.removed_ms[key] >= retention_ms:
+                    continue
+                if self._was_removed_too_late(key, retention_ms):
+                    self.notes.beyond_help += 1
+                else:
                     self._break(
                         f"{self.author.name} deletes {key}, removed {self._ago(self.removed_ms[key])}"
                     )
@@ -279,6 +298,21 @@ class WitnessStore(ClockedStore):
         if all(meta.key != key for meta in self._inner.list(PARQUET_CHECKPOINT_PREFIX)):
             self.notes.beyond_help += 1
 
+    def _check_has_manifests(self, version: int, key: str) -> None:
+        """The same for a state, whose manifests are collected when nothing refers to them for an hour."""
+        base = next(base for base in list_log(self._inner).bases[version] if base.meta.key == key)
+        named = {
+            manifest_key(info.path, version) for info in read_state_manifest(self._inner, base).manifests
+        }
+        missing = named - {meta.key for meta in self._inner.list(SHARED_MANIFEST_PREFIX)}
+        if not missing:
+            return
+        newest_ms = max(self.manifests_made_ms[key] for key in named)
+        if self.clock.now_ms() - newest_ms >= MANIFEST_FLOOR_MS:
+            self.notes.beyond_help += 1
+        else:
+            self._break(f"{self.author.name} publishes the state of version {version} without {missing}")
+
     def _was_committed_too_late(self, key: str) -> bool:
         """Whether a split had become an orphan that anybody may purge before its writer woke up and committed it.
 
@@ -289,6 +323,15 @@ class WitnessStore(ClockedStore):
         if upload is None or committed_ms is None:
             return False
         return committed_ms - upload.made_ms >= ORPHAN_FLOOR_MS
+
+    def _was_removed_too_late(self, key: str, retention_ms: float) -> bool:
+        """Whether whoever removed a split fell asleep in the middle of the commit, for longer than it is kept.
+
+        The age of a removed split is what the log says, and the log says when the commit was begun.
+        """
+        said_ms = self.said_removed_ms[key]
+        is_late = self.removed_ms[key] - said_ms >= BEYOND_HELP_MS
+        return is_late and self.clock.now_ms() - said_ms >= retention_ms
 
     def _endanger(self, restorer: str, path: str) -> None:
         self.endangered.setdefault(restorer, path)
