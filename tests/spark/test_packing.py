@@ -28,3 +28,9 @@ def test_many_small_splits_share_tasks_and_use_all_cores() -> None:
     assert len(pack([10_000] * 1000, 128 * MEGABYTE, 2, 1000)) == 33
     assert len(pack([10_000] * 8, 128 * MEGABYTE, 4, 1000)) == 4
     assert len(pack([OPEN_COST_BYTES], 128 * MEGABYTE, 4, 1000)) == 1
+
+
+def test_tasks_are_about_as_large_as_each_other() -> None:
+    sizes = [(100 + number) * MEGABYTE for number in range(8)]
+    groups = pack(sizes, 1024 * MEGABYTE, 4, 1000)
+    assert [sum(sizes[position] for position in group) // MEGABYTE for group in groups] == [207] * 4

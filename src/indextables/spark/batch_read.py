@@ -7,7 +7,7 @@ snapshot, and for each task the few splits that it reads.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -26,9 +26,13 @@ from indextables.spark.options import QUERY, ReadOptions, TablePlace
 from indextables.spark.packing import pack
 from indextables.spark.read_task import Query, TableShape, open_task_split, search_split
 from indextables.spark.recent_plans import Ask, merged, remember
+from indextables.spark.spared_collections import spare_collections
 from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
 from indextables.split.base import Split
 from indextables.table import Snapshot
+
+# What a search reads of a split is as good as nothing, but its first one fetches the index.
+_SHARE_OF_SEARCH: Final = 1 / 16
 
 SEARCH_FIELDS = (pa.field(QUERY_COLUMN, pa.string()), pa.field(SCORE_COLUMN, pa.float32()))
 
@@ -55,10 +59,10 @@ class SplitBatch(InputPartition):
     refs: tuple[SplitRef, ...]
 
 
-def split_batches(refs: Sequence[SplitRef], settings: Settings) -> list[SplitBatch]:
-    """The tasks that read splits, packed by size."""
+def split_batches(refs: Sequence[SplitRef], settings: Settings, *, share: float = 1.0) -> list[SplitBatch]:
+    """The tasks that read splits, packed by size; `share` is how much of a split is read."""
     groups = pack(
-        [ref.size for ref in refs],
+        [int(ref.size * share) for ref in refs],
         settings[READ_TASK_SIZE],
         settings[READ_MIN_TASKS] or os.cpu_count() or 1,
         settings[READ_MAX_SPLITS_PER_TASK],
@@ -99,10 +103,15 @@ class BatchReader(DataSourceReader):
         wanted = [self._restricted(ask.where) for ask in self._asks]
         known = [where for where in wanted if where is not None]
         where = any_of(known) if len(known) == len(wanted) else None
-        return split_batches(split_refs(self._snapshot.select(where).entries), self._table.settings)
+        is_search = all(ask.query is not None for ask in self._asks)
+        share = _SHARE_OF_SEARCH if is_search else 1.0
+        return split_batches(
+            split_refs(self._snapshot.select(where).entries), self._table.settings, share=share
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task. A split that cannot be read is an error, it is never left out."""
+        spare_collections()
         # Without any splits Spark still runs one task, with nothing to read.
         return self._rows(partition.refs) if isinstance(partition, SplitBatch) else iter(())
 

@@ -1,5 +1,6 @@
 """Which splits a task reads: small ones together, in tasks of about equal size. Pure."""
 
+import heapq
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,13 +14,18 @@ def pack(sizes: Sequence[int], task_bytes: int, min_tasks: int, max_splits: int)
     If the whole is small, the groups are, too, so that there are `min_tasks` of them where there can be.
     """
     costs = [size + OPEN_COST_BYTES for size in sizes]
-    bound = min(task_bytes, max(OPEN_COST_BYTES, -(-sum(costs) // max(min_tasks, 1))))
-    groups: list[list[int]] = []
-    filled = bound
+    count = min(len(sizes), max(min_tasks, -(-sum(costs) // task_bytes)))
+    groups: list[list[int]] = [[] for _ in range(count)]
+    by_cost = [(0, number) for number in range(count)]
+    # The largest first, each into the group that has least, makes them the most equal.
     for position in sorted(range(len(sizes)), key=lambda each: costs[each], reverse=True):
-        if filled + costs[position] > bound or len(groups[-1]) >= max_splits:
+        while by_cost and len(groups[by_cost[0][1]]) >= max_splits:
+            heapq.heappop(by_cost)
+        if by_cost and (not by_cost[0][0] or by_cost[0][0] + costs[position] <= task_bytes):
+            filled, number = heapq.heappop(by_cost)
+        else:
+            filled, number = 0, len(groups)
             groups.append([])
-            filled = 0
-        groups[-1].append(position)
-        filled += costs[position]
+        groups[number].append(position)
+        heapq.heappush(by_cost, (filled + costs[position], number))
     return groups

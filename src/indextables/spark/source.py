@@ -24,6 +24,7 @@ from indextables.spark.options import (
     WriteOptions,
     index_settings,
 )
+from indextables.spark.spared_collections import spare_collections
 from indextables.spark.stream_options import StreamOptions
 from indextables.spark.stream_read import StreamReader
 from indextables.spark.stream_write import StreamWriter
@@ -54,10 +55,12 @@ class IndexTablesSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's schema, or the part of it that the options ask for."""
+        spare_collections()
         return schema_to_read(TablePlace.of(self._given), ReadOptions.of(self._given, self._scan_id))
 
     def reader(self, schema: StructType) -> BatchReader:
         """A reader of the table as it is now, or as it was at the version that the options name."""
+        spare_collections()
         options = ReadOptions.of(self._given, self._scan_id)
         # Without filters there is no search: then Spark has to say that they do not come.
         has_filters = options.has_search_columns or _PUSHING_MODULE in sys.modules

@@ -23,7 +23,7 @@ from indextables.split.table_columns import TableColumns, matching, needed_colum
 from indextables.storage import ObjectStore
 
 # What is decoded at a time: enough to be worth a call, and little enough for the caches of a processor.
-_GROUPS_AT_A_TIME: Final = 32
+_GROUPS_AT_A_TIME: Final = 64
 
 # Row groups from which single rows were taken, because the next search often wants their neighbours.
 _DECODED_BYTES: Final = 128 * 1024**2
@@ -111,28 +111,29 @@ class RowsReader:
         if in_memory:
             yield np.array(list(in_memory)), pa.concat_tables(in_memory.values())
         missing = [group for group in groups if group not in in_memory]
-        for decoded, rows in self._read(missing, names) if missing else ():
-            start = 0
-            for group in decoded:
-                size = int(self._group_sizes[group])
-                own = _copied(rows.slice(start, size))
-                _DECODED.put((self._token, group, *names), own, own.nbytes)
-                start += size
-            yield np.array(decoded), rows
+        for start in range(0, len(missing), _GROUPS_AT_A_TIME):
+            some = missing[start : start + _GROUPS_AT_A_TIME]
+            # One by one, each has memory of its own, and can be kept without the others.
+            decoded = [rows for _, rows in self._read(some, names, at_a_time=1)]
+            for group, rows in zip(some, decoded, strict=True):
+                _DECODED.put((self._token, group, *names), rows, rows.nbytes)
+            yield np.array(some), pa.concat_tables(decoded)
 
-    def _read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[Sequence[int], pa.Table]]:
+    def _read(
+        self, groups: Sequence[int], names: Sequence[str], *, at_a_time: int = _GROUPS_AT_A_TIME
+    ) -> Iterator[tuple[Sequence[int], pa.Table]]:
         """Row groups with the stored columns of these names, some at a time."""
         columns = self._columns_of(names)
         # Offsets in the file of the split are those of its rows only where these come first.
         local = self._store.open_local(self._key) if not self._member.start else None
         if local is None:
-            yield from self._read_windows(groups, columns)
+            yield from self._read_windows(groups, columns, at_a_time)
             return
         with local:
-            yield from self._decode(self._parquet(local), groups, columns)
+            yield from self._decode(self._parquet(local), groups, columns, at_a_time)
 
     def _read_windows(
-        self, groups: Sequence[int], columns: Sequence[str]
+        self, groups: Sequence[int], columns: Sequence[str], at_a_time: int
     ) -> Iterator[tuple[Sequence[int], pa.Table]]:
         """The same from a store; the next groups are fetched while these are decoded."""
         leaves = [leaf for name in columns for leaf in self._leaves[name]]
@@ -140,7 +141,7 @@ class RowsReader:
         file = SparseFile(self._store, self._key, self._member)
         parquet = self._parquet(file.reader())
         for window, _ in prefetched(lambda each: file.fetch(each.ranges), windows, depth=1):
-            yield from self._decode(parquet, window.groups, columns)
+            yield from self._decode(parquet, window.groups, columns, at_a_time)
             file.forget(window.ranges)
 
     def _parquet(self, source: pa.NativeFile) -> pq.ParquetFile:
@@ -150,12 +151,12 @@ class RowsReader:
             raise self._damaged(error) from error
 
     def _decode(
-        self, parquet: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]
+        self, parquet: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str], at_a_time: int
     ) -> Iterator[tuple[Sequence[int], pa.Table]]:
-        for start in range(0, len(groups), _GROUPS_AT_A_TIME):
-            some = list(groups[start : start + _GROUPS_AT_A_TIME])
+        for start in range(0, len(groups), at_a_time):
+            some = list(groups[start : start + at_a_time])
             try:
-                rows = parquet.read_row_groups(some, columns=list(columns))
+                rows = parquet.read_row_groups(some, columns=list(columns), use_threads=at_a_time > 1)
             except (OSError, pa.ArrowException) as error:
                 raise self._damaged(error) from error
             # A name with a dot in it also matches members of a struct.
@@ -217,11 +218,6 @@ class RowsReader:
         # Where the system has a number for it, it is the disk that failed, and not what was on it.
         is_of_system = isinstance(error, OSError) and error.errno is not None
         return StorageError(what) if is_of_system else SplitCorruptedError(what)
-
-
-def _copied(rows: pa.Table) -> pa.Table:
-    """The same rows without the memory around them, of which they may be a small part."""
-    return pa.concat_tables([rows, rows.schema.empty_table()]).combine_chunks()
 
 
 def _leaf_count(data_type: pa.DataType) -> int:

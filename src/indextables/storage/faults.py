@@ -97,7 +97,7 @@ class FaultStore:
         data = self._perform("get_range", key, lambda: self._inner.get_range(key, start, end))
         return self._shortened(key, data)
 
-    def open_local(self, key: str) -> None:  # noqa: ARG002  # the protocol's
+    def open_local(self, key: str) -> None:
         """None: no read goes past this store."""
 
     def put(self, key: str, data: bytes) -> None:
