@@ -7,9 +7,9 @@ aligned columns, for `grep` and `less`.
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TextIO
 
+import msgspec
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,8 +22,7 @@ _GAP = "  "
 _SHOWN_AS_IS = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a table; numbers belong on the right."""
 
     title: str

@@ -8,10 +8,10 @@ first (`careful`): that names the bad line, and accepts numbers where the specif
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import arro3.io
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -45,8 +45,7 @@ class UnknownContent(Enum):
     KEEP = "keep"
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """The JSON lines of one file of the log.
 
     `modified_ms` is the file's own time: the last resort for versions that do not tell when they were made.
@@ -58,8 +57,7 @@ class LogFile:
     modified_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class VersionSummary:
+class VersionSummary(msgspec.Struct, frozen=True):
     """What one version says besides its adds and removes. `timestamp_ms` is the commit's own time."""
 
     version: int
@@ -68,8 +66,7 @@ class VersionSummary:
     unknown_actions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True):
     """Consecutive versions, decoded.
 
     `adds` has the file entry columns, `removes` those of `REMOVE_SCHEMA`; both have a last column `sequence`
@@ -124,8 +121,7 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True):
     """Actions as rows, with the columns `add` and `remove`; unknown actions as JSON, per file."""
 
     table: pa.Table

@@ -1,14 +1,15 @@
 """Searching, counting and aggregating: the indexes of many splits, and the rows of the best hits only."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from indextables.config.registry import READ_PARALLELISM
@@ -46,8 +47,7 @@ _KEPT_QUESTIONS = 256
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked of every split: a query, or all rows, restricted by a bound predicate."""
 
     query: QueryNode | None
@@ -159,8 +159,7 @@ def _on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Sp
     return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
 
 
-@dataclass(frozen=True, slots=True)
-class Highlighter:
+class Highlighter(msgspec.Struct, frozen=True):
     """Finds the words of a query in the texts of rows, for showing them to people."""
 
     query: QueryNode

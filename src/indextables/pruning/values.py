@@ -6,15 +6,14 @@ seconds, milliseconds or microseconds), and a timestamp without a zone says noth
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """Typed values, and which texts were understood. A null was: it stands for a missing value."""
 
     values: pa.Array

@@ -8,12 +8,12 @@
 A backslash takes the next character literally. AND, OR, NOT, IN and TO are written in capitals.
 """
 
-from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, Final
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
+from msgspec.structs import replace
 
 from indextables.errors import InvalidQueryError
 from indextables.search.clauses import Clause, Joiner, Sign, combine

@@ -48,6 +48,7 @@ def schema_to_read(place: TablePlace, options: ReadOptions) -> StructType:
     return spark_schema(pa.schema([*columns, *SEARCH_FIELDS]))
 
 
+# A dataclass, since a Struct does not go with the constructor of the base.
 @dataclass(frozen=True, slots=True)
 class SplitBatch(InputPartition):
     """The splits that one task reads."""

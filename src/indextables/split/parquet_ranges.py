@@ -3,9 +3,9 @@
 import bisect
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow.parquet as pq
 
 from indextables.split.bundle import Member, read_range
@@ -17,16 +17,14 @@ MAX_GAP_BYTES: Final = 256 * 1024
 WINDOW_BYTES: Final = 16 * 1024**2
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """Row groups that are fetched and decoded together, and the byte ranges that hold them."""
 
     groups: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """Bytes of a file, from `start` on."""
 
     start: int

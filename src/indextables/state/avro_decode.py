@@ -10,11 +10,11 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import orjson
 import pyarrow as pa
 
@@ -52,8 +52,7 @@ _GUARD_FIELD = "path"
 _STRING = Primitive("string")
 
 
-@dataclass(slots=True)
-class _Runtime:
+class _Runtime(msgspec.Struct):
     """The fast decoder's threads do not survive a fork, and a child that waits for them waits forever."""
 
     was_started: bool = False
@@ -91,8 +90,7 @@ def decode_records(
     return pa.Table.from_batches(batches).cast(schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """What follows from a columnar schema alone. A large table has many manifests, and few schemas.
 
     A guard record is `guard_prefix`, the guard, and `guard_suffix`.
@@ -115,8 +113,7 @@ def _layout_of(schema: Record) -> _Layout:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """Payloads that, put one after the other, are the compressed form of `count` records."""
 
     compression: Compression

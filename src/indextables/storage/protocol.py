@@ -6,8 +6,9 @@ Keys are relative to the table's root and separated by '/'. Every store passes e
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from indextables.storage.clock import Clock
 
@@ -19,8 +20,7 @@ class PutOutcome(enum.Enum):
     EXISTS = "exists"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectMeta:
+class ObjectMeta(msgspec.Struct, frozen=True):
     """An object without its bytes. The time is the store's own."""
 
     key: str
