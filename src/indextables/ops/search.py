@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.from_numpy import from_numpy
 from indextables.ops.index_cache import index_cache
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.read import projected_schema
@@ -79,7 +80,7 @@ def search(snapshot: Snapshot, question: Question, columns: Sequence[str] | None
         raise InvalidOptionError(f"the limit is {limit}; ask for at least one row")
     schema = projected_schema(snapshot.schema, columns)
     splits, hits = best_hits(snapshot, question, limit)
-    scores = pa.array(hits.scores, pa.float32())
+    scores = from_numpy(hits.scores)
     if not schema.names:
         return pa.table([scores], schema=pa.schema([SCORE]))
     return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)

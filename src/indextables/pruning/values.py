@@ -36,9 +36,9 @@ ZONE = rf"(?:Z|[+-]{HOUR}(?::?{MINUTE})?)"
 FLOAT = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?|NaN|nan|Infinity|inf)"
 INTEGER = r"-?[0-9]{1,18}"
 
-# From numpy: an array made of a list lets pyarrow import pandas, which takes longer than all of this package.
-TRUE_TEXTS = pa.array(np.array(["true", "True", "TRUE"]))
-FALSE_TEXTS = pa.array(np.array(["false", "False", "FALSE"]))
+# Cut from one text: an array made of a list lets pyarrow import pandas, and one made by numpy its masked arrays.
+TRUE_TEXTS = pc.split_pattern(pa.scalar("true True TRUE"), " ").values
+FALSE_TEXTS = pc.split_pattern(pa.scalar("false False FALSE"), " ").values
 
 NO_TEXT = pa.scalar(None, pa.string())
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from indextables.computed import computed
 from indextables.errors import IndexTablesError, SplitCorruptedError
+from indextables.from_numpy import from_numpy
 from indextables.predicates import Predicate
 from indextables.schema import find_column
 from indextables.split.bundle import Bundle, find_member
@@ -76,7 +77,7 @@ class RowsReader:
             places_of_group = np.cumsum(sizes) - sizes
             position = np.searchsorted(groups, group_of_row[wanted])
             places = numbers[wanted] - first_rows[position] + places_of_group[position]
-            taken.append(self._table.assemble(rows.take(pa.array(places)), names))
+            taken.append(self._table.assemble(rows.take(from_numpy(places)), names))
             origins.append(wanted)
         if not taken:
             return self._table.assemble(self._schema.empty_table(), names)
