@@ -24,11 +24,11 @@ from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation as Aggregation
 from indextables.search.asked import Asked, ask, everything
 from indextables.search.compile import compile_query
-from indextables.search.grammar import parse_query
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.nodes import QueryNode
+from indextables.search.parse import parse_query
 from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
 from indextables.search.scope import SearchScope, Target
 from indextables.split.base import Split
@@ -259,7 +259,7 @@ def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema:
     order = np.argsort(hits.splits, kind="stable")
     taken = parallel_map(
         lambda split: splits[split].take(hits.rows[hits.splits == split], schema.names),
-        np.unique(hits.splits).tolist(),
+        np.flatnonzero(np.bincount(hits.splits)).tolist(),
         snapshot.context.settings[READ_PARALLELISM],
     )
     if len(taken) == 1:

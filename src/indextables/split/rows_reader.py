@@ -70,7 +70,7 @@ class RowsReader:
         group_of_row = np.searchsorted(ends, numbers, side="right")
         taken: list[pa.Table] = []
         origins: list[npt.NDArray[np.int64]] = []
-        for groups, rows in self._groups(np.unique(group_of_row).tolist(), stored):
+        for groups, rows in self._groups(np.flatnonzero(np.bincount(group_of_row)).tolist(), stored):
             wanted = np.flatnonzero(np.isin(group_of_row, groups))
             sizes = self._group_sizes[groups]
             first_rows = ends[groups] - sizes
