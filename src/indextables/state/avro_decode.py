@@ -1,4 +1,4 @@
-"""Avro records → Arrow: a fast columnar decoder, and a slow one for what the fast one has no columns for.
+"""Avro records → Arrow: a fast columnar decoder, and a slow one for few records and what the fast one cannot decode.
 
 The fast decoder is DataFusion's. It stops silently at the end of a cut-off file, and it never returns from a
 block that holds more records than it claims. So it is never given the file itself: it gets the blocks as one
@@ -44,6 +44,9 @@ from indextables.state.avro_types import (
     schema_json,
 )
 
+# So few records take either decoder the same time, but for the start of the fast one in this process.
+_FEW_RECORDS = 64
+
 # So much uncompressed data is decoded at a time, to bound the memory beyond the result.
 _GROUP_BYTES = 16 << 20
 _MAX_BATCH_ROWS = 8192
@@ -77,7 +80,11 @@ def decode_records(
     records are not exactly as many as the blocks claim, or any of them is damaged; OSError if there is no room for
     temporary files.
     """
-    if _runtime.was_lost_in_fork or not _is_columnar(container.schema):
+    if (
+        container.num_records <= _FEW_RECORDS
+        or _runtime.was_lost_in_fork
+        or not _is_columnar(container.schema)
+    ):
         return decode_rows(container, known_types)
     layout = _layout_of(container.schema)
     wanted = layout.arrow_schema.names
