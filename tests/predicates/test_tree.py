@@ -1,7 +1,6 @@
 """The predicate tree and its Python constructors."""
 
 import pickle
-from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -86,9 +85,9 @@ def test_nodes_are_frozen_hashable_and_picklable():
     tree = ~((col("a") == 1) & (col("b").is_in(["x", None]) | col("c").like("a%b")) & AlwaysTrue())
     assert pickle.loads(pickle.dumps(tree)) == tree
     assert hash(pickle.loads(pickle.dumps(tree))) == hash(tree)
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         A.column = "other"
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         And(A, B).operands = ()
 
 

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from indextables.state import avro_decode
 from state_tables import TableBuilder
 
 
@@ -14,3 +15,12 @@ def builder(tmp_path) -> Callable[..., TableBuilder]:
         return TableBuilder(str(tmp_path / "table"), partition_by, given)
 
     return build
+
+
+@pytest.fixture(scope="module", params=["all by columns", "few by records"])
+def each_decoder(request):
+    """Manifests of a test are small: the decoder of large ones is to read them as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "all by columns":
+            patch.setattr(avro_decode, "_FEW_RECORDS", -1)
+        yield

@@ -18,6 +18,8 @@ from indextables.state.manifest_writer import write_manifest
 from indextables.state.schemas import file_entry_schema
 from manifest_samples import FULL_VALUES, REQUIRED_VALUES, entries, numbered_entries
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 UNCOMPRESSED = Codec(Compression.NONE)
 SCHEMA = file_entry_schema((), ())
 
@@ -157,21 +159,17 @@ def test_unknown_codec_is_named():
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-@pytest.mark.parametrize("module", [avro_decode, avro_rows])
-def test_decompression_bomb_is_refused_at_the_cap(compression, module, monkeypatch):
-    monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 1 << 20)
-    if module is avro_rows:
-        monkeypatch.setattr(avro_decode, "_is_columnar", lambda schema: False)
+def test_decompression_bomb_is_refused_at_the_cap(compression, monkeypatch):
+    for module in (avro_decode, avro_rows):
+        monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 1 << 20)
     bomb = container((1, encode_bytes(bytes(3 << 20)) + REST_OF_ENTRY), codec=Codec(compression))
     with pytest.raises(ManifestCorruptedError, match="allowed"):
         read_manifest(bomb)
 
 
-@pytest.mark.parametrize("module", [avro_decode, avro_rows])
-def test_many_blocks_are_refused_at_the_cap_of_a_file(module, monkeypatch):
-    monkeypatch.setattr(module, "MAX_FILE_BYTES", 1 << 16)
-    if module is avro_rows:
-        monkeypatch.setattr(avro_decode, "_is_columnar", lambda schema: False)
+def test_many_blocks_are_refused_at_the_cap_of_a_file(monkeypatch):
+    for module in (avro_decode, avro_rows):
+        monkeypatch.setattr(module, "MAX_FILE_BYTES", 1 << 16)
     blocks = [(1, entry(bytes(1 << 12)))] * 32
     with pytest.raises(ManifestCorruptedError, match="it holds more than"):
         read_manifest(container(*blocks, codec=Codec(Compression.ZSTD)))

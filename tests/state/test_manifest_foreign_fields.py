@@ -21,6 +21,8 @@ from manifest_samples import (
     numbered_entries,
 )
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SPECIFIED = avro_schema(write_manifest(entries([REQUIRED_VALUES])))["fields"]
 
 STRUCT = {

@@ -25,6 +25,8 @@ from manifest_samples import (
     numbered_entries,
 )
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SPECIFIED = avro_schema(write_manifest(entries([REQUIRED_VALUES])))["fields"]
 
 
@@ -265,7 +267,7 @@ def test_temporary_folder_with_unusual_characters(tmp_path, monkeypatch):
 
 
 def test_no_room_for_temporary_files_is_not_corruption(tmp_path, monkeypatch):
-    data = write_manifest(numbered_entries(1))
+    data = write_manifest(numbered_entries(100))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(StorageError, match=r"m\.avro cannot be decoded .* TMPDIR"):
         read_manifest(data, name="m.avro")

@@ -5,13 +5,13 @@ import json
 import pickle
 import random
 from contextlib import suppress
-from dataclasses import replace
 
 import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from indextables.errors import ManifestCorruptedError, UnsupportedProtocolError
 from indextables.log.actions import Metadata, Protocol, SkipAction

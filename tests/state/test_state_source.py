@@ -3,10 +3,10 @@
 import pickle
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.source import Selection

@@ -1,8 +1,7 @@
 """States as other writers leave them: without metadata, and in logs that have hardly any version files."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.state.state_manifest_codec import decode_state_manifest, encode_state_manifest

@@ -12,7 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from indextables.cli.complaints import complaints_as_lines
 from indextables.cli.interrupts import INTERRUPTED, announce_interrupt
-from indextables.cli.output import print_error, takes_style
+from indextables.cli.output import print_error
+from indextables.cli.plain import takes_style
 from indextables.errors import IndexTablesError
 
 REFUSED = 1

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from indextables.cli.output import console_for
 from indextables.cli.people import visible
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def working(what: str) -> Iterator[None]:
     # Signs of life are for terminals, and what draws them takes its time to import.
     from rich.status import Status
 
+    from indextables.cli.terminal import console_for
+
     sign = Status(visible(what), console=console_for(sys.stderr))
     # What is done sooner leaves the screen alone.
     timer = threading.Timer(_PATIENCE_SECONDS, sign.start)
@@ -54,6 +55,8 @@ def progressing() -> Iterator[Callable[["Progress"], None]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as ProgressBar
+
+    from indextables.cli.terminal import console_for
 
     bar = ProgressBar(
         TextColumn("{task.description}"),

@@ -1,6 +1,6 @@
 """Short forms to define settings: one method per kind of value, one object per section."""
 
-from dataclasses import dataclass
+import msgspec
 
 from indextables.config.kinds import Boolean, Choice, Hours, Integer, Names, Ratio, Size, Text, WholeDuration
 from indextables.config.setting import PREFIX, Alias, Section, Setting, SettingFamily
@@ -12,8 +12,7 @@ _LONGEST_HOURS = 100 * 365 * 24
 _LARGEST_SIZE = 1024**5
 
 
-@dataclass(frozen=True, slots=True)
-class Definitions:
+class Definitions(msgspec.Struct, frozen=True):
     """Defines the settings of one section; keys are given without the common prefix."""
 
     section: Section

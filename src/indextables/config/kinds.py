@@ -7,9 +7,10 @@ gives the text that `read` turns back into the same value.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -52,11 +53,10 @@ class Kind(Protocol[T]):
         """Return the text that reads as `value`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Boolean:
+class Boolean(msgspec.Struct, frozen=True):
     """`true` or `false`, in any case."""
 
-    label: str = field(default="boolean", init=False)
+    label: ClassVar[str] = "boolean"
 
     def describe(self, bounds: str = "") -> str:
         """Name the two words."""
@@ -76,12 +76,11 @@ class Boolean:
         return "true" if value else "false"
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(msgspec.Struct, frozen=True):
     """A whole number; some of them may have names, such as `auto` for 0."""
 
     names: tuple[tuple[str, int], ...] = ()
-    label: str = field(default="integer", init=False)
+    label: ClassVar[str] = "integer"
 
     def describe(self, bounds: str = "") -> str:
         """Name the number, and its names."""
@@ -105,11 +104,10 @@ class Integer:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(msgspec.Struct, frozen=True):
     """A share of something: `0.1` or `10%`."""
 
-    label: str = field(default="ratio", init=False)
+    label: ClassVar[str] = "ratio"
 
     def describe(self, bounds: str = "") -> str:
         """Name both ways to write it."""
@@ -130,11 +128,10 @@ class Ratio:
         return _plain(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """A number of bytes, with the binary units B, K, M, G, T and P: `100M` is 104,857,600."""
 
-    label: str = field(default="size", init=False)
+    label: ClassVar[str] = "size"
 
     def describe(self, bounds: str = "") -> str:
         """Name the units."""
@@ -158,12 +155,11 @@ class Size:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class WholeDuration:
+class WholeDuration(msgspec.Struct, frozen=True):
     """A whole number of milliseconds or seconds; other units are converted: `5 min`."""
 
     unit: str
-    label: str = field(default="duration", init=False)
+    label: ClassVar[str] = "duration"
 
     def describe(self, bounds: str = "") -> str:
         """Name the unit that a bare number is in."""
@@ -181,11 +177,10 @@ class WholeDuration:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Hours:
+class Hours(msgspec.Struct, frozen=True):
     """A number of hours, fractions included; other units are converted: `7 days`."""
 
-    label: str = field(default="duration", init=False)
+    label: ClassVar[str] = "duration"
 
     def describe(self, bounds: str = "") -> str:
         """Name the unit that a bare number is in."""
@@ -200,12 +195,11 @@ class Hours:
         return _plain(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """One of a few words, in any case."""
 
     choices: tuple[str, ...]
-    label: str = field(default="choice", init=False)
+    label: ClassVar[str] = "choice"
 
     def describe(self, bounds: str = "") -> str:
         """Name the words."""
@@ -224,11 +218,10 @@ class Choice:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """Any text, as it is."""
 
-    label: str = field(default="text", init=False)
+    label: ClassVar[str] = "text"
 
     def describe(self, bounds: str = "") -> str:
         """Exclude nothing."""
@@ -245,11 +238,10 @@ class Text:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """A list of names: text separated by commas, or a Python list or tuple."""
 
-    label: str = field(default="list", init=False)
+    label: ClassVar[str] = "list"
 
     def describe(self, bounds: str = "") -> str:
         """Name the separator."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from indextables.config.lookup import FamilyMatch, SettingMatch, find, is_ours, nearest
 from indextables.config.setting import OLDER_PREFIX
 from indextables.config.setting_warnings import (
@@ -22,20 +24,19 @@ from indextables.errors import InvalidOptionError
 Place = Literal["option", "table property", "session setting"]
 
 
+# A dataclass, since a Struct would show all of its fields to whoever prints with rich: these may be secret.
 @dataclass(frozen=True, slots=True)
 class Layer:
     """The typed values of one place by key, and the texts of the families by their whole key."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    # The values may be secret, so that no repr shows them.
     family_values: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(slots=True)
-class Complaints:
+class Complaints(msgspec.Struct):
     """Collects what will be warned of: each kind of complaint once per key."""
 
-    messages: dict[tuple[type[SettingWarning], str], str] = field(default_factory=dict)
+    messages: dict[tuple[type[SettingWarning], str], str] = msgspec.field(default_factory=dict)
 
     def add(self, category: type[SettingWarning], key: str, message: str) -> None:
         """Remember a complaint, unless there is one of its kind about this key."""
@@ -58,13 +59,12 @@ def read_layer(place: Place, given: Mapping[str, object], complaints: Complaints
     return Layer(reader.values, reader.family_values)
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(msgspec.Struct):
     place: Place
     complaints: Complaints
-    values: dict[str, Any] = field(default_factory=dict)
-    family_values: dict[str, str] = field(default_factory=dict)
-    winners: dict[str, tuple[str, object]] = field(default_factory=dict)
+    values: dict[str, Any] = msgspec.field(default_factory=dict)
+    family_values: dict[str, str] = msgspec.field(default_factory=dict)
+    winners: dict[str, tuple[str, object]] = msgspec.field(default_factory=dict)
 
     def take(self, key: str, value: object) -> None:
         try:

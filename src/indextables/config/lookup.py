@@ -1,8 +1,9 @@
 """Finds the setting behind a key, under any of its names and in any case, and the nearest to a wrong key."""
 
 import difflib
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from indextables.config.registry import FAMILIES, SETTINGS
 from indextables.config.setting import OLDER_PREFIX, PREFIX, Alias, Setting, SettingFamily
@@ -10,16 +11,14 @@ from indextables.config.setting import OLDER_PREFIX, PREFIX, Alias, Setting, Set
 _NEAR_ENOUGH = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class SettingMatch:
+class SettingMatch(msgspec.Struct, frozen=True):
     """A key that names a setting; `alias` is the older name that it used, if any."""
 
     setting: Setting[Any]
     alias: Alias | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyMatch:
+class FamilyMatch(msgspec.Struct, frozen=True):
     """A key that belongs to a family; `ending` is its free part."""
 
     family: SettingFamily

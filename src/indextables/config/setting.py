@@ -5,9 +5,10 @@ a column's name.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from indextables.config.kinds import Kind, Size
 from indextables.errors import InvalidOptionError
@@ -42,8 +43,7 @@ class Section(Enum):
     STORAGE = "Storage and credentials"
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(msgspec.Struct, frozen=True):
     """An older key of a setting.
 
     Without `kind` its values are read like the setting's own. With it, the older key has a type or a unit of
@@ -56,8 +56,7 @@ class Alias:
     example: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[T]):
+class Setting(msgspec.Struct, Generic[T], frozen=True):
     """One key with everything that is known about it."""
 
     key: str
@@ -129,8 +128,7 @@ class Setting(Generic[T]):
         return str(int(bound)) if float(bound).is_integer() else str(bound)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingFamily:
+class SettingFamily(msgspec.Struct, frozen=True):
     """Keys that begin alike and end in a free name: `spark.indextables.indexing.typemap.<field>`.
 
     `names` are well-known endings, whose spelling is restored when a key arrives in lower case. The values of

@@ -13,6 +13,7 @@ Source = Literal["option", "table property", "session", "default"]
 T = TypeVar("T")
 
 
+# A dataclass, since a Struct would show all of its fields to whoever prints with rich: these may be secret.
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
     """Typed values for every setting; immutable, and picklable for tasks that run elsewhere.

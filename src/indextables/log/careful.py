@@ -5,7 +5,6 @@ on each line, all types as the specification says, and what is unknown of an add
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,8 +20,7 @@ _ADD_FIELDS = frozenset(ADD_STRUCT.names)
 _RawObject = dict[str, msgspec.Raw]
 
 
-@dataclass(frozen=True, slots=True)
-class CanonicalLines:
+class CanonicalLines(msgspec.Struct, frozen=True):
     """The adds and removes of a file, one a line, and as JSON its actions that this release does not know."""
 
     lines: bytes

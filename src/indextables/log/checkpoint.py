@@ -1,9 +1,10 @@
 """What every checkpoint holds, whatever its format, and its header as actions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.errors import LogCorruptedError
 from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
@@ -11,8 +12,7 @@ from indextables.log.decode import VersionSummary
 from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """The table at `header.version`: its header and its live file entries."""
 
     header: LogHeader

@@ -8,15 +8,16 @@ first (`careful`): that names the bad line, and accepts numbers where the specif
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import arro3.io
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.from_numpy import from_numpy
 from indextables.log.careful import canonical_lines, has_unknown
 from indextables.log.entries import (
     ADD_STRUCT,
@@ -45,8 +46,7 @@ class UnknownContent(Enum):
     KEEP = "keep"
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """The JSON lines of one file of the log.
 
     `modified_ms` is the file's own time: the last resort for versions that do not tell when they were made.
@@ -58,8 +58,7 @@ class LogFile:
     modified_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class VersionSummary:
+class VersionSummary(msgspec.Struct, frozen=True):
     """What one version says besides its adds and removes. `timestamp_ms` is the commit's own time."""
 
     version: int
@@ -68,8 +67,7 @@ class VersionSummary:
     unknown_actions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True):
     """Consecutive versions, decoded.
 
     `adds` has the file entry columns, `removes` those of `REMOVE_SCHEMA`; both have a last column `sequence`
@@ -107,9 +105,9 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
     files_of_adds, files_of_removes = file_of_row[add_rows], file_of_row[remove_rows]
     add_columns = dict(zip(adds.type.names, adds.flatten(), strict=True))
     if "unknownFields" in rows.table.column_names:
-        add_columns["unknownFields"] = rows.table["unknownFields"].take(pa.array(add_rows))
+        add_columns["unknownFields"] = rows.table["unknownFields"].take(from_numpy(add_rows))
     entries = entries_from_columns(add_columns, versions[files_of_adds], timestamps[files_of_adds])
-    remove_columns = [*removes.flatten(), pa.array(versions[files_of_removes])]
+    remove_columns = [*removes.flatten(), from_numpy(versions[files_of_removes])]
     return Tail(
         versions=tuple(
             VersionSummary(file.version, int(timestamp), scan.actions, unknown_actions)
@@ -117,15 +115,14 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
                 files, timestamps, scanned, rows.unknown_actions, strict=True
             )
         ),
-        adds=entries.append_column(_SEQUENCE, pa.array(add_rows)),
+        adds=entries.append_column(_SEQUENCE, from_numpy(add_rows)),
         removes=pa.Table.from_arrays(remove_columns, schema=REMOVE_SCHEMA).append_column(
-            _SEQUENCE, pa.array(remove_rows)
+            _SEQUENCE, from_numpy(remove_rows)
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True):
     """Actions as rows, with the columns `add` and `remove`; unknown actions as JSON, per file."""
 
     table: pa.Table

@@ -1,7 +1,8 @@
 """What the log says about a table at one version, apart from its files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from indextables.log.actions import Metadata, Protocol, SkipAction
 from indextables.log.decode import VersionSummary
@@ -13,8 +14,7 @@ SCHEMA_PROPERTY_PREFIX = "docMappingSchema."
 RECENT_COMMITS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class LogHeader:
+class LogHeader(msgspec.Struct, frozen=True):
     """Protocol, metadata and the other small facts at `version`.
 
     `timestamp_ms` never decreases from one version to the next, even where clocks run backwards.
@@ -26,10 +26,10 @@ class LogHeader:
     timestamp_ms: int
     protocol: Protocol | None
     metadata: Metadata | None
-    schema_registry: Mapping[str, str] = field(default_factory=dict)
-    skips: Mapping[str, SkipAction] = field(default_factory=dict)
-    transactions: Mapping[str, int] = field(default_factory=dict)
-    recent_commits: Mapping[int, str] = field(default_factory=dict)
+    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
+    skips: Mapping[str, SkipAction] = msgspec.field(default_factory=dict)
+    transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
+    recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
     unknown_actions: tuple[str, ...] = ()
 
 

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions
@@ -85,6 +84,8 @@ def write_parquet_checkpoint(
     nullable = pa.schema([field.with_nullable(True) for field in entries.schema])
     adds = entries.cast(nullable).append_column("actionType", pa.repeat(_ADD, entries.num_rows))
     rows = pa.concat_tables([_header_rows(checkpoint), adds], promote_options="permissive")
+    import pyarrow.parquet as pq  # see _read_rows
+
     buffer = io.BytesIO()
     pq.write_table(rows, buffer, compression=compression)
     started_ms = store.clock.now_ms()
@@ -122,6 +123,9 @@ def _row_files(store: ObjectStore, version: int) -> list[bytes]:
 
 
 def _read_rows(files: list[bytes]) -> pa.Table:
+    # Here, because it takes its time to import, and most tables have no such checkpoint.
+    import pyarrow.parquet as pq
+
     opened = [pq.ParquetFile(io.BytesIO(data)) for data in files]
     count = sum(file.metadata.num_rows for file in opened)
     if count > MAX_CHECKPOINT_ROWS:

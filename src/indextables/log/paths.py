@@ -4,7 +4,8 @@ Everything else receives a typed path; nobody else slices log file names.
 """
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 LOG_PREFIX = "_transaction_log/"
 LAST_CHECKPOINT_KEY = f"{LOG_PREFIX}_last_checkpoint"
@@ -17,22 +18,19 @@ VERSION_DIGITS = 20
 MAX_VERSION = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class VersionFile:
+class VersionFile(msgspec.Struct, frozen=True):
     """`<version>.json`: the commit of one transaction."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class JsonCheckpoint:
+class JsonCheckpoint(msgspec.Struct, frozen=True):
     """`<version>.checkpoint.json`: a whole checkpoint, or the manifest of a multi-part one."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class JsonCheckpointPart:
+class JsonCheckpointPart(msgspec.Struct, frozen=True):
     """`<version>.checkpoint.<checkpointId>.<part>.json`: visible only through its manifest."""
 
     version: int
@@ -40,37 +38,32 @@ class JsonCheckpointPart:
     part: int
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetCheckpoint:
+class ParquetCheckpoint(msgspec.Struct, frozen=True):
     """`_checkpoints/<version>.checkpoint.parquet`: the rows of a legacy checkpoint."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetCheckpointInfo:
+class ParquetCheckpointInfo(msgspec.Struct, frozen=True):
     """`_checkpoints/<version>.checkpoint.json`: written last, it makes a legacy checkpoint valid."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateManifestFile:
+class StateManifestFile(msgspec.Struct, frozen=True):
     """`state-v<version>/_manifest.avro` or `.json`: what makes a state directory a state."""
 
     version: int
     is_avro: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestFile:
+class ManifestFile(msgspec.Struct, frozen=True):
     """A file of entries, `manifests/manifest-<id>.avro`, or inside a state directory (older writers)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LastCheckpointFile:
+class LastCheckpointFile(msgspec.Struct, frozen=True):
     """`_last_checkpoint`: a hint."""
 
 

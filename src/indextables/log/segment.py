@@ -5,8 +5,9 @@ version files after it. Listings may repeat and reorder names: nothing here reli
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from indextables.errors import VersionNotFoundError
 from indextables.log.paths import (
@@ -35,8 +36,7 @@ class BaseFormat(Enum):
     PARQUET = "parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(msgspec.Struct, frozen=True):
     """A checkpoint or state that a replay can start from; `meta` is the file that makes it valid."""
 
     version: int
@@ -44,20 +44,18 @@ class Base:
     meta: ObjectMeta
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """Versions that are missing although newer ones exist: the readable log ends before `first_missing`."""
 
     first_missing: int
     newest: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogListing:
+class LogListing(msgspec.Struct, frozen=True):
     """The version files and the bases that exist, by version; bases of one version, the best first."""
 
-    versions: Mapping[int, ObjectMeta] = field(default_factory=dict)
-    bases: Mapping[int, tuple[Base, ...]] = field(default_factory=dict)
+    versions: Mapping[int, ObjectMeta] = msgspec.field(default_factory=dict)
+    bases: Mapping[int, tuple[Base, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -81,8 +79,7 @@ class LogListing:
         return [base for version in sorted(self.bases, reverse=True) for base in self.bases[version]]
 
 
-@dataclass(frozen=True, slots=True)
-class LogSegment:
+class LogSegment(msgspec.Struct, frozen=True):
     """What to read for `version`: a base, or none, and all version files after it.
 
     Invariants: the version files are contiguous; the first one follows the base, or is version 0 where

@@ -5,7 +5,6 @@ adds and two other lines costs two parsed actions. The same pass makes sure that
 objects that are not nested without end, which a native decoder can be trusted with.
 """
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,8 +39,7 @@ class SmallActions(msgspec.Struct, frozen=True):
     metadata_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedFile:
+class ScannedFile(msgspec.Struct, frozen=True):
     """A log file after the first pass: how many JSON objects it holds, and its small actions."""
 
     num_objects: int

@@ -1,17 +1,16 @@
 """Where the file entries of a base come from: already in memory, or behind manifests that can be skipped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.predicates import Predicate
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """A bound predicate, and what is needed to judge a manifest by it."""
 
     predicate: Predicate
@@ -19,8 +18,7 @@ class Selection:
     partition_columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedEntries:
+class LoadedEntries(msgspec.Struct, frozen=True):
     """File entries, and how many manifests were there and were skipped to get them."""
 
     entries: pa.Table
@@ -49,8 +47,7 @@ class EntrySource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySource:
+class MemorySource(msgspec.Struct, frozen=True):
     """Entries that a checkpoint of the older formats gave, all at once."""
 
     entries: pa.Table

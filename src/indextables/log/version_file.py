@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+import msgspec
 
 from indextables.errors import (
     CommitOutcomeUnknownError,
@@ -17,15 +18,13 @@ from indextables.log.paths import version_key
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """The version is ours."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """Somebody else's commit stands under this version."""
 
     version: int

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from indextables.config.registry import (
     CHECKPOINT_COMPRESSION,
@@ -38,8 +39,7 @@ from indextables.table.rewrite import read_for_rewrite
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointReport:
+class CheckpointReport(msgspec.Struct, frozen=True):
     """What a checkpoint did. Formats are those of `_last_checkpoint`; none before the first checkpoint."""
 
     version: int
@@ -75,8 +75,7 @@ def compact(snapshot: Snapshot) -> CheckpointReport:
     return _write(snapshot, lambda snapshot: write_state(snapshot, Trigger.FORCED))
 
 
-@dataclass(frozen=True, slots=True)
-class _Readable:
+class _Readable(msgspec.Struct, frozen=True):
     base: Base
     source: EntrySource
 

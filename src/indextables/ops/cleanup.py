@@ -9,7 +9,9 @@ read back, its retention has passed, and it is not the anchor.
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from indextables.config import Settings
 from indextables.config.registry import (
@@ -32,8 +34,7 @@ logger = logging.getLogger(__name__)
 MS_PER_HOUR = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupRules:
+class CleanupRules(msgspec.Struct, frozen=True):
     """How long what is kept. Ages are by the store's clock."""
 
     version_retention_hours: float
@@ -52,8 +53,7 @@ class CleanupRules:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupPlan:
+class CleanupPlan(msgspec.Struct, frozen=True):
     """Keys that may be deleted: pointers first, so that a crash leaves orphans and nothing that dangles.
 
     `anchor` is the checkpoint that the oldest version which is kept will be read from; None if no version goes.

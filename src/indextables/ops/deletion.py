@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -37,8 +38,7 @@ class DeleteBatch(Task[None]):
         RetryingStore(self.store.store, policy).delete_many(self.keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(msgspec.Struct, frozen=True):
     """What became of a sequence of keys: which are gone for certain, and why others may not be."""
 
     is_deleted: npt.NDArray[np.bool_]

@@ -1,7 +1,6 @@
 """DESCRIBE TRANSACTION LOG: the actions of the log as rows, in their order."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -146,8 +145,7 @@ def _file_rows(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(msgspec.Struct, frozen=True):
     """A small action, and what of it has a column of its own."""
 
     action: AnyAction

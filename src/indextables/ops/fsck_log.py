@@ -1,9 +1,9 @@
 """Checks of the log: every file of it can be read, and all ways to a version lead to the same table."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,8 +30,7 @@ _CHECKPOINT_AGAIN = "write it again with CHECKPOINT"
 _REPAIR = "restore the file from a backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedBase:
+class CheckedBase(msgspec.Struct, frozen=True):
     """A checkpoint that was read to the last entry."""
 
     base: Base

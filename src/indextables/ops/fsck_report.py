@@ -1,10 +1,10 @@
 """What a check of a table finds."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 FINDINGS_SCHEMA = pa.schema(
@@ -29,8 +29,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that is not as it should be: which object, what about it, and what to do."""
 
     severity: Severity
@@ -40,8 +39,7 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FsckReport:
+class FsckReport(msgspec.Struct, frozen=True):
     """The outcome of a check. `versions_checked` are those that can be read, `splits_checked` the live ones."""
 
     url: str

@@ -6,7 +6,8 @@ to refer to it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from indextables.config.registry import STATE_GC_MIN_MANIFEST_AGE_HOURS
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
@@ -30,8 +31,7 @@ from indextables.table import TableContext
 MIN_AGE_FLOOR_HOURS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class GarbageReport:
+class GarbageReport(msgspec.Struct, frozen=True):
     """The orphans that were found, and whether they were deleted."""
 
     keys: tuple[str, ...]

@@ -4,10 +4,10 @@ Anything that cannot be read is an error here. Corrupt never means orphan.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,8 +29,7 @@ _FILES_AT_ONCE: Final = 256
 _REMOVED_SCHEMA = pa.schema([("path", pa.string()), ("removedMs", pa.int64())])
 
 
-@dataclass(frozen=True, slots=True)
-class VersionActions:
+class VersionActions(msgspec.Struct, frozen=True):
     """The paths that version files add, and those that they remove, with the last time of each.
 
     `timestamps_ms` has the commit time of each version.
@@ -58,14 +57,13 @@ def read_actions(context: TableContext, versions: Iterable[tuple[int, ObjectMeta
     )
 
 
-@dataclass(slots=True)
-class LivePaths:
+class LivePaths(msgspec.Struct):
     """Collects the paths that are live in checkpoints. Manifests that several share are read once."""
 
     context: TableContext
-    _manifests: dict[str, pa.ChunkedArray] = field(default_factory=dict)
-    _is_whole: set[str] = field(default_factory=set)
-    _found: list[pa.Array] = field(default_factory=lambda: [pa.array([], pa.string())])
+    _manifests: dict[str, pa.ChunkedArray] = msgspec.field(default_factory=dict)
+    _is_whole: set[str] = msgspec.field(default_factory=set)
+    _found: list[pa.Array] = msgspec.field(default_factory=lambda: [pa.array([], pa.string())])
 
     def add(self, base: Base) -> None:
         """Read a checkpoint. Raises LogCorruptedError and ObjectNotFoundError."""

@@ -4,9 +4,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -41,8 +42,7 @@ def ordered_streams(streams: Iterable[Callable[[], Iterator[T]]], parallelism: i
             stop.set()
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(msgspec.Struct, frozen=True):
     """The end of a stream, and why it ended if that was not its own doing."""
 
     error: BaseException | None = None

@@ -1,7 +1,8 @@
 """Purge-on-write: a purge as a part of writing, as the settings ask for it. It never fails the write."""
 
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from indextables.config.registry import (
     PURGE_ON_WRITE_ENABLED,

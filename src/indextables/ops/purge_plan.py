@@ -8,11 +8,12 @@ A file that is committed after the listing is seen as referred to. Anything that
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.config.registry import (
     CLEANUP_ENABLED,
@@ -38,8 +39,7 @@ from indextables.table import Snapshot, TableContext, load_snapshot
 ORPHAN_FLOOR_HOURS: Final = 24.0
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeRules:
+class PurgeRules(msgspec.Struct, frozen=True):
     """How long what is kept, in hours; `log_rules` is None if the log is to be left alone."""
 
     split_hours: float
@@ -48,8 +48,7 @@ class PurgeRules:
     max_files: int
 
 
-@dataclass(frozen=True, slots=True)
-class PurgePlan:
+class PurgePlan(msgspec.Struct, frozen=True):
     """The files that go, with the columns of `DOOMED_SCHEMA`, in the order of deletion.
 
     `anchor` is the checkpoint that the log rests on afterwards, None if none is touched.
@@ -146,8 +145,7 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _References:
+class _References(msgspec.Struct, frozen=True):
     """`protected` are paths that stay. `removed` tells when others were removed, as far as the log remembers.
 
     Removals that it has forgotten happened up to `forgotten_until_ms`: 0 if there are none.
@@ -158,8 +156,7 @@ class _References:
     forgotten_until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Cutoffs:
+class _Cutoffs(msgspec.Struct, frozen=True):
     now_ms: int
     split_ms: int
     orphan_ms: int

@@ -1,10 +1,10 @@
 """What a purge deletes, why, and what became of it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,8 +49,7 @@ REPORT_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeReport:
+class PurgeReport(msgspec.Struct, frozen=True):
     """What a purge found and did, as of `now_ms` by the store's clock.
 
     `files` has the columns of `REPORT_SCHEMA`: in a dry run none of them is deleted. Splits went if they were removed

@@ -6,8 +6,9 @@
 4. Write the new log to another place, or in place of the old one (`repair_write`, `repair_swap`).
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import (
@@ -56,8 +57,7 @@ class RepairMode(Enum):
         return asked[0] if asked else cls.COPY
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(msgspec.Struct, frozen=True):
     """What a repair would do to the table of `context`. Nothing has been written."""
 
     context: TableContext

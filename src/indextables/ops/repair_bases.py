@@ -1,8 +1,8 @@
 """Checkpoints and states, whatever state they are in: to the last entry, or what is left of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,8 +30,7 @@ from indextables.table.log_files import read_base_uncached
 _UNREADABLE = (LogCorruptedError, ObjectNotFoundError)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenBase:
+class BrokenBase(msgspec.Struct, frozen=True):
     """A checkpoint that cannot be read to the last entry, and what is left of it.
 
     `run` has the entries that could be read as adds, and its tombstones as removes; `header` what it says of the table.

@@ -5,8 +5,9 @@ sources, and says which those are: taking one in means leaving the others out.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from indextables.ops.repair_log import LogEvidence
 from indextables.ops.repair_report import Problem
@@ -25,8 +26,7 @@ _UNDONE: Final = (
 _REDUNDANT: Final = "it was made by a merge whose sources the log shows as live: its rows are in them"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The time in which splits must have been written in order to be committed by versions that are lost."""
 
     start_ms: int | None
@@ -42,8 +42,7 @@ class Window:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPaths:
+class KnownPaths(msgspec.Struct, frozen=True):
     """The paths that the log shows as live, and those that it shows as gone.
 
     What a damaged version removed it may have replaced by something that cannot be read any more.
@@ -54,8 +53,7 @@ class KnownPaths:
     removed_by_damaged: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(msgspec.Struct, frozen=True):
     """The splits that are taken in, those that are not, and live ones whose rows another split has."""
 
     taken: tuple[FoundSplit, ...] = ()

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -31,8 +30,7 @@ _TYPE_OF_FIELD: Final[Mapping[str, pa.DataType]] = {
 _KIND_NAMES: Final = {FieldKind.TEXT: "text", FieldKind.JSON: "json", FieldKind.IP: "ip"}
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Metadata and protocol of the new log, the doc mappings by hash, and what about them cannot be known."""
 
     metadata: Metadata

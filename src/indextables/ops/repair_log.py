@@ -1,11 +1,12 @@
 """What a damaged log still proves, and what its other files bear witness of. Reads everything, writes nothing."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.errors import InvalidSchemaError, LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import Metadata
@@ -39,8 +40,7 @@ _PLAUSIBLE_VERSION: Final = 10**12
 _UNREADABLE = (LogCorruptedError, ObjectNotFoundError)
 
 
-@dataclass(frozen=True, slots=True)
-class LogEvidence:
+class LogEvidence(msgspec.Struct, frozen=True):
     """Everything that the files of a log tell.
 
     `proven` is the newest version that can be read to the last entry, None if there is none. `later` is what was read
@@ -57,7 +57,7 @@ class LogEvidence:
     later: tuple[Run, ...] = ()
     lost: tuple[range, ...] = ()
     header: LogHeader = EMPTY_HEADER
-    settled_paths: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    settled_paths: pa.Array = msgspec.field(default_factory=lambda: pa.array([], pa.string()))
     descriptions: tuple[pa.Table, ...] = ()
     problems: tuple[Problem, ...] = ()
     has_unfinished_repair: bool = False
@@ -79,15 +79,14 @@ def read_evidence(context: TableContext) -> LogEvidence:
     return _Reading(context, metas, build_listing(metas)).evidence()
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(msgspec.Struct):
     context: TableContext
     metas: tuple[ObjectMeta, ...]
     listing: LogListing
-    problems: list[Problem] = field(default_factory=list)
-    broken: list[BrokenBase] = field(default_factory=list)
-    settled: list[pa.ChunkedArray] = field(default_factory=list)
-    headers: list[LogHeader] = field(default_factory=list)
+    problems: list[Problem] = msgspec.field(default_factory=list)
+    broken: list[BrokenBase] = msgspec.field(default_factory=list)
+    settled: list[pa.ChunkedArray] = msgspec.field(default_factory=list)
+    headers: list[LogHeader] = msgspec.field(default_factory=list)
 
     def evidence(self) -> LogEvidence:
         start, newer = self._start()

@@ -1,8 +1,8 @@
 """What the new log will hold: the plan of a repair. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,7 @@ _GONE = "the log names it, and it is not there"
 _NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
+class RepairPlan(msgspec.Struct, frozen=True):
     """The live files of the new log, under `version`, and what became of everything else.
 
     `removed` are entries that the old log shows as live and the new one does not have. `taken` are the splits of

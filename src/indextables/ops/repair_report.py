@@ -1,9 +1,9 @@
 """What a repair found, what it wrote, and what nobody can know any more."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
 import pyarrow as pa
 
 
@@ -20,16 +20,14 @@ class RepairStatus(Enum):
     DRY_RUN = "DRY_RUN"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """A file, and what is the matter with it."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitCounts:
+class SplitCounts(msgspec.Struct, frozen=True):
     """Where the splits of the new log come from.
 
     `proven`: the newest version that can be proved. `salvaged`: files of the log that lie beyond what is lost.
@@ -72,8 +70,7 @@ REPAIR_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RepairReport:
+class RepairReport(msgspec.Struct, frozen=True):
     """The outcome of a repair.
 
     `location` is the root of the new log, None if none was written. `version` is that of the new log,

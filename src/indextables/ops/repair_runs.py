@@ -1,9 +1,9 @@
 """Version files, whatever state they are in: whole ones together, damaged ones by themselves."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,8 +19,7 @@ from indextables.table import TableContext
 _FILES_AT_ONCE: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Consecutive versions, decoded; paths are keys below the table's root.
 
     A version with a `problem` is a run of its own, with what could be read of it.

@@ -1,11 +1,12 @@
 """What split files say about themselves: everything for ours, less for those written on the JVM."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.errors import AccessDeniedError, IndexTablesError, TransientStorageError
 from indextables.log.actions import AddAction
@@ -25,8 +26,7 @@ from indextables.storage import ObjectMeta, ObjectStore, unescape_partition_valu
 _SPLITS_PER_TASK: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class OwnDescription:
+class OwnDescription(msgspec.Struct, frozen=True):
     """What only one of our splits says of its table."""
 
     schema_string: str
@@ -36,8 +36,7 @@ class OwnDescription:
     merged_from: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSplit:
+class FoundSplit(msgspec.Struct, frozen=True):
     """A split that can be read, and the action that would add it.
 
     Of one written on the JVM the `fields` of its index are known; its partition values are guessed from its path.
@@ -63,8 +62,7 @@ class FoundSplit:
         return self.own is None and not self.path.rpartition("/")[2].startswith("part-")
 
 
-@dataclass(frozen=True, slots=True)
-class SplitSurvey:
+class SplitSurvey(msgspec.Struct, frozen=True):
     """Splits that were looked at: those that can be read, by path, and the others."""
 
     found: dict[str, FoundSplit]

@@ -3,13 +3,14 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.config.registry import TRANSACTION_COMPRESSION_ENABLED
 from indextables.errors import CommitConflictError, SplitWriteError

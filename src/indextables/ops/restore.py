@@ -1,11 +1,11 @@
 """RESTORE: an older version becomes the newest one, as a new commit. History stays as it is."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import (

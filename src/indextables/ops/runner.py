@@ -8,9 +8,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from indextables.errors import OperationInterruptedError
 
@@ -40,7 +41,10 @@ class Interruption:
 
 
 class Task(ABC, Generic[T]):
-    """A picklable piece of work, independent of the others. It may run more than once."""
+    """A picklable piece of work, independent of the others. It may run more than once.
+
+    Tasks are dataclasses, since a Struct cannot have an abstract base.
+    """
 
     __slots__ = ()
 
@@ -52,16 +56,14 @@ class Task(ABC, Generic[T]):
         """Take back what was done: the result never reached whoever asked for it. Raises nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded(Generic[T]):
+class Succeeded(msgspec.Struct, Generic[T], frozen=True):
     """The result of the task at `index` in the sequence that was run."""
 
     index: int
     result: T
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The error of the task at `index` in the sequence that was run."""
 
     index: int
@@ -71,8 +73,7 @@ class Failed:
 TaskOutcome = Succeeded[T] | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a run has come."""
 
     description: str

@@ -1,18 +1,20 @@
 """Searching, counting and aggregating: the indexes of many splits, and the rows of the best hits only."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.from_numpy import from_numpy
 from indextables.ops.index_cache import index_cache
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.read import projected_schema
@@ -22,11 +24,11 @@ from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation as Aggregation
 from indextables.search.asked import Asked, ask, everything
 from indextables.search.compile import compile_query
-from indextables.search.grammar import parse_query
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.nodes import QueryNode
+from indextables.search.parse import parse_query
 from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
 from indextables.search.scope import SearchScope, Target
 from indextables.split.base import Split
@@ -46,8 +48,7 @@ _KEPT_QUESTIONS = 256
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked of every split: a query, or all rows, restricted by a bound predicate."""
 
     query: QueryNode | None
@@ -79,7 +80,7 @@ def search(snapshot: Snapshot, question: Question, columns: Sequence[str] | None
         raise InvalidOptionError(f"the limit is {limit}; ask for at least one row")
     schema = projected_schema(snapshot.schema, columns)
     splits, hits = best_hits(snapshot, question, limit)
-    scores = pa.array(hits.scores, pa.float32())
+    scores = from_numpy(hits.scores)
     if not schema.names:
         return pa.table([scores], schema=pa.schema([SCORE]))
     return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
@@ -159,8 +160,7 @@ def _on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Sp
     return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
 
 
-@dataclass(frozen=True, slots=True)
-class Highlighter:
+class Highlighter(msgspec.Struct, frozen=True):
     """Finds the words of a query in the texts of rows, for showing them to people."""
 
     query: QueryNode
@@ -259,7 +259,7 @@ def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema:
     order = np.argsort(hits.splits, kind="stable")
     taken = parallel_map(
         lambda split: splits[split].take(hits.rows[hits.splits == split], schema.names),
-        np.unique(hits.splits).tolist(),
+        np.flatnonzero(np.bincount(hits.splits)).tolist(),
         snapshot.context.settings[READ_PARALLELISM],
     )
     if len(taken) == 1:

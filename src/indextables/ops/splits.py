@@ -1,11 +1,11 @@
 """The splits of a snapshot, from file entries to open files."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 from weakref import WeakKeyDictionary
 
+import msgspec
 import pyarrow as pa
 
 from indextables.log.actions import AddAction
@@ -25,8 +25,7 @@ _OPEN_BYTES: Final = 64 * 1024**2
 _KEPT_REFS: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRef:
+class SplitRef(msgspec.Struct, frozen=True):
     """What the log knows about a split that is needed to open it."""
 
     path: str

@@ -1,7 +1,8 @@
 """CHECKPOINT in the Avro format: the state after the last one, at a cost in proportion to the change."""
 
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.header import replay_header

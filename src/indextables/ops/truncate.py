@@ -5,8 +5,8 @@ since one of those versions cannot use its number again: the checkpoint that sta
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,8 +26,7 @@ from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateReport:
+class TruncateReport(msgspec.Struct, frozen=True):
     """What a truncation deleted or, in a dry run, would delete: `files` has the columns of `DOOMED_SCHEMA`.
 
     `version` is the one that is left. `writes_checkpoint` says that there was none of it yet.

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
@@ -15,8 +15,7 @@ from indextables.table.log_files import read_base_uncached
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryCount:
+class EntryCount(msgspec.Struct, frozen=True):
     """The files and bytes that a checkpoint has, and those that it says it has."""
 
     found: tuple[int, int]

@@ -1,9 +1,9 @@
 """Writing to a table: a transaction, and what is due after it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPLIT_SIZE
 from indextables.errors import InvalidActionError, InvalidValueError

@@ -1,8 +1,8 @@
 """The operands of comparisons: a column, or a literal in one of Spark's notations."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 
+import msgspec
 import numpy as np
 from sqlglot import Token, TokenType
 
@@ -19,16 +19,14 @@ from indextables.predicates.tokens import TokenStream
 from indextables.predicates.tree import Value
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnOperand:
+class ColumnOperand(msgspec.Struct, frozen=True):
     """A column, and the token that names it."""
 
     name: str
     token: Token
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralOperand:
+class LiteralOperand(msgspec.Struct, frozen=True):
     """A literal (None is NULL), and the token it begins with."""
 
     value: Value | None

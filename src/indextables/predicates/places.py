@@ -7,12 +7,12 @@ byte. Knowing the place, a comparison keeps its meaning without a cast of the co
 import math
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, tzinfo
 from decimal import ROUND_FLOOR, Context, Decimal
 from enum import Enum, auto
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -38,8 +38,7 @@ class Where(Enum):
     ABOVE_ALL = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A literal's place; the value belongs to the column's type, and is there for AT and AFTER."""
 
     where: Where

@@ -11,6 +11,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import TypeAlias
 
+import msgspec
+
 from indextables.errors import InvalidPredicateError
 
 # bool before int, and datetime before date, are the same to a type checker, and are told apart at binding.
@@ -63,18 +65,15 @@ class Predicate:
         raise InvalidPredicateError("a predicate has no truth value of its own; combine with &, | and ~")
 
 
-@dataclass(frozen=True, slots=True)
-class AlwaysTrue(Predicate):
+class AlwaysTrue(Predicate, msgspec.Struct, frozen=True):
     """True for every row."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlwaysFalse(Predicate):
+class AlwaysFalse(Predicate, msgspec.Struct, frozen=True):
     """False for every row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison(Predicate):
+class Comparison(Predicate, msgspec.Struct, frozen=True):
     """A column compared with a value; unknown where either is null (None)."""
 
     column: str
@@ -82,8 +81,7 @@ class Comparison(Predicate):
     value: Value | None
 
 
-@dataclass(frozen=True, slots=True)
-class In(Predicate):
+class In(Predicate, msgspec.Struct, frozen=True):
     """The column's value is one of these.
 
     Unknown for a null in the column, and, where None is among the values, for everything that is not found.
@@ -95,43 +93,39 @@ class In(Predicate):
     values: tuple[Value | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull(Predicate):
+class IsNull(Predicate, msgspec.Struct, frozen=True):
     """The column is null; never unknown."""
 
     column: str
 
 
-@dataclass(frozen=True, slots=True)
-class IsNotNull(Predicate):
+class IsNotNull(Predicate, msgspec.Struct, frozen=True):
     """The column is not null; never unknown."""
 
     column: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartsWith(Predicate):
+class StartsWith(Predicate, msgspec.Struct, frozen=True):
     """The column's text begins with the prefix; unknown for null."""
 
     column: str
     prefix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Like(Predicate):
+class Like(Predicate, msgspec.Struct, frozen=True):
     """The column's text matches a pattern of % (any text), _ (one character) and backslash escapes."""
 
     column: str
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class Not(Predicate):
+class Not(Predicate, msgspec.Struct, frozen=True):
     """True where the operand is false, false where it is true, unknown where it is unknown."""
 
     operand: Predicate
 
 
+# Dataclasses, since a Struct cannot take any number of arguments.
 @dataclass(frozen=True, slots=True, init=False)
 class And(Predicate):
     """False where an operand is false, else unknown where one is unknown, else true."""

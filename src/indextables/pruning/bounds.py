@@ -5,9 +5,9 @@ skipped. Bounds do not say whether nulls occur beside the values, so IS NULL nev
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,7 @@ from indextables.pruning.trust import text_lower_keys, text_upper_keys
 from indextables.pruning.values import parse_values
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """The least and the greatest value of one partition column in one manifest, as texts."""
 
     min: str | None

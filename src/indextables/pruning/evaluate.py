@@ -6,8 +6,8 @@ rows cannot make it true is skipped.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,8 +34,7 @@ from indextables.pruning.order import AFTER_ALL_TEXT, NAN_KEY, literal_keys
 from indextables.pruning.ranges import ColumnRange, Mask, as_mask
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(msgspec.Struct, frozen=True):
     """For each place: may a row make the predicate true, and may a row make it false."""
 
     may_be_true: Mask

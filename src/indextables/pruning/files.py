@@ -1,8 +1,8 @@
 """Which files a predicate can do without: exactly by partition value, then by minimum and maximum."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -22,8 +22,7 @@ from indextables.schema import find_column
 PARTITION_VALUES, MIN_VALUES, MAX_VALUES = "partitionValues", "minValues", "maxValues"
 
 
-@dataclass(frozen=True, slots=True)
-class PruneResult:
+class PruneResult(msgspec.Struct, frozen=True):
     """What is left of the candidates: one truth for each, in their order, and why the others went."""
 
     keep: pa.BooleanArray

@@ -4,9 +4,9 @@ A place may hold nulls, and it may hold values; the values lie between a lower a
 which may be unknown. Everything here errs in one direction: what is not known for certain may be there.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,8 +22,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRange:
+class ColumnRange(msgspec.Struct, frozen=True):
     """One column in many places: keys of its bounds (null: unknown), and what else may occur."""
 
     data_type: pa.DataType

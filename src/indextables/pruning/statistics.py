@@ -1,8 +1,8 @@
 """Statistics that a writer leaves for each file: minima and maxima that stay bounds, whatever the data."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +20,7 @@ ALL_COLUMNS = -1
 LAST_RAISABLE = "\ud7fe"
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticsOptions:
+class StatisticsOptions(msgspec.Struct, frozen=True):
     """Which columns get statistics, and how long their texts may be (None: any length)."""
 
     indexed_columns: int = 32
@@ -40,16 +39,15 @@ class StatisticsOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnStatistics:
+class ColumnStatistics(msgspec.Struct, frozen=True):
     """Minima and maxima as texts. A column may have one of the two, or none.
 
     `null_columns` are those for which a missing entry means that there was no value at all, and not that
     the bounds are unknown.
     """
 
-    min_values: dict[str, str] = field(default_factory=dict)
-    max_values: dict[str, str] = field(default_factory=dict)
+    min_values: dict[str, str] = msgspec.field(default_factory=dict)
+    max_values: dict[str, str] = msgspec.field(default_factory=dict)
     null_columns: frozenset[str] = frozenset()
 
 

@@ -4,11 +4,11 @@ from indextables.search.aggregation import Aggregation, Histogram, Metric, Metri
 from indextables.search.clauses import Joiner
 from indextables.search.compile import compile_query
 from indextables.search.exact import filtered, split_predicate
-from indextables.search.grammar import parse_query
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
 from indextables.search.nodes import QueryNode
+from indextables.search.parse import parse_query
 from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
 from indextables.search.scope import SearchScope
 

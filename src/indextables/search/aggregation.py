@@ -1,13 +1,13 @@
 """What can be asked of many rows at once: metrics, over all rows or over groups of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import InvalidAggregationError
@@ -28,8 +28,7 @@ class MetricFunction(Enum):
     AVG = "avg"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """A function of a column; without a column, the count of rows."""
 
     function: MetricFunction
@@ -56,8 +55,7 @@ class Metric:
         return cls(known[function.lower()], rest[:-1].strip() or None if opening else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """One group for each value of a column, the most frequent `size` of them; nulls are in no group."""
 
     column: str
@@ -70,8 +68,7 @@ class Terms:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(msgspec.Struct, frozen=True):
     """One group for each interval of a column that has values, lowest first; nulls and NaN are in none.
 
     Intervals are a number, or, for dates and timestamps, a time span; they begin at `offset` (from zero, or
@@ -90,8 +87,7 @@ class Histogram:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregation:
+class Aggregation(msgspec.Struct, frozen=True):
     """Metrics over all rows that match, or over each group of them."""
 
     metrics: tuple[Metric, ...] = (Metric(MetricFunction.COUNT),)

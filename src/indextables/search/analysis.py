@@ -1,9 +1,9 @@
 """Query text through the analyzers of the index, so that both speak of the same tokens."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import msgspec
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from indextables.split.analyzers import STEMMED_LANGUAGES, build_analyzer
@@ -15,8 +15,7 @@ NGRAMS: Final = frozenset({"ngram", "edge_ngram"})
 _KEEPS_CASE: Final = frozenset({"raw", "simple", "whitespace"})
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyzedToken:
+class AnalyzedToken(msgspec.Struct, frozen=True):
     """A term of the index, its position, and where it stands in the text it was made of."""
 
     text: str

@@ -1,7 +1,6 @@
 """A question as one split understands it: a query on its index, and what only its rows can decide."""
 
-from dataclasses import dataclass
-
+import msgspec
 from tantivy import Index, Query
 
 from indextables.predicates import Predicate
@@ -11,8 +10,7 @@ from indextables.search.nodes import QueryNode
 from indextables.search.scope import SearchScope
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """An index and the query that it answers; `rest` is the part of the predicate that it cannot."""
 
     index: Index

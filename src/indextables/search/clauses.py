@@ -1,8 +1,9 @@
 """How clauses that stand side by side become one node: operators, signs, and what nothing at all means."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from indextables.search.nodes import Boolean, Place, QueryNode
 
@@ -22,8 +23,7 @@ class Sign(Enum):
     MINUS = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True):
     """One clause; `joiner` is the operator to its left, None if there is none, and `place` that of its sign."""
 
     node: QueryNode

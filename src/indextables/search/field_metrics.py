@@ -6,9 +6,9 @@ Beyond that the values themselves are read where all rows are one group, and ref
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from tantivy import FieldType, Order, Query, Schema, Searcher
 
 from indextables.errors import InvalidAggregationError
@@ -37,8 +37,7 @@ _STATS_KINDS: Final = frozenset(
 _TEXT_KINDS: Final = frozenset({FieldKind.STRING, FieldKind.BIG_DECIMAL})
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """The metrics of one group; `lowest` and `highest` are terms of the index."""
 
     count: int = 0

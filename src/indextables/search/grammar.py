@@ -8,12 +8,12 @@
 A backslash takes the next character literally. AND, OR, NOT, IN and TO are written in capitals.
 """
 
-from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
+from msgspec.structs import replace
 
 from indextables.errors import InvalidQueryError
 from indextables.search.clauses import Clause, Joiner, Sign, combine
@@ -42,9 +42,6 @@ MAX_QUERY_LENGTH: Final = 32_768
 
 # Nodes are walked by recursion, here and in the search library, which crashes the process when it is too deep.
 MAX_DEPTH: Final = 50
-
-# The same query is often asked several times: for its hits, their count, and the words to highlight.
-_KEPT_QUERIES: Final = 128
 
 MAX_FUZZY_DISTANCE: Final = 2
 MAX_SLOP: Final = 1000
@@ -94,14 +91,8 @@ GRAMMAR: Final = r"""
 """
 
 
-@lru_cache(maxsize=_KEPT_QUERIES)
-def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
-    """Read a query. `default_operator` is what stands between two clauses that nothing joins.
-
-    AND binds tighter than OR, and `+a b -c` requires a, prefers b and excludes c. Field names are not looked
-    up. Raises InvalidQueryError, with the position and what to write instead, for everything that is no query,
-    and for one that is too long or too deeply nested.
-    """
+def parse_by_grammar(text: str, default_operator: Joiner) -> QueryNode:
+    """Read any query: see `parse.parse_query`."""
     if len(text) > MAX_QUERY_LENGTH:
         raise InvalidQueryError(
             f"the query has {len(text)} characters; {MAX_QUERY_LENGTH} are allowed", position=MAX_QUERY_LENGTH

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from indextables.search.analysis import NGRAMS, AnalyzedToken, normalized, tokens, unstemmed_tokens
 from indextables.search.edits import is_within
@@ -26,8 +27,7 @@ from indextables.split.mapping import FieldMapping
 _Matcher: TypeAlias = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A part of a text, in characters."""
 
     start: int

@@ -1,10 +1,10 @@
 """Queries on one index, answered as row numbers and scores, and the answers of many splits merged."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from tantivy import DocAddress, Index, Order, Query, Searcher
@@ -20,8 +20,7 @@ _FAILED: Final = "the index cannot be searched"
 _ROWS: Final = "rows"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hits:
+class Hits(msgspec.Struct, frozen=True, eq=False):
     """Rows of one split, best first: scores, and row numbers in the split."""
 
     scores: NDArray[np.float32]
@@ -31,8 +30,7 @@ class Hits:
         return len(self.rows)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedHits:
+class MergedHits(msgspec.Struct, frozen=True, eq=False):
     """Rows of many splits, best first: which split each comes from, its row number there, and its score."""
 
     scores: NDArray[np.float32]

@@ -1,19 +1,20 @@
 """A query as a tree: frozen, hashable, picklable. Every leaf knows where in the text it stands."""
 
-import dataclasses
-from dataclasses import dataclass
+import msgspec
 
 from indextables.errors import InvalidQueryError
 from indextables.search.caret import caret_lines
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A part of a query's text. Nodes compare without it: equal meaning is equality."""
 
-    text: str = dataclasses.field(repr=False)
+    text: str
     start: int
     end: int
+
+    def __repr__(self) -> str:
+        return f"Place({self.start}, {self.end})"
 
     @property
     def written(self) -> str:
@@ -29,96 +30,95 @@ class Place:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FieldPath:
+class _Written(msgspec.Struct, frozen=True):
+    """Something that was written in a query, compared by everything but its place."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Written) and self._meaning() == other._meaning()
+
+    def __hash__(self) -> int:
+        return hash(self._meaning())
+
+    def _meaning(self) -> tuple[object, ...]:
+        return (type(self), *(getattr(self, name) for name in self.__struct_fields__ if name != "place"))
+
+
+class FieldPath(_Written, frozen=True):
     """A field as it is written: its name, cut at the dots that are not escaped."""
 
     parts: tuple[str, ...]
-    place: Place = dataclasses.field(compare=False)
+    place: Place
 
     def __str__(self) -> str:
         return ".".join(part.replace(".", "\\.") for part in self.parts)
 
 
-class QueryNode:
+class QueryNode(_Written, frozen=True):
     """The root of all nodes."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Everything(QueryNode):
+class Everything(QueryNode, frozen=True):
     """`*`: every row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf(QueryNode):
+class Leaf(QueryNode, frozen=True):
     """A condition on one field, or, without a field, on any of the default fields."""
 
     field: FieldPath | None
-    place: Place = dataclasses.field(compare=False)
+    place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Term(Leaf):
+class Term(Leaf, frozen=True):
     """`timeout`, `level:ERROR`: text that, where the field cuts it into several tokens, stands together."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase(Leaf):
+class Phrase(Leaf, frozen=True):
     """`"data lake"~2`: tokens in this order, moved by `slop` positions at most."""
 
     text: str
     slop: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Wildcard(Leaf):
+class Wildcard(Leaf, frozen=True):
     """`hel*`: the literal texts around the stars, in order; a prefix is ("hel", "")."""
 
     parts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fuzzy(Leaf):
+class Fuzzy(Leaf, frozen=True):
     """`colour~1`: at most `distance` insertions, deletions, substitutions or swaps of neighbours away."""
 
     text: str
     distance: int
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """One end of a range."""
 
     text: str
     is_inclusive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Range(Leaf):
+class Range(Leaf, frozen=True):
     """`status:[400 TO 499]`, `price:>=10.5`; an end that is None is open."""
 
     lower: Bound | None
     upper: Bound | None
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf(Leaf):
+class OneOf(Leaf, frozen=True):
     """`level:IN [ERROR WARN]`: exactly one of these values."""
 
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Exists(Leaf):
+class Exists(Leaf, frozen=True):
     """`field:*`: there is a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Boolean(QueryNode):
+class Boolean(QueryNode, frozen=True):
     """All of `must`, none of `must_not`; and, where `must` is empty, one of `should`, if there are any.
 
     Next to a `must`, `should` adds to the score only. With `must_not` alone, every other row matches.
@@ -129,8 +129,7 @@ class Boolean(QueryNode):
     must_not: tuple[QueryNode, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Boost(QueryNode):
+class Boost(QueryNode, frozen=True):
     """`title:spark^2`: the same rows, with the score multiplied."""
 
     operand: QueryNode

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from tantivy import Index, Query, Searcher
 
 from indextables.computed import computed
@@ -40,16 +41,14 @@ _RANGE: Final = "range"
 _FAILED: Final = "the index cannot aggregate"
 
 
-@dataclass(frozen=True, slots=True)
-class PartialAggregate:
+class PartialAggregate(msgspec.Struct, frozen=True):
     """The groups of one split. A group that is not among them has `hidden_rows` rows at most."""
 
     groups: pa.Table
     hidden_rows: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
+class _Bucket(msgspec.Struct, frozen=True):
     key: Any
     rows: int
     answers: dict[str, Any]
@@ -68,8 +67,7 @@ def aggregate_index(
     return _Run(index.searcher(), query, aggregation, scope).partial()
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True, dict=True):
     searcher: Searcher
     query: Query
     aggregation: Aggregation

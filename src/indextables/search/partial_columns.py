@@ -4,9 +4,9 @@ One row per group: its `key`, its number of `rows`, and for the metrics' columns
 values, how many of them are `nan`, their `sum`, `min` and `max`. All of these can be merged exactly.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from indextables.search.aggregation import (
@@ -26,8 +26,7 @@ ROWS: Final = "rows"
 SUM_DIGITS: Final = 38
 
 
-@dataclass(frozen=True, slots=True)
-class PartialColumns:
+class PartialColumns(msgspec.Struct, frozen=True):
     """The names of one metric column's partial results, and of Tantivy's answer about it."""
 
     index: int

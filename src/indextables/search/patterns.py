@@ -4,8 +4,9 @@ Every character of the user's is written as its code point, so that none can be 
 bounds the size of a compiled expression, and a wildcard is large: patterns share theirs where they can.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from indextables.search.nodes import Bound
 
@@ -16,8 +17,7 @@ _FIRST_SURROGATE: Final = 0xD800
 _LAST_SURROGATE: Final = 0xDFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Alphabet:
+class Alphabet(msgspec.Struct, frozen=True):
     """The characters that terms are made of: a pattern for any of them, and the last one."""
 
     any_character: str

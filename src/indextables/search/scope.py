@@ -1,10 +1,9 @@
 """What a query is asked of: the fields of a split, the defaults among them, and the split's partition values."""
 
-import dataclasses
-from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from difflib import get_close_matches
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import InvalidQueryError
@@ -24,8 +23,7 @@ def _no_partition() -> pa.Table:
     return pa.table({})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A field of the index; for JSON, with a path inside the values."""
 
     field: FieldMapping
@@ -38,22 +36,19 @@ class Target:
         return ".".join((self.field.index_name, *escaped))
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionValue:
+class PartitionValue(msgspec.Struct, frozen=True):
     """A partition column, whose one value holds for the whole split: a table of one row and one column."""
 
     row: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
-class AbsentColumn:
+class AbsentColumn(msgspec.Struct, frozen=True):
     """A column that was added to the table after the split was written: null in all its rows."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class SearchScope:
+class SearchScope(msgspec.Struct, frozen=True):
     """The fields that a query may name.
 
     `schema` is the table's, which may have columns that the split does not have. `partition` is a table of one
@@ -64,7 +59,7 @@ class SearchScope:
 
     mapping: DocMapping
     schema: pa.Schema = NO_COLUMNS
-    partition: pa.Table = dataclasses.field(default_factory=_no_partition)
+    partition: pa.Table = msgspec.field(default_factory=_no_partition)
     default_fields: tuple[str, ...] = ()
     time_zone: tzinfo = UTC
 

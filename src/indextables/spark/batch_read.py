@@ -20,7 +20,7 @@ from indextables.ops.read import projected_schema
 from indextables.ops.search import Question, check_query
 from indextables.ops.splits import SplitRef, split_refs
 from indextables.predicates import Predicate, all_of, any_of
-from indextables.search.grammar import parse_query
+from indextables.search.parse import parse_query
 from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, asked_by
 from indextables.spark.options import QUERY, ReadOptions, TablePlace
 from indextables.spark.packing import pack
@@ -52,6 +52,7 @@ def schema_to_read(place: TablePlace, options: ReadOptions) -> StructType:
     return spark_schema(pa.schema([*columns, *SEARCH_FIELDS]))
 
 
+# A dataclass, since a Struct does not go with the constructor of the base.
 @dataclass(frozen=True, slots=True)
 class SplitBatch(InputPartition):
     """The splits that one task reads."""

@@ -8,8 +8,8 @@ and of no others, in one transaction. Names are unique, so that a task that runs
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -31,8 +31,7 @@ from indextables.table.intent import Append, Intent, Overwrite
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTarget:
+class WriteTarget(msgspec.Struct, frozen=True):
     """The table that splits are written for, as it was, or is to be made, when the query was planned.
 
     `table_id` is None if there was no table yet; `properties` are those that it will be created with.
@@ -45,8 +44,7 @@ class WriteTarget:
     table_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True):
     """What an overwrite replaces: everything, the partitions of a predicate, or those that rows came for."""
 
     where: Predicate | None = None
@@ -54,8 +52,7 @@ class Replacement:
     is_dynamic: bool = False
 
 
-@dataclass(frozen=True)
-class SplitsWritten(WriterCommitMessage):
+class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
     """What one task uploaded."""
 
     files: tuple[SplitFile, ...]

@@ -5,12 +5,13 @@ Which versions there are is asked of the log each time: a stream that was restar
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.errors import (
     InvalidSchemaError,
@@ -48,8 +49,7 @@ logger = logging.getLogger(__name__)
 _VERSIONS_PER_FETCH: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """Files that follow each other in the feed; `start` is the place before the first of them."""
 
     start: StreamOffset

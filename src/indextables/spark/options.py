@@ -6,10 +6,10 @@ come along under SESSION_PREFIX, because a data source cannot see the session th
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from indextables.config import Settings
@@ -44,8 +44,7 @@ TXN_APP_ID: Final = "txnAppId"
 TXN_VERSION: Final = "txnVersion"
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlace:
+class TablePlace(msgspec.Struct, frozen=True):
     """Where a table is and by which settings, ready to be sent to another process. Shows no credentials."""
 
     location: StoreLocation
@@ -79,8 +78,7 @@ class TablePlace:
         return TableContext(self.store(), self.settings, self.location)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(msgspec.Struct, frozen=True):
     """What a reader is asked for, beside the place of the table.
 
     `scan_id` is one for everything that Spark may plan together; if `is_marked`, each scan of it has a filter.
@@ -128,8 +126,7 @@ class ReadOptions:
         return load_snapshot(context, version_at(context, newest.version, timestamp_ms(self.timestamp)))
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """What a writer is asked for, beside the place of the table.
 
     `partition_by` is None if nobody said anything. `save_mode` is what the user of an enabled session asked for,

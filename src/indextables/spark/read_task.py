@@ -1,9 +1,9 @@
 """What one task of a scan does: opens its splits and gives their rows, all of them or those that a query finds."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,8 +23,7 @@ from indextables.storage import ObjectStore, relative_key
 _BATCH_ROWS: Final = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class TableShape:
+class TableShape(msgspec.Struct, frozen=True):
     """What a task has to know about the table: picklable, and no part of the list of its files."""
 
     schema: pa.Schema
@@ -32,8 +31,7 @@ class TableShape:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A parsed search query; `fields` are the columns that words without a field are looked for in."""
 
     node: QueryNode

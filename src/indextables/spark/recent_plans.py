@@ -13,9 +13,10 @@ import pickle
 import re
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from indextables.errors import InvalidOptionError
 from indextables.predicates import Predicate, any_of
@@ -28,8 +29,7 @@ _PRIVATE: Final = 0o700
 _SCAN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What one scan wants: the rows that a query finds, or all, for which a bound predicate is true."""
 
     query: str | None = None

@@ -1,16 +1,16 @@
 """How far a stream has read a table: what Spark keeps in the checkpoint of a query."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from indextables.errors import InvalidOptionError
 
 StoredOffset = dict[str, str | int | bool]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StreamOffset:
+class StreamOffset(msgspec.Struct, frozen=True, order=True):
     """The place between two files of a table: all files before it were read.
 
     The next one is the file at `index`, from 0, among those that `version` added; or, if `is_snapshot`, among all

@@ -1,8 +1,9 @@
 """What people say by the options of a streaming reader: where to start, how much at once, and what to put up with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from indextables.config.kinds import Boolean, Size
 from indextables.errors import InvalidOptionError
@@ -28,8 +29,7 @@ _NOT_FOR_STREAMS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
+class ReadLimits(msgspec.Struct, frozen=True):
     """How much one batch may hold; None: no limit. A single file may be larger than the limit in bytes."""
 
     max_files: int | None = None
@@ -39,8 +39,7 @@ class ReadLimits:
 NO_LIMITS: Final = ReadLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(msgspec.Struct, frozen=True):
     """How a table is followed. Without a start, the stream begins with all rows that are there.
 
     `starting_version` is None, a number, or "latest". See `change_feed.new_files` for what is ignored and skipped.

@@ -6,9 +6,9 @@ repeats, because it stopped before it could note down that it was done, finds it
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -23,8 +23,7 @@ from indextables.spark.options import TablePlace
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
-@dataclass(frozen=True)
-class BatchWritten(WriterCommitMessage):
+class BatchWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
     """What one task uploaded, for which table, and on behalf of which query: the same after every restart."""
 
     query_id: str

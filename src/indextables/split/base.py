@@ -12,6 +12,7 @@ import tantivy
 
 from indextables.computed import computed
 from indextables.errors import SplitCorruptedError
+from indextables.from_numpy import from_numpy
 from indextables.predicates import Predicate, bind
 from indextables.split.bundle import Bundle
 from indextables.split.cache import IndexCache, cache_key
@@ -20,7 +21,7 @@ from indextables.split.mapping import DocMapping
 from indextables.split.table_columns import TableColumns
 from indextables.storage import ObjectStore
 
-_ONE_ROW = pa.table({"row": np.zeros(1, np.int64)})
+_ONE_ROW = pa.table({"row": from_numpy(np.zeros(1, np.int64))})
 
 RowNumbers: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 

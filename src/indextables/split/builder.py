@@ -9,10 +9,10 @@ import hashlib
 import mmap
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import SplitWriteError
@@ -31,8 +31,7 @@ CHUNK_BYTES: Final = 16 * 1024**2
 _COPY_BYTES: Final = 1024**2
 
 
-@dataclass(frozen=True, slots=True)
-class SplitShape:
+class SplitShape(msgspec.Struct, frozen=True):
     """What the splits of one writer have in common. `schema` is the table's, partition columns included."""
 
     schema: pa.Schema
@@ -54,8 +53,7 @@ class SplitShape:
         return frozenset(field.name for field in self.mapping if field.kind is FieldKind.TEXT)
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltSplit:
+class BuiltSplit(msgspec.Struct, frozen=True):
     """A complete bundle on local disk."""
 
     path: Path

@@ -10,9 +10,9 @@ request gets it. What the hot cache holds is its writer's own affair (see `foote
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import orjson
 
 from indextables.errors import (
@@ -39,8 +39,7 @@ _SHORTEST_FOOTER: Final = _HEADER_BYTES + 2 * U32_BYTES
 _MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """Where a file lies in the bundle: from `start` up to `end`, exclusive."""
 
     start: int
@@ -52,8 +51,7 @@ class Member:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """What the footer of a bundle says. `footer_start` is also where the last member may end."""
 
     members: Mapping[str, Member]

@@ -17,9 +17,10 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from indextables.errors import IndexCacheError
 from indextables.split.guarded import PRIVATE, new_guarded_directory, sweep_abandoned
@@ -34,8 +35,7 @@ _SEEN_SECONDS: Final = 1.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(msgspec.Struct, frozen=True):
     """A complete entry: its directory, its size, and when it was last used."""
 
     path: Path
@@ -43,8 +43,7 @@ class CacheEntry:
     used_ns: int
 
 
-@dataclass(slots=True)
-class _OpenEntry:
+class _OpenEntry(msgspec.Struct):
     """What was made of an entry, and when it was last seen in its place."""
 
     path: str

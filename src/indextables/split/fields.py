@@ -1,10 +1,10 @@
 """One column in the index: what kind of terms it has, and how they are made."""
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
+import msgspec
 import tantivy
 
 from indextables.split.analyzers import DEFAULT_TOKEN_BYTES, MAX_TOKEN_BYTES, RAW, analyzer_name
@@ -54,8 +54,7 @@ I64_KINDS: Final = frozenset(
 ANALYZED_KINDS: Final = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON})
 
 
-@dataclass(frozen=True, slots=True)
-class FieldMapping:
+class FieldMapping(msgspec.Struct, frozen=True):
     """One column in the index.
 
     `tokenizer`, `record` and `max_token_bytes` count for text, strings and JSON. `is_array` says that the

@@ -6,9 +6,9 @@ checksum of every member. Its first key is the checksum of the manifest and of t
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import orjson
 import pyarrow as pa
 
@@ -26,8 +26,7 @@ _CHECKSUM_LENGTH: Final = 64
 _BODY_START: Final = len(_CHECKSUM_START) + _CHECKSUM_LENGTH
 
 
-@dataclass(frozen=True, slots=True)
-class SplitInfo:
+class SplitInfo(msgspec.Struct, frozen=True):
     """Everything about a split but its rows. `schema` is the table's, partition columns included."""
 
     schema: pa.Schema

@@ -5,14 +5,14 @@ import fcntl
 import os
 import shutil
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 PRIVATE = 0o700
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedDirectory:
+class GuardedDirectory(msgspec.Struct, frozen=True):
     """A directory that nobody sweeps away before it is closed. Its files are the owner's to remove."""
 
     path: Path

@@ -1,9 +1,9 @@
 """The Tantivy index of a split written on the JVM, as its meta.json describes it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 import pyarrow as pa
 
@@ -14,8 +14,7 @@ from indextables.split.mapping import DocMapping
 from indextables.split.mapping_settings import is_wrapped, kind_of_type
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedField:
+class IndexedField(msgspec.Struct, frozen=True):
     """A field of a foreign index."""
 
     name: str
@@ -25,8 +24,7 @@ class IndexedField:
     is_fast: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IndexMeta:
+class IndexMeta(msgspec.Struct, frozen=True):
     """What meta.json says: the fields, and the size of each segment."""
 
     fields: Mapping[str, IndexedField]

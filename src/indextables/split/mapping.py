@@ -5,9 +5,9 @@ text and encode values exactly as the index did. Partition columns are not in a 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 import pyarrow as pa
 import tantivy
 
@@ -31,8 +31,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class DocMapping:
+class DocMapping(msgspec.Struct, frozen=True):
     """The mapping of every column of a split, in the order of the schema."""
 
     fields: tuple[FieldMapping, ...]

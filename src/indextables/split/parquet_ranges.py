@@ -2,9 +2,9 @@
 
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -17,8 +17,7 @@ MAX_GAP_BYTES: Final = 256 * 1024
 WINDOW_BYTES: Final = 16 * 1024**2
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """Row groups that are fetched and decoded together, and the byte ranges that hold them."""
 
     groups: tuple[int, ...]

@@ -1,8 +1,8 @@
 """Rows by partition: which rows share their partition values, and what those are as text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -10,8 +10,7 @@ from indextables.errors import InvalidValueError
 from indextables.pruning import format_value
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRows:
+class PartitionRows(msgspec.Struct, frozen=True):
     """The rows of one partition, in their order and without the partition columns."""
 
     values: tuple[str | None, ...]

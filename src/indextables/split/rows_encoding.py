@@ -1,9 +1,9 @@
 """How the columns of the rows are encoded in Parquet: decided by a look at the first rows."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,8 +13,7 @@ _MIN_REPETITION: Final = 2
 _DELTA: Final = "DELTA_BINARY_PACKED"
 
 
-@dataclass(frozen=True, slots=True)
-class RowsEncoding:
+class RowsEncoding(msgspec.Struct, frozen=True):
     """The leaves that have a dictionary or statistics, and the encodings of others that have no dictionary."""
 
     dictionary: list[str]

@@ -3,10 +3,10 @@
 import hashlib
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -67,8 +67,7 @@ class RowsFile:
             yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 32)
 
 
-@dataclass(frozen=True, slots=True)
-class RowsFooter:
+class RowsFooter(msgspec.Struct, frozen=True):
     """The end of a Parquet file, from its metadata on."""
 
     length: int

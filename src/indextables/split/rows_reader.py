@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from indextables.computed import computed
 from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
+from indextables.from_numpy import from_numpy
 from indextables.predicates import Predicate
 from indextables.schema import find_column
 from indextables.split.bundle import Bundle, find_member, read_range
@@ -69,14 +70,14 @@ class RowsReader:
         group_of_row = np.searchsorted(ends, numbers, side="right")
         taken: list[pa.Table] = []
         origins: list[npt.NDArray[np.int64]] = []
-        for groups, rows in self._groups(np.unique(group_of_row).tolist(), stored):
+        for groups, rows in self._groups(np.flatnonzero(np.bincount(group_of_row)).tolist(), stored):
             wanted = np.flatnonzero(np.isin(group_of_row, groups))
             sizes = self._group_sizes[groups]
             first_rows = ends[groups] - sizes
             places_of_group = np.cumsum(sizes) - sizes
             position = np.searchsorted(groups, group_of_row[wanted])
             places = numbers[wanted] - first_rows[position] + places_of_group[position]
-            taken.append(self._table.assemble(rows.take(pa.array(places)), names))
+            taken.append(self._table.assemble(rows.take(from_numpy(places)), names))
             origins.append(wanted)
         if not taken:
             return self._table.assemble(self._schema.empty_table(), names)

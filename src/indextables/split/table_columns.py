@@ -1,8 +1,8 @@
 """Rows of a split as the table's schema has them: columns added since are null, partition columns constant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,8 +12,7 @@ from indextables.pruning import parse_values
 from indextables.schema import find_column
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumns:
+class TableColumns(msgspec.Struct, frozen=True):
     """The table's schema, and the values of its partition columns in one split, as the log has them."""
 
     schema: pa.Schema

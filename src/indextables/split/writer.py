@@ -10,12 +10,13 @@ import contextlib
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, cast
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.config import Settings
 from indextables.errors import SplitWriteError, StorageError
@@ -41,8 +42,7 @@ _SLICE_ROWS: Final = 1024**2
 _SLICE_BYTES: Final = 256 * 1024**2
 
 
-@dataclass(frozen=True, slots=True)
-class WriterOptions:
+class WriterOptions(msgspec.Struct, frozen=True):
     """Bounds of a writer: when a split is large enough, and what it may use.
 
     `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds
@@ -60,8 +60,7 @@ class WriterOptions:
     merged_from: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SplitFile:
+class SplitFile(msgspec.Struct, frozen=True):
     """An uploaded split: everything that an add action says about it. The path is relative to the table."""
 
     path: str
@@ -76,7 +75,7 @@ class SplitFile:
     uncompressed_size_bytes: int
     doc_mapping_ref: str
     doc_mapping_json: str
-    split_tags: tuple[str, ...] = field(default=())
+    split_tags: tuple[str, ...] = ()
 
 
 class SplitWriter:

@@ -15,6 +15,7 @@ TableResolver = Callable[[TableName], str]
 """Finds the place of a table by its name in a catalog. Raises an IndexTablesError if there is no such table."""
 
 
+# A dataclass, since a Struct would show all of its fields to whoever prints with rich: these may be secret.
 @dataclass(frozen=True, slots=True)
 class Caller:
     """What a statement runs with. `session` are the settings of a session, which options and properties outvote.

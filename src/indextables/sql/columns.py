@@ -1,10 +1,10 @@
 """What each statement answers with: columns with their types and meanings, in one place for code and documents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 MOMENT: Final = pa.timestamp("ms", tz="UTC")
@@ -38,8 +38,7 @@ class Status(Enum):
     FAILED = "FAILED"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of an answer, and what its values mean."""
 
     name: str

@@ -3,17 +3,17 @@
 In a syntax, words in capitals stand for themselves, in any case; `table` is a path in quotes or a table's name.
 """
 
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
+
+import msgspec
 
 from indextables.sql import columns, statements
 from indextables.sql.columns import Columns
 from indextables.sql.heads import KEYWORDS, leading_words
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """The form of one statement. `example` is about a table in the directory `logs`, partitioned by `date`."""
 
     kind: type[statements.Statement]

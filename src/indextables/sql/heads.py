@@ -6,8 +6,9 @@ syntax, and not a general one of Spark's about something that the user never mea
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 KEYWORDS: Final = ("INDEXTABLES", "TANTIVY4SPARK")
 
@@ -28,8 +29,7 @@ _GAP: Final = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _WORD: Final = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """A bare word in upper case, or another single character, and where it begins."""
 
     text: str

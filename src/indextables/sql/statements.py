@@ -1,11 +1,11 @@
 """The statements of IndexTables as values: one frozen class for each, and what they name their tables by."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class TablePath:
+
+class TablePath(msgspec.Struct, frozen=True):
     """A table by its place: a local path or a URL."""
 
     path: str
@@ -14,8 +14,7 @@ class TablePath:
         return self.path
 
 
-@dataclass(frozen=True, slots=True)
-class TableName:
+class TableName(msgspec.Struct, frozen=True):
     """A table by its name in somebody's catalog, cut at the dots."""
 
     parts: tuple[str, ...]
@@ -27,65 +26,54 @@ class TableName:
 Target = TablePath | TableName
 
 
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """The root of all statements."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint(Statement):
+class Checkpoint(Statement, frozen=True):
     """CHECKPOINT INDEXTABLES."""
 
     target: Target
 
 
-@dataclass(frozen=True, slots=True)
-class Compact(Statement):
+class Compact(Statement, frozen=True):
     """COMPACT INDEXTABLES."""
 
     target: Target
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeState(Statement):
+class DescribeState(Statement, frozen=True):
     """DESCRIBE INDEXTABLES STATE."""
 
     target: Target
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransactionLog(Statement):
+class DescribeTransactionLog(Statement, frozen=True):
     """DESCRIBE INDEXTABLES TRANSACTION LOG; `includes_all` asks for versions that a checkpoint covers, too."""
 
     target: Target
     includes_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeHistory(Statement):
+class DescribeHistory(Statement, frozen=True):
     """DESCRIBE INDEXTABLES HISTORY."""
 
     target: Target
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeMergeJobs(Statement):
+class DescribeMergeJobs(Statement, frozen=True):
     """DESCRIBE INDEXTABLES MERGE JOBS."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeDiskCache(Statement):
+class DescribeDiskCache(Statement, frozen=True):
     """DESCRIBE INDEXTABLES DISK CACHE."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeEnvironment(Statement):
+class DescribeEnvironment(Statement, frozen=True):
     """DESCRIBE INDEXTABLES ENVIRONMENT."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeSplits(Statement):
+class MergeSplits(Statement, frozen=True):
     """MERGE SPLITS. `where` is the text of a predicate over partitions; what is None is left to the settings."""
 
     target: Target
@@ -95,8 +83,7 @@ class MergeSplits(Statement):
     max_source_splits_per_merge: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Purge(Statement):
+class Purge(Statement, frozen=True):
     """PURGE INDEXTABLE. Retentions that are None are left to the settings."""
 
     target: Target
@@ -105,52 +92,45 @@ class Purge(Statement):
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateTimeTravel(Statement):
+class TruncateTimeTravel(Statement, frozen=True):
     """TRUNCATE INDEXTABLES TIME TRAVEL."""
 
     target: Target
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DropPartitions(Statement):
+class DropPartitions(Statement, frozen=True):
     """DROP INDEXTABLES PARTITIONS. `where` is the text of a predicate over partitions."""
 
     target: Target
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Repair(Statement):
+class Repair(Statement, frozen=True):
     """REPAIR INDEXFILES TRANSACTION LOG. `location` is where the new log goes; None leaves that to the repair."""
 
     target: Target
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidateLogCache(Statement):
+class InvalidateLogCache(Statement, frozen=True):
     """INVALIDATE INDEXTABLES TRANSACTION LOG CACHE, of one table or of all."""
 
     target: Target | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FlushDiskCache(Statement):
+class FlushDiskCache(Statement, frozen=True):
     """FLUSH INDEXTABLES DISK CACHE."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fsck(Statement):
+class Fsck(Statement, frozen=True):
     """FSCK INDEXTABLES; `is_deep` asks for every byte of the live splits."""
 
     target: Target
     is_deep: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Restore(Statement):
+class Restore(Statement, frozen=True):
     """RESTORE INDEXTABLES, to a version or to a moment as ISO 8601 text: one of the two is there."""
 
     target: Target

@@ -1,10 +1,11 @@
 """Which manifest holds what a change touches, and what that does to the counts of each."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.log.entries import empty_entries
 from indextables.state.manifest_path import normalized_manifest_path
@@ -13,8 +14,7 @@ from indextables.state.source import StateSource, newest_per_path
 from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True):
     """A state after removes, before anything is written.
 
     `state` has the new tombstones and counts. `outdated` are paths whose old entry must go physically, because

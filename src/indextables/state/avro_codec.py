@@ -2,10 +2,10 @@
 
 import sys
 import zlib
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import InvalidOptionError
@@ -31,8 +31,7 @@ class Compression(Enum):
     NONE = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(msgspec.Struct, frozen=True):
     """How to compress; `level` is zstd's or deflate's own, None for its default."""
 
     compression: Compression

@@ -6,8 +6,9 @@ metadata also says how many records there are, if the writer knew: a file cut of
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
+
+import msgspec
 
 from indextables.state.avro_codec import Codec, Compression, find_compression
 from indextables.state.avro_types import AvroFormatError, Record, parse_schema
@@ -27,16 +28,14 @@ _SYNC_IS_HEADER_DIGEST = b"header-digest"
 _RECORDS_KEY = "indextables.records"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """One block: how many records it claims to hold, and its payload, still compressed."""
 
     count: int
     payload: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """A file whose structure is sound: every block is whole, in its place, and followed by the marker.
 
     What the blocks hold has not been looked at; `num_records` is what they claim together.

@@ -1,4 +1,4 @@
-"""Avro records → Arrow: a fast columnar decoder, and a slow one for what the fast one has no columns for.
+"""Avro records → Arrow: a fast columnar decoder, and a slow one for few records and what the fast one cannot decode.
 
 The fast decoder is DataFusion's. It stops silently at the end of a cut-off file, and it never returns from a
 block that holds more records than it claims. So it is never given the file itself: it gets the blocks as one
@@ -10,11 +10,11 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import orjson
 import pyarrow as pa
 
@@ -44,6 +44,9 @@ from indextables.state.avro_types import (
     schema_json,
 )
 
+# So few records take either decoder the same time, but for the start of the fast one in this process.
+_FEW_RECORDS = 64
+
 # So much uncompressed data is decoded at a time, to bound the memory beyond the result.
 _GROUP_BYTES = 16 << 20
 _MAX_BATCH_ROWS = 8192
@@ -52,8 +55,7 @@ _GUARD_FIELD = "path"
 _STRING = Primitive("string")
 
 
-@dataclass(slots=True)
-class _Runtime:
+class _Runtime(msgspec.Struct):
     """The fast decoder's threads do not survive a fork, and a child that waits for them waits forever."""
 
     was_started: bool = False
@@ -78,7 +80,11 @@ def decode_records(
     records are not exactly as many as the blocks claim, or any of them is damaged; OSError if there is no room for
     temporary files.
     """
-    if _runtime.was_lost_in_fork or not _is_columnar(container.schema):
+    if (
+        container.num_records <= _FEW_RECORDS
+        or _runtime.was_lost_in_fork
+        or not _is_columnar(container.schema)
+    ):
         return decode_rows(container, known_types)
     layout = _layout_of(container.schema)
     wanted = layout.arrow_schema.names
@@ -91,8 +97,7 @@ def decode_records(
     return pa.Table.from_batches(batches).cast(schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """What follows from a columnar schema alone. A large table has many manifests, and few schemas.
 
     A guard record is `guard_prefix`, the guard, and `guard_suffix`.
@@ -115,8 +120,7 @@ def _layout_of(schema: Record) -> _Layout:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """Payloads that, put one after the other, are the compressed form of `count` records."""
 
     compression: Compression

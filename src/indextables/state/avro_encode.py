@@ -7,9 +7,9 @@ elements stand in the order of the rows, so the elements of a row are a slice of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -29,8 +29,7 @@ _NOTHING = pa.scalar(b"", pa.binary())
 _FLOATS = {"float": np.dtype("<f4"), "double": np.dtype("<f8")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Computed:
+class _Computed(msgspec.Struct, frozen=True):
     """The first `lengths[row]` bytes of each row of a matrix; all of them if `lengths` is None."""
 
     matrix: npt.NDArray[np.uint8]
@@ -104,8 +103,7 @@ def _union_pieces(branches: tuple[AvroType, ...], column: pa.Array, present: _Ma
     return [_fixed_width(tags, present), *value]
 
 
-@dataclass(frozen=True, slots=True)
-class _Elements:
+class _Elements(msgspec.Struct, frozen=True):
     """The elements of a list (one part) or a map (keys and values), of all rows, in order."""
 
     types: tuple[AvroType, ...]

@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
 from indextables.state.avro_arrow import arrow_field
@@ -28,6 +27,9 @@ def read_rows(container: Container) -> Iterator[dict[str, Any]]:
 
     Raises AvroFormatError if a block holds more, fewer or other records than it claims, or too much.
     """
+    # Here, because it takes its time to import, and a table with few versions has no Avro files.
+    import fastavro
+
     schema = fastavro.parse_schema(schema_json(container.schema))
     file_bytes = 0
     for number, block in enumerate(container.blocks, start=1):
@@ -46,6 +48,15 @@ def read_rows(container: Container) -> Iterator[dict[str, Any]]:
             yield row  # type: ignore[misc]  # the schema is a record
         if stream.read(1):
             raise AvroFormatError(f"block {number} holds more than the {block.count} records that it claims")
+
+
+def encode_row(schema: Mapping[str, Any], row: Mapping[str, Any]) -> bytes:
+    """A record as it stands in a block. Raises what fastavro does if it is not of the schema."""
+    import fastavro  # see read_rows
+
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(dict(schema)), row)
+    return stream.getvalue()
 
 
 def decode_rows(container: Container, known_types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -6,10 +6,10 @@ refuses what would let a few bytes stand for endless data (recursive types, arra
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import orjson
 
 MAX_SCHEMA_BYTES = 1 << 20
@@ -27,43 +27,37 @@ class AvroFormatError(Exception):
     """Bytes are not the Avro that they claim to be. The caller knows the file, and translates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+class Primitive(msgspec.Struct, frozen=True):
     """One of the types without parameters. Logical types are annotations on these, and are dropped."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(msgspec.Struct, frozen=True):
     """Exactly `size` bytes."""
 
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(msgspec.Struct, frozen=True):
     """One of a list of symbols, encoded as its index."""
 
     symbols: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(msgspec.Struct, frozen=True):
     """Items in blocks, ended by an empty block."""
 
     items: "AvroType"
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(msgspec.Struct, frozen=True):
     """String keys with values, in blocks, ended by an empty block."""
 
     values: "AvroType"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordField:
+class RecordField(msgspec.Struct, frozen=True):
     """A field of a record; `field_id` is what the writer gave as "field-id"."""
 
     name: str
@@ -71,15 +65,13 @@ class RecordField:
     field_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """Fields, one after the other, with nothing in between."""
 
     fields: tuple[RecordField, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
+class Union(msgspec.Struct, frozen=True):
     """The index of a branch, and a value of that branch."""
 
     branches: tuple["AvroType", ...]
@@ -131,13 +123,12 @@ def _is_empty(avro_type: AvroType) -> bool:
             return False
 
 
-@dataclass(slots=True)
-class _Parser:
+class _Parser(msgspec.Struct):
     """Parses one schema. Named types are remembered, and counted again wherever they are referred to."""
 
-    named: dict[str, AvroType] = field(default_factory=dict)
-    types_in_named: dict[str, int] = field(default_factory=dict)
-    open_records: set[str] = field(default_factory=set)
+    named: dict[str, AvroType] = msgspec.field(default_factory=dict)
+    types_in_named: dict[str, int] = msgspec.field(default_factory=dict)
+    open_records: set[str] = msgspec.field(default_factory=set)
     types: int = 0
 
     def parse(self, schema: Any, namespace: str, depth: int) -> AvroType:
@@ -229,8 +220,7 @@ class _Parser:
         return Record(parsed)
 
 
-@dataclass(slots=True)
-class _Renderer:
+class _Renderer(msgspec.Struct):
     """Gives each named type a name of its own, because types that were shared are spelled out each time."""
 
     names: int = 0

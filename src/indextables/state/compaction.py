@@ -1,7 +1,8 @@
 """When to compact a state, and which of its manifests. Pure."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from indextables.config import Settings
 from indextables.config.registry import (
@@ -23,8 +24,7 @@ class Trigger(Enum):
     FORCED = "forced"
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRules:
+class CompactionRules(msgspec.Struct, frozen=True):
     """The thresholds, as configured."""
 
     tombstone_threshold: float

@@ -5,11 +5,12 @@ that is damaged in any way is an error, never a smaller table.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
@@ -52,8 +53,7 @@ def read_manifest(
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestFile:
+class ManifestFile(msgspec.Struct, frozen=True):
     """A manifest as it was fetched, and how many entries it should have."""
 
     data: bytes

@@ -8,11 +8,11 @@ import io
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import accumulate
 from types import TracebackType
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
@@ -88,8 +88,7 @@ def write_manifests(entries: pa.Table, counts: Sequence[int], codec: Codec = DEF
     return manifests
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """The fields of a manifest: as Avro writes them down, and as the columns that they come from."""
 
     avro_schema: bytes

@@ -5,8 +5,7 @@ The first part holds only for versions whose writers checked (`CommitInfo.is_exa
 entries of the state have to be looked at.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,8 +14,7 @@ import pyarrow.compute as pc
 from indextables.log.decode import Tail
 
 
-@dataclass(frozen=True, slots=True)
-class NetChanges:
+class NetChanges(msgspec.Struct, frozen=True):
     """The difference that a tail makes.
 
     `adds` are the entries that it leaves live. `removed` and `replaced` (columns path and size) are entries of
@@ -63,8 +61,7 @@ def net_changes(tail: Tail, live_before: pa.Table) -> NetChanges:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Actions:
+class _Actions(msgspec.Struct, frozen=True):
     """All adds and removes of a tail in the order of the log; `row` is where each stands in its table."""
 
     paths: pa.Array

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import compress, pairwise
 from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,8 +31,7 @@ from indextables.storage import ObjectStore
 _PORTION_ENTRIES = 32_768
 
 
-@dataclass(frozen=True, slots=True)
-class StateSource:
+class StateSource(msgspec.Struct, frozen=True):
     """The live file entries of one state."""
 
     store: ObjectStore

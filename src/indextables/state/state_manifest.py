@@ -1,8 +1,8 @@
 """The state manifest: which manifests make up a table at one version, and everything else a reader needs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import pyarrow as pa
 
 from indextables.log.actions import Metadata, Protocol, SkipAction
@@ -20,8 +20,7 @@ def no_tombstones() -> pa.StringArray:
     return pa.array([], pa.string())
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestInfo:
+class ManifestInfo(msgspec.Struct, frozen=True):
     """What a state knows about one of its manifests without opening it.
 
     `path` is as written: see `manifest_path` for its three forms. `partition_bounds` is None if nobody
@@ -39,8 +38,7 @@ class ManifestInfo:
     has_typed_bounds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StateManifest:
+class StateManifest(msgspec.Struct, frozen=True):
     """The state of a table at `state_version`.
 
     `num_files` and `total_bytes` count live files: entries of the manifests whose path is not in
@@ -54,14 +52,14 @@ class StateManifest:
     num_files: int
     total_bytes: int
     manifests: tuple[ManifestInfo, ...]
-    tombstones: pa.StringArray = field(default_factory=no_tombstones)
-    schema_registry: Mapping[str, str] = field(default_factory=dict)
+    tombstones: pa.StringArray = msgspec.field(default_factory=no_tombstones)
+    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
     protocol_version: int = PROTOCOL_VERSION
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     skips: tuple[SkipAction, ...] = ()
-    transactions: Mapping[str, int] = field(default_factory=dict)
+    transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     unknown_actions: tuple[str, ...] = ()
     timestamp_ms: int = UNKNOWN_TIME
-    recent_commits: Mapping[int, str] = field(default_factory=dict)
+    recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
     format_version: int = FORMAT_VERSION

@@ -3,11 +3,9 @@
 Fields that we do not know are ignored; those that are missing take their default.
 """
 
-import io
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-import fastavro
 import msgspec
 import orjson
 import pyarrow as pa
@@ -24,7 +22,7 @@ from indextables.log.actions import (
 from indextables.pruning import Bounds
 from indextables.state.avro_codec import DEFAULT_CODEC, Codec
 from indextables.state.avro_container import Container, encode_block, encode_header, parse_container
-from indextables.state.avro_rows import read_rows
+from indextables.state.avro_rows import encode_row, read_rows
 from indextables.state.avro_types import AvroFormatError
 from indextables.state.schemas import STATE_MANIFEST_SCHEMA
 from indextables.state.state_manifest import (
@@ -44,7 +42,6 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_LONG)]
 _JsonAction = str | dict[str, Any]
 
 _SCHEMA = orjson.dumps(STATE_MANIFEST_SCHEMA)
-_PARSED_SCHEMA = fastavro.parse_schema(orjson.loads(_SCHEMA))
 
 
 class _BoundsItem(msgspec.Struct):
@@ -86,10 +83,9 @@ class _OnDisk(msgspec.Struct, rename="camel"):
 
 def encode_state_manifest(manifest: StateManifest, codec: Codec = DEFAULT_CODEC) -> bytes:
     """The content of `_manifest.avro`. The same manifest and codec yield the same bytes."""
-    stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, _PARSED_SCHEMA, _record(manifest))
     header, sync = encode_header(_SCHEMA, codec, num_records=1)
-    return header + encode_block(1, codec.compress(stream.getvalue()), sync)
+    row = encode_row(STATE_MANIFEST_SCHEMA, _record(manifest))
+    return header + encode_block(1, codec.compress(row), sync)
 
 
 def decode_state_manifest(data: bytes, name: str) -> StateManifest:

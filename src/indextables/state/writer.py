@@ -10,11 +10,12 @@ and never relabelled.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.config import Settings
 from indextables.config.registry import (
@@ -51,8 +52,7 @@ from indextables.storage import ObjectStore, PutOutcome
 _PARALLEL_WRITES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class StateTarget:
+class StateTarget(msgspec.Struct, frozen=True):
     """Where a state goes and how it is laid out.
 
     It is published soon after `started_ms`, or not at all; and only as long as `origin` is there, the key of the state
@@ -89,8 +89,7 @@ class StateTarget:
         return bool(self.partition_columns)
 
 
-@dataclass(frozen=True, slots=True)
-class StateWritten:
+class StateWritten(msgspec.Struct, frozen=True):
     """What a write did. `is_written` is false if another writer's state of this version was there first."""
 
     is_written: bool
@@ -163,8 +162,7 @@ def write_next_state(
     return _publish(target, state, new, trigger)
 
 
-@dataclass(frozen=True, slots=True)
-class _NewManifest:
+class _NewManifest(msgspec.Struct, frozen=True):
     info: ManifestInfo
     size_bytes: int
 

@@ -4,12 +4,12 @@ A client does not retry by itself. `RetryingStore` does, because it has to know 
 put-if-absent that is repeated behind its back finds its own object and takes it for somebody else's.
 """
 
-import dataclasses
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
@@ -89,7 +89,7 @@ def _open_s3(location: Location, settings: ClientSettings) -> Client:
     endpoint = settings.config.get("endpoint")
     # By this name the environment could overrule an endpoint that was given.
     specific = {} if endpoint is None else {"aws_endpoint_url_s3": endpoint}
-    told = dataclasses.replace(settings, config=settings.config | specific)
+    told = msgspec.structs.replace(settings, config=settings.config | specific)
     return S3Store(location.container, credential_provider=_s3_provider(settings), **_arguments(told))
 
 

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 
 class Clock(Protocol):
@@ -18,8 +19,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SystemClock:
+class SystemClock(msgspec.Struct, frozen=True):
     """The machine's clock."""
 
     def now_ms(self) -> int:

@@ -15,6 +15,7 @@ from indextables.storage.settings import client_settings
 from indextables.storage.urls import Scheme, parse_root
 
 
+# A dataclass, since a Struct would show all of its fields to whoever prints with rich: these may be secret.
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreLocation:
     """What a store is opened from, ready to be sent to another process. Shows no credentials.

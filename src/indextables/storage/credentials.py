@@ -4,7 +4,8 @@ Tables only: `settings` reads the sources in their order and decides. Everything
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from indextables.storage.urls import Scheme
 
@@ -30,8 +31,7 @@ PUBLIC_SETTINGS = (CLIENT_SETTINGS - {"proxy_url"}) | _names(
 """The settings whose values may stand in a message. Every other value is treated as a secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """What one kind of store can be told, and under which names."""
 
     prefixes: tuple[str, ...]

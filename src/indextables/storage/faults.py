@@ -4,8 +4,9 @@ import enum
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from indextables.errors import TransientStorageError
 from indextables.storage.clock import Clock
@@ -24,8 +25,7 @@ class Moment(enum.Enum):
     AFTER = "after"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One call of the store. The key of a listing is its prefix, that of `delete_many` its first key."""
 
     operation: str

@@ -4,8 +4,9 @@ Each function takes options in lower case and without `spark.hadoop.`, and gives
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 from indextables.storage.redaction import Secret
 from indextables.storage.urls import Scheme
@@ -33,8 +34,7 @@ _GCS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Whose settings are wanted: options may hold those of several buckets and accounts."""
 
     container: str

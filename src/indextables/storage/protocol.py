@@ -6,9 +6,9 @@ Keys are relative to the table's root and separated by '/'. Every store passes e
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 
 from indextables.storage.clock import Clock
@@ -21,8 +21,7 @@ class PutOutcome(enum.Enum):
     EXISTS = "exists"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectMeta:
+class ObjectMeta(msgspec.Struct, frozen=True):
     """An object without its bytes. The time is the store's own."""
 
     key: str

@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import ObjectNotFoundError, TransientStorageError
@@ -14,8 +14,7 @@ from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How often, and how long to wait between: a random time up to a limit that doubles ("full jitter")."""
 
     max_attempts: int = 8

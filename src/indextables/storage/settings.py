@@ -8,8 +8,9 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 from indextables.errors import InvalidOptionError
 from indextables.storage.azure_account import with_account
@@ -29,8 +30,7 @@ _SERVICE_ACCOUNTS = frozenset({"service_account", "service_account_key"})
 _TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
+class ClientSettings(msgspec.Struct, frozen=True):
     """What a client is built from, under object_store's short names."""
 
     config: Settings

@@ -3,16 +3,16 @@
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from indextables.errors import UnsafePathError
 from indextables.storage.durable import TEMPORARY_PREFIX
 from indextables.storage.paths import validate_key
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(msgspec.Struct, frozen=True):
     """A regular file. The key is that of the folder plus the path below it."""
 
     key: str
@@ -45,16 +45,14 @@ def files_below(directory: Path, prefix: str, start_after: str | None) -> Iterat
                 yield FoundFile(key, status)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """A file, or a folder: its name ends in '/', which gives it its place in the order of keys."""
 
     name: str
     is_folder: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(msgspec.Struct, frozen=True):
     path: Path
     prefix: str
     entries: Iterator[_Entry]

@@ -6,8 +6,9 @@ Paths inside a URL are taken literally, as Hadoop's `Path` does it: '%20' is thr
 import enum
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from indextables.errors import InvalidOptionError, UnsafePathError
 
@@ -43,16 +44,14 @@ _AZURE_AUTHORITY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AzureAccount:
+class AzureAccount(msgspec.Struct, frozen=True):
     """An account as a URL names it: `<name>.dfs.<suffix>`."""
 
     name: str
     suffix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """A place in a store. `path` has no '/' at either end and is not checked; `str` gives the canonical URL.
 
     `container` is the bucket or the container, the name of a memory store, and empty on local disk.

@@ -8,8 +8,9 @@ live counts from when it was written. Caches are shared by all tables of a proce
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from indextables.storage import ObjectMeta, ObjectStore
 
@@ -29,8 +30,7 @@ def stamp(meta: ObjectMeta) -> Stamp:
     return (meta.key, meta.size, meta.last_modified_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     written_ms: int
     value: Any
     size_bytes: int
@@ -95,16 +95,15 @@ class ExpiringCache:
             self._size_bytes -= kept.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LogCache:
+class LogCache(msgspec.Struct, frozen=True):
     """The four caches, each with its own bound."""
 
-    versions: ExpiringCache = field(
+    versions: ExpiringCache = msgspec.field(
         default_factory=lambda: ExpiringCache(_VERSIONS_KEPT, _VERSION_BYTES_KEPT)
     )
-    file_lists: ExpiringCache = field(default_factory=lambda: ExpiringCache(_FILE_LISTS_KEPT))
-    metadata: ExpiringCache = field(default_factory=lambda: ExpiringCache(_METADATA_KEPT))
-    checkpoints: ExpiringCache = field(default_factory=lambda: ExpiringCache(_CHECKPOINTS_KEPT))
+    file_lists: ExpiringCache = msgspec.field(default_factory=lambda: ExpiringCache(_FILE_LISTS_KEPT))
+    metadata: ExpiringCache = msgspec.field(default_factory=lambda: ExpiringCache(_METADATA_KEPT))
+    checkpoints: ExpiringCache = msgspec.field(default_factory=lambda: ExpiringCache(_CHECKPOINTS_KEPT))
 
     def invalidate(self, store: ObjectStore | None = None) -> int:
         """Forget a table, or all tables; returns how many cached values that were."""

@@ -1,7 +1,9 @@
 """From a snapshot to the newest one, reading only what is new."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from indextables.errors import ObjectNotFoundError
 from indextables.log.segment import LogListing, contiguous_versions, list_log
@@ -22,8 +24,7 @@ _MANY_VERSIONS = 200
 _FOLLOWED_VERSIONS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class CaughtUp:
+class CaughtUp(msgspec.Struct, frozen=True):
     """The newest snapshot, and each version that was committed since, in order.
 
     `winners` is None if nobody can tell: the log was cleaned up past the older snapshot, or the table was created

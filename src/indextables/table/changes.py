@@ -1,7 +1,6 @@
 """What changed between two versions."""
 
-from dataclasses import dataclass
-
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +21,7 @@ from indextables.table.snapshot import Snapshot
 _ENTRY_IDENTITY = ("path", "size", "modificationTime")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSet:
+class ChangeSet(msgspec.Struct, frozen=True):
     """Adds (file entry columns) and removes of the versions after `since_version`, up to `version`.
 
     Every action is there, in the order of the log: a path that was added and removed in between is in both.

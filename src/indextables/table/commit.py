@@ -16,8 +16,8 @@ has. A write whose answer is lost is recognised by its commit id. Nothing is eve
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -65,17 +65,15 @@ _STALE_AFTER_MS = 10_000
 _UNKNOWN_MS = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """How a transaction appears in the history."""
 
     name: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, str] = msgspec.field(default_factory=dict)
+    metrics: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
+class CommitResult(msgspec.Struct, frozen=True):
     """The snapshot that shows the transaction. `is_committed` is false if there was nothing to do."""
 
     snapshot: Snapshot

@@ -1,6 +1,7 @@
 """How a table is reached: its store, the caller's settings and the process-wide caches."""
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from indextables.config import Settings
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
@@ -9,8 +10,7 @@ from indextables.storage import ObjectStore, StoreLocation
 from indextables.table.cache import NO_CACHE, LogCache, process_cache
 
 
-@dataclass(frozen=True, slots=True)
-class TableContext:
+class TableContext(msgspec.Struct, frozen=True):
     """What every operation on a table needs. Cheap to make; holds no state of the table itself.
 
     `location` is where the store can be opened again in another process; None if only this one can reach it.

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
@@ -33,8 +33,7 @@ HISTORY_SCHEMA = pa.schema(
 CREATE_TABLE = "CREATE TABLE"
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """One version: its effective time and, where its writer left one, its commitInfo."""
 
     version: int

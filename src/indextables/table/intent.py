@@ -5,9 +5,9 @@ again whenever another writer was faster. Blindly repeating the same removes wou
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
 import pyarrow as pa
 
 from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction
@@ -24,8 +24,7 @@ class Kind(Enum):
     METADATA = "metadata or protocol"
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """Add splits. `schemas` are the doc mappings that they refer to, by hash.
 
     `has_new_paths` promises that this writer made the paths up, so that none of them can be live. With a
@@ -33,14 +32,13 @@ class Append:
     """
 
     adds: tuple[AddAction, ...]
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
     has_new_paths: bool = False
     transaction: TransactionAction | None = None
     kind = Kind.APPEND
 
 
-@dataclass(frozen=True, slots=True)
-class Overwrite:
+class Overwrite(msgspec.Struct, frozen=True):
     """Remove every live split, or those of the partitions that `where` selects, and add these.
 
     `transaction` is what it is for an `Append`.
@@ -48,21 +46,19 @@ class Overwrite:
 
     adds: tuple[AddAction, ...]
     where: Predicate | None = None
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
     transaction: TransactionAction | None = None
     kind = Kind.OVERWRITE
 
 
-@dataclass(frozen=True, slots=True)
-class DropPartitions:
+class DropPartitions(msgspec.Struct, frozen=True):
     """Remove the splits of the partitions that `where` selects."""
 
     where: Predicate
     kind = Kind.DROP
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(msgspec.Struct, frozen=True):
     """Make the live splits (file entries) and the metadata what they were at an older version."""
 
     entries: pa.Table
@@ -70,42 +66,37 @@ class Restore:
     kind = Kind.OVERWRITE
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveFiles:
+class RemoveFiles(msgspec.Struct, frozen=True):
     """Remove splits by path. Those that are not live any more are passed over."""
 
     paths: tuple[str, ...]
     kind = Kind.DROP
 
 
-@dataclass(frozen=True, slots=True)
-class MergeGroup:
+class MergeGroup(msgspec.Struct, frozen=True):
     """Splits and what replaces them: all of it happens, or nothing."""
 
     sources: tuple[str, ...]
     adds: tuple[AddAction, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(msgspec.Struct, frozen=True):
     """Replace groups of splits. A group whose sources are not all live is given up, the others go on."""
 
     groups: tuple[MergeGroup, ...]
     skips: tuple[SkipAction, ...] = ()
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
     kind = Kind.MERGE
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeProperties:
+class ChangeProperties(msgspec.Struct, frozen=True):
     """Set table properties; None removes one."""
 
     properties: Mapping[str, str | None]
     kind = Kind.METADATA
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeProtocol:
+class UpgradeProtocol(msgspec.Struct, frozen=True):
     """Ask readers and writers for at least these protocol versions."""
 
     reader_version: int
@@ -113,8 +104,7 @@ class UpgradeProtocol:
     kind = Kind.METADATA
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Commit a version that changes nothing, so that a state can be written under a number of its own."""
 
     kind = Kind.APPEND

@@ -9,8 +9,10 @@ A gap ends the readable log: visibly for readers, and writers refuse (`commit`).
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
@@ -61,8 +63,7 @@ def load_snapshot(
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(msgspec.Struct, frozen=True):
     """A segment, and what its base says."""
 
     segment: LogSegment

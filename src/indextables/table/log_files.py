@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.config.registry import STATE_READ_PARALLELISM, TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary, decode_tail

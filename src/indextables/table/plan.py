@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import msgspec
@@ -37,8 +36,7 @@ _REMOVE_COLUMNS = ("path", "partitionValues", "size")
 _FILE_IDENTITY = ("path", "size", "modificationTime")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The actions of a commit, without its commitInfo; nothing at all if there is nothing to do.
 
     `removes` are entries (path, partitionValues, size) and stay columns: an overwrite has as many as the table. So do

@@ -1,8 +1,7 @@
 """Reading a table in order to write it down again: nothing that other writers put there may be lost."""
 
-from dataclasses import replace
-
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import UnknownContent

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.computed import computed
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
@@ -37,8 +38,7 @@ logger = logging.getLogger(__name__)
 _PRUNING_COLUMNS = ("path", "partitionValues", "minValues", "maxValues")
 
 
-@dataclass(frozen=True, slots=True)
-class FileSelection:
+class FileSelection(msgspec.Struct, frozen=True):
     """The files that a predicate leaves, and what was skipped at each level."""
 
     entries: pa.Table

@@ -3,16 +3,13 @@
 A writer that lost a race is in a hurry: whoever takes longer to catch up than others take to commit never wins.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.small_actions import scan_lines
 
 
-@dataclass(frozen=True, slots=True)
-class Winner:
+class Winner(msgspec.Struct, frozen=True):
     """One version. `changes_data` says that it has an add with new rows, and not only rows that moved."""
 
     summary: VersionSummary

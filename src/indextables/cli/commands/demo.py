@@ -12,8 +12,9 @@ from indextables.cli.demo.place import local_directory, make_room
 from indextables.cli.hits import print_hit
 from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson
-from indextables.cli.output import Column, print_heading, print_line, print_table
+from indextables.cli.output import print_heading, print_line, print_table
 from indextables.cli.people import duration
+from indextables.cli.plain import Column
 from indextables.cli.waiting import working
 from indextables.index_table import IndexTable
 

@@ -9,8 +9,9 @@ from indextables.cli.command_line import examples
 from indextables.cli.json_output import print_json_rows
 from indextables.cli.opening import open_table
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
-from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.output import print_line, print_table
 from indextables.cli.people import count, size, when
+from indextables.cli.plain import Column
 from indextables.cli.waiting import working
 
 EXAMPLES = examples(

@@ -12,8 +12,9 @@ from indextables.cli.confirming import Yes, confirm
 from indextables.cli.json_output import json_rows, print_json
 from indextables.cli.opening import open_table
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
-from indextables.cli.output import Column, print_line, print_table, print_warning
+from indextables.cli.output import print_line, print_table, print_warning
 from indextables.cli.people import count, duration, iso, size
+from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing, working
 from indextables.errors import InvalidOptionError
 from indextables.ops.purge_report import PurgeReport

@@ -17,8 +17,9 @@ from indextables.cli.options import (
     parse_pairs,
     parse_settings,
 )
-from indextables.cli.output import Column, print_facts, print_line, print_table, print_warning
+from indextables.cli.output import print_facts, print_line, print_table, print_warning
 from indextables.cli.people import count, duration, size
+from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing
 from indextables.index_table import repair_table
 from indextables.ops.repair_report import Problem, RepairReport, RepairStatus

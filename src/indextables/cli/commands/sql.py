@@ -8,8 +8,9 @@ import typer
 from indextables.cli.command_line import REFUSED, examples
 from indextables.cli.json_output import json_rows, print_json_rows
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
-from indextables.cli.output import Column, print_heading, print_line, print_table
+from indextables.cli.output import print_heading, print_line, print_table
 from indextables.cli.people import count
+from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing
 from indextables.errors import InvalidPredicateError, InvalidStatementError
 from indextables.sql import Caller, run_statement

@@ -5,10 +5,10 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,8 +34,7 @@ _STREAMED_LINES: Final = 1_000
 _RUNS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """A row that was found: by which query, where it is, its score, and its text."""
 
     query: str
@@ -44,8 +43,7 @@ class Hit:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What there is to say about a step, the rows that it found, and a figure for the table at the end."""
 
     lines: tuple[str, ...]
@@ -53,8 +51,7 @@ class Told:
     figures: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One thing that the demo did, and how long it took."""
 
     name: str
@@ -63,13 +60,12 @@ class Step:
     version: int | None
 
 
-@dataclass
-class Demo:
+class Demo(msgspec.Struct):
     """A demo in a directory that has room for a table."""
 
     path: str
     spark: Any = None  # a session, once it runs
-    corpus: pa.Table = field(default_factory=SCHEMA.empty_table)
+    corpus: pa.Table = msgspec.field(default_factory=SCHEMA.empty_table)
 
     def steps(self) -> list[tuple[str, str, Callable[[], Told]]]:
         """The name of each step, what people read while it runs, and the step."""

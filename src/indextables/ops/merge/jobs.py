@@ -7,11 +7,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import IndexTablesError, OperationInterruptedError
@@ -46,8 +46,7 @@ class JobStatus(Enum):
     CANCELLED = "cancelled"
 
 
-@dataclass(slots=True, eq=False)
-class MergeJob:
+class MergeJob(msgspec.Struct, eq=False):
     """A merge that somebody's write has started. `groups` is None until it is planned.
 
     `is_asked_again` says that another write came meanwhile, which the job then looks after, too.
@@ -56,15 +55,15 @@ class MergeJob:
     table_path: str
     table_identity: str
     seconds_at_exit: float
-    job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    job_id: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
     status: JobStatus = JobStatus.RUNNING
-    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    started_ms: int = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
     finished_ms: int | None = None
     groups: int | None = None
     message: str = ""
     is_asked_again: bool = False
-    interruption: Interruption = field(default_factory=Interruption)
-    ended: threading.Event = field(default_factory=threading.Event)
+    interruption: Interruption = msgspec.field(default_factory=Interruption)
+    ended: threading.Event = msgspec.field(default_factory=threading.Event)
 
 
 Work = Callable[[MergeJob], None]

@@ -1,9 +1,9 @@
 """How the rows of several splits are indexed together: as they were, whatever the settings of today say."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.config import Settings
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping

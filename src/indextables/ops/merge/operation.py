@@ -13,7 +13,6 @@ Until the commit the table is as before; whatever ends the merge sooner deletes 
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import pyarrow as pa
@@ -47,8 +46,7 @@ from indextables.table.partitions import files_of_partitions
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class MergeRequest:
+class MergeRequest(msgspec.Struct, frozen=True):
     """What is to be merged; what is None is left to the table's settings.
 
     `where` selects partitions. `max_share_of_largest` is explained by `MergeRules`.
@@ -61,8 +59,7 @@ class MergeRequest:
     max_share_of_largest: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class MergeResult:
+class MergeResult(msgspec.Struct, frozen=True):
     """What a merge did, and the snapshot that shows it."""
 
     report: MergeReport
@@ -155,13 +152,12 @@ def _sources(snapshot: Snapshot, groups: Sequence[pa.Array]) -> list[tuple[Merge
     return [tuple(sources[path] for path in group.to_pylist()) for group in groups]
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(msgspec.Struct):
     """What the tasks did. `errors` are of groups that could not be written."""
 
-    groups: list[MergedGroup] = field(default_factory=list)
-    bad_sources: list[BadSource] = field(default_factory=list)
-    errors: list[tuple[MergeTask, Exception]] = field(default_factory=list)
+    groups: list[MergedGroup] = msgspec.field(default_factory=list)
+    bad_sources: list[BadSource] = msgspec.field(default_factory=list)
+    errors: list[tuple[MergeTask, Exception]] = msgspec.field(default_factory=list)
 
     @property
     def uploads(self) -> list[SplitFile]:

@@ -6,9 +6,9 @@ again by size.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,8 +22,7 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 PLANNING_COLUMNS = ("path", "partitionValues", "size", "modificationTime")
 
 
-@dataclass(frozen=True, slots=True)
-class MergeRules:
+class MergeRules(msgspec.Struct, frozen=True):
     """What a group may be: the sizes of its sources add up to no more than `target_bytes`.
 
     `max_groups` limits a whole plan; the groups with most sources come first. A source that makes up more of its group

@@ -1,7 +1,6 @@
 """What a merge did, as data."""
 
-from dataclasses import dataclass
-
+import msgspec
 import pyarrow as pa
 
 from indextables.ops.merge.task import BadSource
@@ -21,16 +20,14 @@ REPORT_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GivenUpGroup:
+class GivenUpGroup(msgspec.Struct, frozen=True):
     """Splits that were to be merged and stay, or were taken away by others, as they are; and why."""
 
     paths: tuple[str, ...]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MergeReport:
+class MergeReport(msgspec.Struct, frozen=True):
     """What a merge did. `version` is None if nothing was committed; `skipped` were left out and stay live.
 
     Bytes are those of the merged splits before, and of the new ones.

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from indextables.config import Settings
@@ -35,8 +36,7 @@ _BAD_SOURCE: Final = (*_BAD_ROWS, SplitCorruptedError, UnsupportedSplitError, St
 _NO_LIMIT: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class MergeSource:
+class MergeSource(msgspec.Struct, frozen=True):
     """A split that is to be merged, and what its successor inherits."""
 
     ref: SplitRef
@@ -49,16 +49,14 @@ class MergeSource:
         return self.ref.path
 
 
-@dataclass(frozen=True, slots=True)
-class BadSource:
+class BadSource(msgspec.Struct, frozen=True):
     """A split that could not be merged, and why. It stays as it is."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MergedGroup:
+class MergedGroup(msgspec.Struct, frozen=True):
     """What became of a group: `sources` are replaced by `files`; none of both if too few could be read."""
 
     sources: tuple[MergeSource, ...] = ()
@@ -163,8 +161,7 @@ class MergeTask(Task[MergedGroup]):
         return files
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenSource:
+class _OpenSource(msgspec.Struct, frozen=True):
     source: MergeSource
     split: Split
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from indextables.config.registry import STATE_READ_MANIFESTS_PER_DRIVER
@@ -36,8 +37,7 @@ class ReadManifests(Task[tuple[bytes, ...]]):
         return tuple(_encoded(table) for table in tables)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestsOnExecutors:
+class ManifestsOnExecutors(msgspec.Struct, frozen=True):
     """Reads the manifests of one table by a runner, where there are more of them than the settings allow here."""
 
     context: TableContext

@@ -3,9 +3,9 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -23,8 +23,7 @@ _PYTHON_ERROR: Final = re.compile(r"[\w.]*(Error|Exception): ")
 _CONNECT_MODULE: Final = "pyspark.sql.connect"
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
+class Workers(msgspec.Struct, frozen=True):
     """`slots` is how many tasks the session runs at once, as far as it knows."""
 
     slots: int

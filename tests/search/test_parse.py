@@ -1,0 +1,42 @@
+"""Queries of one word, which are read without the grammar, and the grammar, which reads them alike."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from indextables.errors import InvalidQueryError
+from indextables.search import Joiner, parse_query
+from indextables.search.grammar import parse_by_grammar
+
+LETTERS = st.sampled_from([*"aBz09_.é東ß²٣", "AND", "OR", "NOT", "IN", "TO", "-", "+", "*", " "])
+WORDS = st.lists(LETTERS, min_size=1, max_size=4).map("".join)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.one_of(WORDS, st.tuples(WORDS, WORDS).map(":".join)), st.sampled_from(Joiner))
+@example("NOT", Joiner.OR)
+@example("a:NOT", Joiner.OR)
+@example("a.b:IN", Joiner.AND)
+@example(".:a", Joiner.AND)
+def test_every_query_is_read_as_the_grammar_reads_it(text, joiner):
+    assert shown(parse_query, text, joiner) == shown(parse_by_grammar, text, joiner)
+
+
+def shown(parse, text, joiner):
+    """The nodes with their places, which are left out when they are compared, or the error."""
+    try:
+        return repr(parse(text, joiner))
+    except InvalidQueryError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("query", ["timeout", "level:ERROR", "attrs.user.id:42"])
+def test_a_word_is_read_without_building_the_grammar(query):
+    program = (
+        "import sys; from indextables.search import parse_query; parse_query(sys.argv[1]); "
+        "sys.exit('lark' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, query], check=True)
