@@ -32,7 +32,8 @@ def test_promises_hold_in_any_simulated_run(soak_minutes, soak_report, caplog):
         except InvariantError as error:
             soak_report["violations"] += 1
             failures.append(f"{weather} weather: {error}")
-            print(failures[-1], flush=True)  # now, because the rest of the run may take long
+            # Now, because the rest of the run may take long.
+            print(failures[-1], flush=True)  # noqa: T201
         _add(soak_report, simulation.report)
     assert not failures, "\n\n".join(failures)
 

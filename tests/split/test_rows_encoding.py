@@ -69,3 +69,18 @@ def test_a_file_without_rows_is_complete(tmp_path, rows):
     file = RowsFile(tmp_path / "rows", rows.schema.empty_table(), {"body"})
     file.close()
     assert pq.read_table(tmp_path / "rows").schema.equals(rows.schema)
+
+
+def test_only_what_compression_makes_smaller_is_compressed(tmp_path, rows):
+    group = write(tmp_path / "rows", rows)
+    found = {group.column(i).path_in_schema: group.column(i).compression for i in range(group.num_columns)}
+    assert found["id"] == found["at"] == "UNCOMPRESSED"
+    assert found["body"] == found["status"] == "ZSTD"
+
+
+def test_texts_are_compressed_even_if_the_first_ones_are_not_worth_it(tmp_path):
+    rows = pa.table({"body": pa.array([None] * 10, pa.string()), "flag": pa.array([None] * 10, pa.bool_())})
+    assert choose_encoding(rows.slice(0, 0), {"body"}).compression == {"body": "zstd", "flag": "zstd"}
+    assert choose_encoding(rows, {"body"}).compression["flag"] == "none"
+    texts = pa.table({"body": [f"{i:x}" for i in range(3)]})
+    assert choose_encoding(texts, {"body"}).compression == {"body": "zstd"}

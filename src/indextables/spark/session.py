@@ -15,6 +15,8 @@ PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 ARROW: Final = "spark.sql.execution.arrow.pyspark.enabled"
 
 WORKERS_PYTHON: Final = "spark.pyspark.python"
+# Batches go to and from Python processes a fifth faster than over TCP, and nobody else can connect.
+LOCAL_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
 
 # Spark keeps settings out of its pages and logs by their names; its own list of them knows nothing of ours.
 REDACTION: Final = "spark.redaction.regex"
@@ -100,6 +102,7 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.memory": f"{_memory_gigabytes()}g",
         PUSH_DOWN: "true",
         ARROW: "true",
+        LOCAL_SOCKETS: "true",
         REDACTION: _TO_REDACT,
     }
 

@@ -25,7 +25,7 @@ from indextables.split.rows_file import ROWS_PER_GROUP, RowsFile, read_rows_foot
 
 # Rows wait in memory until there are this many, or this many bytes of them: the work per column and per row
 # group is then spread over many rows.
-CHUNK_ROWS: Final = 32 * ROWS_PER_GROUP
+CHUNK_ROWS: Final = 16 * ROWS_PER_GROUP
 CHUNK_BYTES: Final = 16 * 1024**2
 
 _COPY_BYTES: Final = 1024**2

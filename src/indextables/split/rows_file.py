@@ -14,11 +14,9 @@ from indextables.errors import InvalidSchemaError
 from indextables.split.bundle import U32_BYTES
 from indextables.split.rows_encoding import choose_encoding
 
-ROWS_PER_GROUP: Final = 1024
+ROWS_PER_GROUP: Final = 2048
 # Text offsets within one row group are 32 bits, and a reader holds a whole row group.
 MAX_GROUP_BYTES: Final = 64 * 1024**2
-
-COMPRESSION: Final = "zstd"
 
 # A Parquet file ends with the length of its metadata and four magic bytes.
 PARQUET_TAIL_BYTES: Final = 8
@@ -34,15 +32,7 @@ class RowsFile:
         self._path = path
         encoding = choose_encoding(first_rows.slice(0, ROWS_PER_GROUP), texts)
         self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            first_rows.schema,
-            compression=COMPRESSION,
-            write_page_checksum=True,
-            use_dictionary=encoding.dictionary,
-            write_statistics=encoding.statistics,
-            column_encoding=encoding.others,
-        )
+        self._writer = encoding.writer(self._sink, first_rows.schema)
 
     def append(self, rows: pa.Table) -> None:
         """Write rows, in row groups of their own."""
@@ -64,7 +54,7 @@ class RowsFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows again, in order; the file must be closed."""
         with pq.ParquetFile(self._path) as file:
-            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 32)
+            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 16)
 
 
 class RowsFooter(msgspec.Struct, frozen=True):

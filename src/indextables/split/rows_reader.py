@@ -24,9 +24,11 @@ from indextables.split.table_columns import TableColumns, matching, needed_colum
 from indextables.storage import ObjectStore
 
 # What is decoded at a time: enough to be worth a call, and little enough for the caches of a processor.
-_GROUPS_AT_A_TIME: Final = 64
+_GROUPS_AT_A_TIME: Final = 32
 
-# Row groups from which single rows were taken, because the next search often wants their neighbours.
+# Row groups from which a few rows were taken, because the next search often wants their neighbours. One that finds many
+# wants them once, and is faster if it uses the same memory again and again.
+_MOST_GROUPS_KEPT: Final = 16
 _DECODED_BYTES: Final = 128 * 1024**2
 _DECODED: Recent[Hashable, pa.Table] = Recent(_DECODED_BYTES)
 
@@ -66,25 +68,23 @@ class RowsReader:
         if not stored:
             # Partition columns, and those added since, are known without the file; only their number is needed.
             return self._table.assemble(pa.table({"": numbers}), names)
-        ends = self._group_ends
-        group_of_row = np.searchsorted(ends, numbers, side="right")
-        taken: list[pa.Table] = []
-        origins: list[npt.NDArray[np.int64]] = []
-        for groups, rows in self._groups(np.flatnonzero(np.bincount(group_of_row)).tolist(), stored):
-            wanted = np.flatnonzero(np.isin(group_of_row, groups))
-            sizes = self._group_sizes[groups]
-            first_rows = ends[groups] - sizes
-            places_of_group = np.cumsum(sizes) - sizes
-            position = np.searchsorted(groups, group_of_row[wanted])
-            places = numbers[wanted] - first_rows[position] + places_of_group[position]
-            taken.append(self._table.assemble(rows.take(from_numpy(places)), names))
-            origins.append(wanted)
-        if not taken:
+        if not len(numbers):
             return self._table.assemble(self._schema.empty_table(), names)
-        if len(taken) == 1:
-            return taken[0]
-        order = np.argsort(np.concatenate(origins), kind="stable")
-        return pa.concat_tables(taken).take(pa.array(order))
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]
+        groups, starts = np.unique(
+            np.searchsorted(self._group_ends, ascending, side="right"), return_index=True
+        )
+        of_group = dict(zip(groups.tolist(), np.split(ascending, starts[1:]), strict=True))
+        first_rows = self._group_ends - self._group_sizes
+        taken = {
+            group: rows.take(from_numpy(of_group[group] - first_rows[group]))
+            for group, rows in self._groups(list(of_group), stored)
+        }
+        found = pa.concat_tables([taken[group] for group in of_group])
+        if not np.array_equal(ascending, numbers):
+            found = found.take(from_numpy(np.argsort(order, kind="stable")))
+        return self._table.assemble(found, names)
 
     @computed
     def metadata(self) -> pq.FileMetaData:
@@ -103,22 +103,15 @@ class RowsReader:
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
 
-    def _groups(
-        self, groups: Sequence[int], names: Sequence[str]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
-        """Row groups, ascending, with the stored columns of these names: those in memory first, then the others."""
+    def _groups(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+        """Row groups with the stored columns of these names, one by one: those in memory first, then the others."""
         kept = {group: _DECODED.get((self._token, group, *names)) for group in groups}
-        in_memory = {group: rows for group, rows in kept.items() if rows is not None}
-        if in_memory:
-            yield np.array(list(in_memory)), pa.concat_tables(in_memory.values())
-        missing = [group for group in groups if group not in in_memory]
-        for start in range(0, len(missing), _GROUPS_AT_A_TIME):
-            some = missing[start : start + _GROUPS_AT_A_TIME]
-            # One by one, each has memory of its own, and can be kept without the others.
-            decoded = [rows for _, rows in self._read(some, names, at_a_time=1)]
-            for group, rows in zip(some, decoded, strict=True):
+        yield from ((group, rows) for group, rows in kept.items() if rows is not None)
+        missing = [group for group, rows in kept.items() if rows is None]
+        for (group,), rows in self._read(missing, names, at_a_time=1) if missing else ():
+            if len(missing) <= _MOST_GROUPS_KEPT:
                 _DECODED.put((self._token, group, *names), rows, rows.nbytes)
-            yield np.array(some), pa.concat_tables(decoded)
+            yield group, rows
 
     def _read(
         self, groups: Sequence[int], names: Sequence[str], *, at_a_time: int = _GROUPS_AT_A_TIME
