@@ -1,4 +1,4 @@
-"""The same things on tables of several sizes: list everything or one partition, add some files, compact."""
+"""The same on tables of several sizes: list everything or one partition, add files, compact, and the memory of it."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -7,7 +7,7 @@ from benchmarks import delta, iceberg, ours
 from benchmarks.benchmark import Benchmark
 from benchmarks.figures import Figure, Unit
 from benchmarks.files import partition_date
-from benchmarks.measure import Preparation, always, measure_times
+from benchmarks.measure import Preparation, always, measure_memory, measure_times
 from benchmarks.suite.adding import adding_sides
 from benchmarks.suite.compaction import compaction_sides
 from benchmarks.workshop import Workshop
@@ -27,6 +27,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
             workshop, f"add {sizes.added_files} files to {files:,}", adding_sides(workshop, files)
         )
         yield from _compared(workshop, f"compact {files:,} entries", compaction_sides(workshop, files))
+        yield _memory(workshop, files)
 
 
 def _listing_sides(workshop: Workshop, files: int) -> dict[str, Preparation]:
@@ -60,6 +61,19 @@ def _compared(
             peer=times[peer].median,
             samples={"ours": times["ours"].values, "peer": times[peer].values},
         )
+
+
+def _memory(workshop: Workshop, files: int) -> Figure:
+    ours_ = measure_memory("ours", "list", str(workshop.our_table(files)), runs=1)
+    peer = measure_memory("deltalake", "list", str(workshop.delta_table(files)), runs=1)
+    return Figure(
+        name=f"peak memory of reading {files:,} entries",
+        unit=Unit.BYTES,
+        ours=ours_.median,
+        peer_name="deltalake",
+        peer=peer.median,
+        samples={"ours": ours_.values, "peer": peer.values},
+    )
 
 
 CURVE = Benchmark("curve", "the same, as a table grows", _measure)

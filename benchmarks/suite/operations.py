@@ -54,6 +54,8 @@ def _merge(workshop: Workshop, workers: str, runner: Runner | None) -> Figure:
             "tantivy": lambda: partial(raw_tantivy.build_index, workshop.new_path(), rows),
         },
         runs=sizes.slow_runs,
+        # Seconds of work on fresh copies do not get faster by doing them before.
+        warm_up=0,
     )
     splits = f"{sizes.merged_splits:,} splits in {sizes.merged_partitions} partitions"
     name = f"merge {sizes.merged_rows:,} rows of {splits}, on {workers}"
