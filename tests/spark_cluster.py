@@ -87,21 +87,27 @@ class Cluster:
 def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     """Start a master and workers of one core each, on free ports."""
     with contextlib.ExitStack() as stack:
-        loopback = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        ports = ["--port", "0", "--webui-port", "0"]
         log = stack.enter_context(
-            _process("org.apache.spark.deploy.master.Master", loopback, folder / "master.log")
+            _process(
+                "org.apache.spark.deploy.master.Master",
+                ["--host", "127.0.0.1", *ports],
+                folder / "master.log",
+            )
         )
         url = _awaited(log, _MASTER_URL)
         size = ["--cores", "1", "--memory", "1g"]
+        # Each on a host of its own: Spark never runs a task twice on the same one.
+        hosts = [f"127.0.0.{number + 1}" for number in range(workers)]
         logs = [
             stack.enter_context(
                 _process(
                     "org.apache.spark.deploy.worker.Worker",
-                    [*loopback, *size, "--work-dir", str(folder / f"work-{number}"), url],
+                    ["--host", host, *ports, *size, "--work-dir", str(folder / f"work-{number}"), url],
                     folder / f"worker-{number}.log",
                 )
             )
-            for number in range(workers)
+            for number, host in enumerate(hosts)
         ]
         for log in logs:
             _awaited(log, re.compile(_REGISTERED))

@@ -5,10 +5,15 @@ Prints a JSON array of answers.
 """
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import indextables.spark
@@ -79,7 +84,53 @@ def refused(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     return {"heard": heard}
 
 
-STEPS = {"tour": tour, "merge": merge, "refused": refused}
+def lose_executor(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
+    """An append in the middle of which an executor dies, with all that its tasks have written."""
+    marker = options["marker"]
+
+    def with_death(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if _partition() == 0 and not os.path.exists(marker):  # noqa: PTH110  # this runs where there is no Path
+            open(marker, "x").close()  # noqa: PTH123
+            # The parent of a task's process is the one that Spark forks them from, and its parent is the executor.
+            with open(f"/proc/{os.getppid()}/status") as status:  # noqa: PTH123
+                executor = next(line.split()[1] for line in status if line.startswith("PPid:"))
+            os.kill(int(executor), signal.SIGKILL)
+
+    return _appended(spark, path, with_death)
+
+
+def speculate(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
+    """An append of which one task is so slow that Spark starts it twice, and both end at the same time."""
+    pipe = options["pipe"]
+
+    def with_straggler(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if _partition() == 0:
+            attempt = TaskContext.get().attemptNumber()
+            # Whoever opens one end of a pipe waits for the other.
+            open(pipe, "wb" if attempt else "rb").close()  # noqa: PTH123
+
+    return _appended(spark, path, with_straggler)
+
+
+def _partition() -> int:
+    return TaskContext.get().partitionId()
+
+
+def _appended(spark: SparkSession, path: str, work: Callable[..., Any]) -> dict[str, Any]:
+    frame = spark.range(0, 2000, numPartitions=4).mapInArrow(work, "id long")
+    frame.write.format("indextables").mode("append").save(path)
+    return {"rows": spark.read.format("indextables").load(path).count()}
+
+
+STEPS = {
+    "tour": tour,
+    "merge": merge,
+    "refused": refused,
+    "lose_executor": lose_executor,
+    "speculate": speculate,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,6 @@
 """A standalone master and two workers, as real processes."""
 
+import os
 import shutil
 import site
 import subprocess
@@ -69,6 +70,39 @@ def test_write_read_search_and_merge_with_credentials_that_no_log_shows(
     logged = cluster.everything_logged()
     assert b"merging splits: 2 of 2" in logged  # the event log is there, and shows what ran
     assert CANARY.encode() not in logged
+
+
+def test_executor_that_dies_in_the_middle_of_a_write_leaves_no_row_twice(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    marker = tmp_path / "died"
+    (answer,) = cluster.run(["lose_executor", str(tmp_path / "table"), f"marker={marker}"])
+    assert marker.exists()
+    assert answer == {"rows": 2000}
+    _check_rows_are_there_once(tmp_path / "table")
+
+
+def test_task_that_runs_twice_adds_its_rows_once(cluster: Cluster, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "0ms",
+    }
+    # It ends only if the task was started twice: each attempt waits for the other.
+    (answer,) = cluster.run(["speculate", str(tmp_path / "table"), f"pipe={pipe}"], settings=speculation)
+    assert answer == {"rows": 2000}
+    _check_rows_are_there_once(tmp_path / "table")
+
+
+def _check_rows_are_there_once(path: Path) -> None:
+    table = IndexTable(str(path))
+    assert table.version == 1
+    assert sorted(table.to_arrow(columns=["id"])["id"].to_pylist()) == list(range(2000))
+    # The attempt that lost may have left a split that nobody refers to, for a purge.
+    assert table.fsck(deep=True).errors == ()
 
 
 def test_a_missing_package_is_told_early_with_the_interpreter(cluster: Cluster, tmp_path: Path) -> None:
