@@ -27,11 +27,19 @@ print("found", [row.id for row in found.collect()])
 (row,) = spark.sql(f"CHECKPOINT INDEXTABLES '{path}'").collect()
 jobs = spark.sql("DESCRIBE INDEXTABLES MERGE JOBS")
 print("sql", row.status, jobs.count(), spark.sql("SELECT 5 AS five").collect()[0].five)
+(merged,) = spark.sql(f"MERGE SPLITS '{path}'").collect()
+frame.write.format("indextables").mode("append").save(path)
+(merged_again,) = spark.sql(f"MERGE SPLITS '{path}'").collect()
+print("merged", merged.status, merged_again.source_splits, merged_again.new_splits)
+stream = spark.readStream.format("indextables").load(path)
+writer = stream.writeStream.format("indextables").option("checkpointLocation", f"{path}-checkpoint")
+writer.trigger(availableNow=True).start(f"{path}-copy").awaitTermination()
+print("streamed", spark.read.format("indextables").load(f"{path}-copy").count())
 spark.stop()
 """
 
 
-def test_connect_writes_reads_filters_searches_and_executes_statements(tmp_path: Path) -> None:
+def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path) -> None:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
     script = tmp_path / "script.py"
@@ -45,5 +53,11 @@ def test_connect_writes_reads_filters_searches_and_executes_statements(tmp_path:
         timeout=150,
         check=False,
     )
-    told = ["ids [1, 2] 2", "found [1]", "sql SUCCESS 0 5"]
-    assert done.stdout.splitlines()[-3:] == told, done.stderr[-3000:]
+    told = [
+        "ids [1, 2] 2",
+        "found [1]",
+        "sql SUCCESS 0 5",
+        "merged NO_ACTION 4 2",
+        "streamed 4",
+    ]
+    assert done.stdout.splitlines()[-5:] == told, done.stderr[-3000:]
