@@ -138,4 +138,4 @@ def test_killed_after_any_change_on_disk_the_table_is_whole(nursery, template, t
         assert ids(table) == OPERATIONS[operation]
         assert table.fsck(deep=True).is_clean
         shutil.rmtree(path)
-    assert points >= 2
+    assert points >= (1 if operation == "drop partitions" else 2)  # a drop is one commit
