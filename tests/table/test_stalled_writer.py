@@ -3,7 +3,12 @@
 import msgspec
 import pytest
 
-from indextables.errors import CommitConflictError, CommitOutcomeUnknownError, TableNotFoundError
+from indextables.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from indextables.log.actions import CommitInfo, new_commit_id
 from indextables.log.header import RECENT_COMMITS
 from indextables.log.hint import LastCheckpoint, read_hint
@@ -247,3 +252,19 @@ def test_stray_commit_that_others_have_gone_on_from_is_reported(inner):
     slow.before_commit = lambda: create_again(inner, 1)
     with pytest.raises(CommitOutcomeUnknownError, match="created again meanwhile"):
         do(snapshot, append("late"))
+
+
+def test_number_that_was_used_again_by_a_writer_that_died_then_cannot_be_read(inner):
+    snapshot = after(new_table(inner), append("a"))
+    checkpoint(inner)
+    go_on_and_clean_up(inner, KEEPING_STATES)
+    first_gone = snapshot.version + 1
+    assert version_key(first_gone) not in log_keys(inner)
+    # It died before it could look whether it was too late.
+    stale = CommitInfo(timestamp=1, operation="WRITE", commit_id=new_commit_id())
+    write_version(inner, first_gone, stale, add("ghost"))
+    for version in (first_gone, first_gone + 1):
+        with pytest.raises(VersionNotFoundError):
+            load_snapshot(context(inner), version)
+    assert paths(load_snapshot(context(inner), snapshot.version)) == {"a"}
+    assert "ghost" not in paths(newest(inner))

@@ -88,7 +88,32 @@ def _load(context: TableContext, version: int | None, passing_over: Collection[s
     if start is None:
         _check_still_listed(context, listing)
         raise _out_of_reach(context, listing, version)
-    return _build(context, start, passing_over)
+    snapshot = _build(context, start, passing_over)
+    if version is not None and listing is not None:
+        _check_is_first_use(snapshot, listing)
+    return snapshot
+
+
+def _check_is_first_use(snapshot: Snapshot, listing: LogListing) -> None:
+    """Raise VersionNotFoundError if a writer that slept used the number of a version that had been cleaned up.
+
+    Its file looks like a part of the log. But a later checkpoint remembers who the first one was.
+    """
+    context, found = snapshot.context, snapshot.header.recent_commits
+    tail = [version for version, _ in snapshot.segment.tail if version in found]
+    later = [base for base in listing.bases_newest_first() if base.version > snapshot.version]
+    for base in reversed(later) if tail else ():
+        try:
+            remembered = read_base(context, base)[0].recent_commits
+        except (LogCorruptedError, ObjectNotFoundError):
+            continue
+        for version in tail:
+            if remembered.get(version, found[version]) != found[version]:
+                raise VersionNotFoundError(
+                    f"{context.url}: version {snapshot.version} cannot be read any more: version {version} was cleaned "
+                    f"up, and {version_key(version)} is of a writer that slept meanwhile; it is no part of the table"
+                )
+        return
 
 
 def _check_still_listed(context: TableContext, listing: LogListing | None) -> None:
