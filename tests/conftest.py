@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,8 @@ from servers import AzuriteServer, S3Server, find_azurite, running_azurite, runn
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")
 
+_STARTED = time.monotonic()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make soak MINUTES=n` says how long those of the tests marked `soak` go on that could go on for ever."""
@@ -19,10 +22,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def soak_minutes(request: pytest.FixtureRequest) -> float:
-    """How long a soak test is to go on: its share of the time that is given to all of them."""
+    """How long a soak test is to go on: its share of what is left of the time that is given to all of them.
+
+    Some tests take their time whatever is given. The others share what these leave, but get something in any case.
+    """
     minutes: float = request.config.getoption("--soak-minutes")
     sharing = [item for item in request.session.items if "soak_minutes" in getattr(item, "fixturenames", ())]
-    return minutes / len(sharing)
+    waiting = len(sharing) - sharing.index(request.node)
+    left = minutes - (time.monotonic() - _STARTED) / 60
+    return max(left / waiting, minutes / len(sharing) / 4)
 
 
 @pytest.fixture(scope="session")

@@ -16,17 +16,17 @@ from benchmarks.workshop import Workshop
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     sizes = workshop.sizes
     for files in sizes.curve_files:
-        yield from _compared(workshop, f"list {files:,} files", _listing_sides(workshop, files), files)
-        yield from _compared(
-            workshop,
+        # What takes seconds by itself hardly differs between runs.
+        runs = sizes.slow_runs if files < sizes.large_table_files else 1
+        compared = partial(_compared, runs=runs)
+        yield from compared(f"list {files:,} files", _listing_sides(workshop, files), expected_length=files)
+        yield from compared(
             f"one partition of {sizes.partition_files:,} files in {files:,}",
             _partition_sides(workshop, files),
-            sizes.partition_files,
+            expected_length=sizes.partition_files,
         )
-        yield from _compared(
-            workshop, f"add {sizes.added_files} files to {files:,}", adding_sides(workshop, files)
-        )
-        yield from _compared(workshop, f"compact {files:,} entries", compaction_sides(workshop, files))
+        yield from compared(f"add {sizes.added_files} files to {files:,}", adding_sides(workshop, files))
+        yield from compared(f"compact {files:,} entries", compaction_sides(workshop, files))
         yield _memory(workshop, files)
 
 
@@ -49,9 +49,9 @@ def _partition_sides(workshop: Workshop, files: int) -> dict[str, Preparation]:
 
 
 def _compared(
-    workshop: Workshop, name: str, sides: Mapping[str, Preparation], expected_length: int | None = None
+    name: str, sides: Mapping[str, Preparation], *, runs: int, expected_length: int | None = None
 ) -> Iterator[Figure]:
-    times = measure_times(sides, runs=workshop.sizes.slow_runs, expected_length=expected_length)
+    times = measure_times(sides, runs=runs, expected_length=expected_length)
     for peer in list(sides)[1:]:
         yield Figure(
             name=name,
