@@ -271,17 +271,23 @@ class IndexTable:
         result = ops.properties.upgrade_protocol(self._writable(), reader_version, writer_version)
         return self._after(result.snapshot)
 
-    def checkpoint(self) -> CheckpointReport:
-        """Write the table's state down in one place, so that readers need not replay the log."""
+    def checkpoint(self, *, runner: Runner | None = None) -> CheckpointReport:
+        """Write the table's state down in one place, so that readers need not replay the log.
+
+        Of a gigantic table, a `runner` reads and writes the manifests.
+        """
         self._writable()
-        report = ops.checkpoint.write_checkpoint(self.refresh()._snapshot)
+        report = ops.checkpoint.write_checkpoint(self.refresh()._snapshot, runner)
         self._bind(rebase(self._snapshot), is_pinned=False)
         return report
 
-    def compact(self) -> CheckpointReport:
-        """Write the state anew, without tombstones and fragments."""
+    def compact(self, *, runner: Runner | None = None) -> CheckpointReport:
+        """Write the state anew, without tombstones and fragments.
+
+        Of a gigantic table, a `runner` reads and writes the manifests.
+        """
         self._writable()
-        report = ops.checkpoint.compact(self.refresh()._snapshot)
+        report = ops.checkpoint.compact(self.refresh()._snapshot, runner)
         self.refresh()
         return report
 

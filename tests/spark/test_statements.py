@@ -5,6 +5,7 @@ import pytest
 
 import indextables
 from indextables import IndexTable, errors
+from indextables.spark.jobs import SparkRunner
 from indextables.sql.columns import schema_of
 from indextables.sql.forms import FORMS
 from row_tables import SCHEMA, rows
@@ -94,3 +95,47 @@ def test_a_session_that_is_not_enabled_keeps_its_sql(spark):
     with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
         other.sql("CHECKPOINT INDEXTABLES 'p'")
     assert isinstance(other.sql("SELECT 1").toArrow(), pa.Table)
+
+
+FEW = {
+    "spark.indextables.state.entriesPerManifest": "2",
+    "spark.indextables.state.manifestsPerDriver": "1",
+}
+
+
+@pytest.fixture
+def _few_entries_per_manifest(spark):
+    for key, value in FEW.items():
+        spark.conf.set(key, value)
+    yield
+    for key in FEW:
+        spark.conf.unset(key)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """What the executors were asked to do."""
+    descriptions, run = [], SparkRunner.run
+
+    def noting(self, description, tasks):
+        descriptions.append(description)
+        return run(self, description, tasks)
+
+    monkeypatch.setattr(SparkRunner, "run", noting)
+    return descriptions
+
+
+@pytest.mark.usefixtures("_few_entries_per_manifest")
+def test_executors_read_and_write_the_manifests_of_a_large_state(spark, path, ran):
+    table = IndexTable.create(path, SCHEMA)
+    for number in range(7):
+        table.append(rows(number))
+    (compacted,) = spark.sql(f"COMPACT INDEXTABLES '{path}'").collect()
+    assert (compacted.num_files, compacted.new_format) == (7, "avro-state")
+    assert ran == ["writing the table's state"]
+    (merged,) = spark.sql(f"MERGE SPLITS '{path}'").collect()
+    (purged,) = spark.sql(f"PURGE INDEXTABLE '{path}' OLDER THAN 7 DAYS DRY RUN").collect()
+    assert (merged.source_splits, merged.new_splits, purged.status) == (7, 1, "DRY_RUN")
+    assert "reading the table's state" in ran
+    assert sorted(IndexTable(path).to_arrow()["id"].to_pylist()) == list(range(7))
+    assert IndexTable(path).fsck(deep=True).errors == ()

@@ -115,10 +115,10 @@ STATE_ENTRIES_PER_MANIFEST = _state.integer(
 STATE_READ_PARALLELISM = _state.integer(
     "state.read.parallelism", 8, "Manifests that are read at the same time.", minimum=1, maximum=_MAX_THREADS
 )
-STATE_READ_MANIFESTS_PER_DRIVER = _state.integer(
-    "state.read.manifestsPerDriver",
+STATE_MANIFESTS_PER_DRIVER = _state.integer(
+    "state.manifestsPerDriver",
     64,
-    "Manifests above which statements in a session of Spark let its executors read them; 0: never.",
+    "Manifests above which statements in a session of Spark let its executors read or write them; 0: never.",
     minimum=0,
 )
 STATE_SCHEMA_RENORMALIZE_THRESHOLD = _state.integer(

@@ -27,6 +27,8 @@ from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, BaseFormat, build_listing, list_log
 from indextables.log.source import EntrySource
 from indextables.log.version_file import find_object
+from indextables.ops.manifests_by_runner import manifests_by_runner
+from indextables.ops.runner import Runner
 from indextables.ops.state_checkpoint import is_compact, write_state
 from indextables.ops.verification import read_entries
 from indextables.state.compaction import Trigger
@@ -49,24 +51,31 @@ class CheckpointReport(msgspec.Struct, frozen=True):
     total_bytes: int
 
 
-def write_checkpoint(snapshot: Snapshot) -> CheckpointReport:
+def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointReport:
     """Write the snapshot down in the configured format, read it back, and point the hint at it.
 
     If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
     it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
     never written; VersionNotFoundError if others went on and cleaned this version up; UnsupportedProtocolError; and
-    StorageError, also for a write that took so long that its files may have been collected as garbage.
+    StorageError, also for a write that took so long that its files may have been collected as garbage. A `runner`
+    does the work on manifests, if these are very many.
     """
-    return _write(rebase(snapshot), _WRITERS[_configured_format(snapshot)])
+    with manifests_by_runner(snapshot.context, runner):
+        return _write(rebase(snapshot), _WRITERS[_configured_format(snapshot)])
 
 
-def compact(snapshot: Snapshot) -> CheckpointReport:
+def compact(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointReport:
     """Write the state anew, without tombstones and fragments; a compact state stays as it is.
 
     A state is never replaced: if this version has one, it is compacted under a version of its own, which changes
-    nothing else. In the older formats every checkpoint is compact.
+    nothing else. In the older formats every checkpoint is compact. A `runner` does the work on manifests, if these
+    are very many.
     """
-    snapshot = rebase(snapshot)
+    with manifests_by_runner(snapshot.context, runner):
+        return _compact(rebase(snapshot))
+
+
+def _compact(snapshot: Snapshot) -> CheckpointReport:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write(snapshot, _WRITERS[_configured_format(snapshot)])
     base = snapshot.segment.base

@@ -1,20 +1,15 @@
 """The statements of IndexTables in `spark.sql`: executed here, and answered as a DataFrame."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from indextables.errors import TableNotFoundError
-from indextables.ops.runner import Runner
 from indextables.spark.dataframe_api import session_settings
 from indextables.spark.jobs import SparkRunner
-from indextables.spark.jobs.state_read import ManifestsOnExecutors
 from indextables.spark.types import spark_schema
 from indextables.sql import Caller, TableName, parse_statement, run_statement
-from indextables.sql.statements import Statement
-from indextables.state.source import reading_manifests_by
 
 _LOCATION: Final = "Location"
 _DETAILS: Final = "# Detailed Table Information"
@@ -30,25 +25,15 @@ def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
     statement = parse_statement(text) if isinstance(text, str) else None
     if statement is None:
         return None
-    runner = SparkRunner(spark)
     caller = Caller(
         session=session_settings(spark),
-        runner=runner,
+        runner=SparkRunner(spark),
         resolve_table=lambda name: location_of(spark, name),
     )
-    with _reading_by(runner, statement, caller):
-        answer = run_statement(statement, caller)
+    answer = run_statement(statement, caller)
     # Spark Connect cannot tell the schema of an answer without rows.
     # It also takes an empty chunk for the end of a table.
     return spark.createDataFrame(answer.combine_chunks(), spark_schema(answer.schema))
-
-
-def _reading_by(runner: Runner, statement: Statement, caller: Caller) -> AbstractContextManager[None]:
-    """Let the executors read the state of a table that has very many manifests."""
-    target = getattr(statement, "target", None)
-    if target is None:
-        return nullcontext()
-    return reading_manifests_by(ManifestsOnExecutors(caller.context(target), runner))
 
 
 def location_of(spark: SparkSession, name: TableName) -> str:

@@ -1,10 +1,12 @@
 """From the text of a statement to its answer."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import pyarrow as pa
 
+from indextables.ops.manifests_by_runner import manifests_by_runner
 from indextables.ops.runner import Progress, Runner
 from indextables.sql import statements
 from indextables.sql.caller import Caller, TableResolver
@@ -39,8 +41,19 @@ def sql(
 
 
 def run_statement(statement: Statement, caller: Caller) -> pa.Table:
-    """Execute a statement. Raises what its operation raises, and InvalidStatementError for a name without a catalog."""
-    return _COMMANDS[type(statement)](statement, caller)
+    """Execute a statement. Raises what its operation raises, and InvalidStatementError for a name without a catalog.
+
+    The caller's runner also works on the manifests of the table, if these are very many.
+    """
+    with _work_on_manifests(statement, caller):
+        return _COMMANDS[type(statement)](statement, caller)
+
+
+def _work_on_manifests(statement: Statement, caller: Caller) -> AbstractContextManager[None]:
+    target = getattr(statement, "target", None)
+    if target is None or caller.runner is None:
+        return nullcontext()
+    return manifests_by_runner(caller.context(target), caller.runner)
 
 
 # The types of the first arguments are those of the keys.

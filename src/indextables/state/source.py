@@ -4,13 +4,10 @@ Nothing here happens per entry in Python. A manifest that cannot be read is an e
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import compress, pairwise
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,6 +21,7 @@ from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.foreign_columns import with_foreign_columns_folded
 from indextables.state.manifest_path import manifest_key
 from indextables.state.manifest_reader import ManifestFile, read_manifests
+from indextables.state.manifest_work import work_elsewhere
 from indextables.state.portions import portions
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from indextables.storage import ObjectStore
@@ -89,8 +87,8 @@ class StateSource(msgspec.Struct, frozen=True):
 
     def read(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         """All entries of manifests, dead ones included; without `columns`, foreign columns too."""
-        elsewhere = _ELSEWHERE.get()
-        tables = elsewhere(self, manifests, columns) if elsewhere is not None else None
+        work, version = work_elsewhere(), self.manifest.state_version
+        tables = None if work is None else work.read(self.store, version, manifests, columns)
         return self._read_here(manifests, columns) if tables is None else tables
 
     @staticmethod
@@ -137,24 +135,6 @@ class StateSource(msgspec.Struct, frozen=True):
 
     def _fetch(self, info: ManifestInfo) -> ManifestFile:
         return _fetch(self.store, self.manifest.state_version, info)
-
-
-ManifestReading: TypeAlias = Callable[
-    [StateSource, Sequence[ManifestInfo], Sequence[str] | None], list[pa.Table] | None
-]
-"""Reads manifests as `StateSource.read` does, by other means; None leaves it to this process."""
-
-_ELSEWHERE: ContextVar[ManifestReading | None] = ContextVar("indextables_manifest_reading", default=None)
-
-
-@contextmanager
-def reading_manifests_by(reading: ManifestReading) -> Iterator[None]:
-    """Let somebody else read the manifests that this thread asks for within the block."""
-    token = _ELSEWHERE.set(reading)
-    try:
-        yield
-    finally:
-        _ELSEWHERE.reset(token)
 
 
 def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> ManifestFile:

@@ -25,10 +25,9 @@ from indextables.config.registry import (
 )
 from indextables.errors import VersionNotFoundError
 from indextables.log.header import LogHeader
-from indextables.log.paths import LOG_PREFIX, state_manifest_key
+from indextables.log.paths import state_manifest_key
 from indextables.log.publishing import check_in_time
 from indextables.log.version_file import find_object
-from indextables.pruning import partition_bounds
 from indextables.state.accounting import locate
 from indextables.state.avro_codec import Codec
 from indextables.state.compaction import (
@@ -38,8 +37,9 @@ from indextables.state.compaction import (
     manifests_to_rewrite,
 )
 from indextables.state.layout import pieces, target_entries
-from indextables.state.manifest_path import new_manifest_path
-from indextables.state.manifest_writer import BLOCK_ROWS, write_manifests
+from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest, write_group
+from indextables.state.manifest_work import work_elsewhere
+from indextables.state.manifest_writer import BLOCK_ROWS
 from indextables.state.net_changes import NetChanges
 from indextables.state.portions import portions
 from indextables.state.registry import deduplicate, renormalize
@@ -60,9 +60,7 @@ class StateTarget(msgspec.Struct, frozen=True):
     """
 
     store: ObjectStore
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
-    codec: Codec
+    form: ManifestForm
     rules: CompactionRules
     renormalize_threshold: int
     started_ms: int
@@ -73,11 +71,10 @@ class StateTarget(msgspec.Struct, frozen=True):
         cls, store: ObjectStore, schema: pa.Schema, partition_columns: tuple[str, ...], settings: Settings
     ) -> "StateTarget":
         """The target that a table's settings give, of a write that starts now."""
+        codec = Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL])
         return cls(
             store=store,
-            schema=schema,
-            partition_columns=partition_columns,
-            codec=Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL]),
+            form=ManifestForm(schema, partition_columns, codec),
             rules=CompactionRules.from_settings(settings),
             renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
             started_ms=store.clock.now_ms(),
@@ -86,7 +83,7 @@ class StateTarget(msgspec.Struct, frozen=True):
     @property
     def is_partitioned(self) -> bool:
         """Whether entries have partition values to sort by."""
-        return bool(self.partition_columns)
+        return bool(self.form.partition_columns)
 
 
 class StateWritten(msgspec.Struct, frozen=True):
@@ -162,56 +159,24 @@ def write_next_state(
     return _publish(target, state, new, trigger)
 
 
-class _NewManifest(msgspec.Struct, frozen=True):
-    info: ManifestInfo
-    size_bytes: int
-
-
-def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: bool) -> list[_NewManifest]:
+def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: bool) -> list[NewManifest]:
     """Entries as manifests. New entries stay together in one, unless they are too many for one."""
     limit = target.rules.entries_per_manifest
     if is_compaction:
         limit = target_entries(entries.num_rows, limit, is_partitioned=target.is_partitioned)
-    places = list(pieces(entries, target.partition_columns, target.schema, limit))
-    groups = list(portions(places, len, BLOCK_ROWS))
+    places = pieces(entries, target.form.partition_columns, target.form.schema, limit)
+    groups = [ManifestGroup.of(entries, group) for group in portions(places, len, BLOCK_ROWS)]
+    work = work_elsewhere()
+    written = None if work is None else work.write(target.store, target.form, groups)
+    return _write_here(target, groups) if written is None else written
+
+
+def _write_here(target: StateTarget, groups: Sequence[ManifestGroup]) -> list[NewManifest]:
+    write = partial(write_group, target.store, target.form)
     if len(groups) <= 1:
-        return [manifest for group in groups for manifest in _write_group(target, entries, group)]
+        return [manifest for group in groups for manifest in write(group)]
     with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="indextables-manifests") as pool:
-        written = pool.map(partial(_write_group, target, entries), groups)
-        return [manifest for group in written for manifest in group]
-
-
-def _write_group(
-    target: StateTarget, all_entries: pa.Table, places: Sequence[pa.Array]
-) -> list[_NewManifest]:
-    entries = all_entries.take(pa.concat_arrays(places))
-    counts = [len(rows) for rows in places]
-    manifests = []
-    start = 0
-    for count, data in zip(counts, write_manifests(entries, counts, target.codec), strict=True):
-        manifests.append(_put_manifest(target, entries.slice(start, count), data))
-        start += count
-    return manifests
-
-
-def _put_manifest(target: StateTarget, entries: pa.Table, data: bytes) -> _NewManifest:
-    path = new_manifest_path()
-    target.store.put(LOG_PREFIX + path, data)
-    versions = pc.min_max(entries["addedAtVersion"]).as_py()
-    bounds = None
-    if target.is_partitioned:
-        bounds = partition_bounds(entries["partitionValues"], target.partition_columns, target.schema)
-    info = ManifestInfo(
-        path=path,
-        num_entries=entries.num_rows,
-        min_added_at_version=versions["min"],
-        max_added_at_version=versions["max"],
-        partition_bounds=bounds,
-        has_typed_bounds=bounds is not None,
-        tombstone_count=0,
-        live_entry_count=entries.num_rows,
-    )
-    return _NewManifest(info, len(data))
+        return [manifest for group in pool.map(write, groups) for manifest in group]
 
 
 def _state(
@@ -242,14 +207,14 @@ def _state(
 
 
 def _publish(
-    target: StateTarget, state: StateManifest, new: Sequence[_NewManifest], trigger: Trigger | None
+    target: StateTarget, state: StateManifest, new: Sequence[NewManifest], trigger: Trigger | None
 ) -> StateWritten:
     """Write the state manifest if absent. Manifests that only the loser would have used are deleted.
 
     Raises StorageError if the write took so long that the manifests may be gone, and VersionNotFoundError if the state
     that it goes on from was cleaned up: its manifests go next.
     """
-    data = encode_state_manifest(state, target.codec)
+    data = encode_state_manifest(state, target.form.codec)
     check_in_time(target.store, state.state_version, target.started_ms)
     if target.origin is not None and find_object(target.store, target.origin) is None:
         raise VersionNotFoundError(
@@ -259,7 +224,7 @@ def _publish(
     outcome = target.store.put_if_absent(state_manifest_key(state.state_version), data)
     is_written = outcome is PutOutcome.WRITTEN
     if not is_written:
-        target.store.delete_many(LOG_PREFIX + file.info.path for file in new)
+        target.store.delete_many(file.key for file in new)
     return StateWritten(
         is_written=is_written,
         trigger=trigger,

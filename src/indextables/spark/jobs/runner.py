@@ -55,7 +55,10 @@ class SparkRunner:
         self._progress = progress or terminal_progress(spark)
 
     def run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
-        """See `Runner.run`. Raises SparkUnavailableError if the executors lack this package."""
+        """See `Runner.run`. Raises SparkUnavailableError if the executors lack this package.
+
+        A task that cannot be pickled is the caller's mistake: its error ends the run.
+        """
         self._progress(Progress(description, 0, len(tasks)))
         if tasks:
             workers = check_workers(self._spark)
@@ -64,7 +67,7 @@ class SparkRunner:
     def _run(
         self, description: str, tasks: Sequence[Task[T]], slots: int
     ) -> Generator[TaskOutcome[T], None, None]:
-        waiting = _chunks(tasks, slots)
+        waiting = _chunks(len(tasks), slots)
         jobs = _Jobs(self._spark, description, len(tasks))
         running: dict[Future[list[TaskOutcome[T]]], _Chunk] = {}
         received: deque[TaskOutcome[T]] = deque()
@@ -73,7 +76,8 @@ class SparkRunner:
             try:
                 while True:
                     while waiting and len(running) < slots:
-                        chunk = waiting.popleft()
+                        # As late as possible, since some tasks are large.
+                        chunk = [(index, _pickled(tasks[index])) for index in waiting.popleft()]
                         running[pool.submit(jobs.run, chunk)] = chunk
                     if not running:
                         return
@@ -81,7 +85,7 @@ class SparkRunner:
                     for future in finished:
                         chunk = running.pop(future)
                         if len(chunk) > 1 and _is_lost(future.result()):
-                            waiting.extendleft([single] for single in chunk)
+                            waiting.extendleft([index] for index, _ in chunk)
                         else:
                             received += future.result()
                     while received:
@@ -159,11 +163,10 @@ def run_pickled(index: int, task: bytes) -> bytes:
         return _pickled_error(index, error)
 
 
-def _chunks(tasks: Sequence[Task[Any]], slots: int) -> deque[_Chunk]:
-    """All tasks, pickled before any of them runs: one that cannot travel is the caller's mistake."""
-    size = max(1, min(_MAX_TASKS_PER_JOB, len(tasks) // (slots * _JOBS_PER_SLOT)))
-    pickled = [(index, _pickled(task)) for index, task in enumerate(tasks)]
-    return deque(pickled[start : start + size] for start in range(0, len(pickled), size))
+def _chunks(num_tasks: int, slots: int) -> deque[Sequence[int]]:
+    """The numbers of the tasks that make up each job."""
+    size = max(1, min(_MAX_TASKS_PER_JOB, num_tasks // (slots * _JOBS_PER_SLOT)))
+    return deque(range(start, min(start + size, num_tasks)) for start in range(0, num_tasks, size))
 
 
 def _running(chunk: _Chunk) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
