@@ -79,12 +79,13 @@ class Simulation:
         self._seen_keys: frozenset[str] = frozenset()
 
     def run(self) -> Report:
-        """Raises InvariantError, with a trace, if a promise is broken."""
+        """Raises InvariantError, with a trace, if a promise is broken: that the table can be read is one of them."""
         try:
             with _reproducible(self.report.seed):
                 self._run()
-        except InvariantError as error:
-            raise InvariantError(f"{error}\n{self.trace()}") from error
+        except (InvariantError, IndexTablesError) as error:
+            said = error if isinstance(error, InvariantError) else repr(error)
+            raise InvariantError(f"{said}\n{self.trace()}") from error
         finally:
             # Threads that wait for their turn would keep the interpreter from ending.
             for process in list(self._busy):

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from indextables import IndexTable
 from indextables.errors import CommitConflictError, InvalidOptionError
+from indextables.log.actions import TransactionAction
 from indextables.spark.batch_write import SplitsWritten, TableWriter
 from indextables.spark.options import TablePlace
 from indextables.spark.source import IndexTablesSource
@@ -57,13 +58,43 @@ def test_a_job_that_fails_leaves_no_rows_and_no_files(spark: SparkSession, path:
     assert split_files(Path(path)) == before
 
 
-def test_only_the_messages_that_reach_the_commit_count(path: str) -> None:
-    writer = _writer(path)
-    first, twice, again = _written(writer, 1), _written(writer, 2), _written(writer, 2)
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+def test_only_the_messages_that_reach_the_commit_count_and_nothing_is_left_of_others(
+    path: str, partition_by: tuple[str, ...]
+) -> None:
+    IndexTable.create(path, SMALL, partition_by=partition_by)
+    writer, other = _writer(path), _writer(path)
+    first, _, again = _written(writer, 1), _written(writer, 2), _written(writer, 2)
+    busy = _written(other, 3)
     writer.commit([first, again])
     assert IndexTable(path).num_rows == 2
     orphans = set(split_files(Path(path))) - set(IndexTable(path).files()["path"].to_pylist())
-    assert orphans == {file.path for file in twice.files}
+    assert orphans == set(busy.paths)
+    other.commit([busy])
+    assert split_files(Path(path)) == sorted(IndexTable(path).files()["path"].to_pylist())
+
+
+def test_abort_also_deletes_what_attempts_without_a_message_uploaded(path: str) -> None:
+    writer, other = _writer(path), _writer(path)
+    done, _, busy = _written(writer, 1), _written(writer, 2), _written(other, 3)
+    writer.abort([done, None])
+    assert split_files(Path(path)) == busy.paths
+
+
+def test_a_batch_of_a_stream_that_is_repeated_leaves_nothing_of_its_first_attempt(path: str) -> None:
+    target = _writer(path)._target
+    place = TablePlace.of({"path": path})
+    attempts = [
+        TableWriter(place, target, None, TransactionAction("query", 7), job="batch") for _ in range(3)
+    ]
+    lost = _written(attempts[0], 1)
+    kept = _written(attempts[1], 1)
+    attempts[1].commit([kept])
+    assert split_files(Path(path)) == kept.paths != lost.paths
+    # Spark repeats a batch that it did not note down: it is in the table already, and its splits stay.
+    attempts[2].commit([_written(attempts[2], 1)])
+    assert split_files(Path(path)) == kept.paths
+    assert IndexTable(path).num_rows == 1
 
 
 def test_abort_deletes_what_the_tasks_of_a_failed_job_uploaded(path: str) -> None:

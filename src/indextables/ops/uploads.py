@@ -1,8 +1,9 @@
 """Splits between their upload and the commit that makes them part of the table."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from indextables.config.registry import READ_PARALLELISM
@@ -31,6 +32,9 @@ _NOT_LANDED: Final = (
     LogGapError,
 )
 
+# Beyond so many, looking for leftovers would cost more than they do.
+_MOST_FOLDERS: Final = 256
+
 # No purge takes younger files for orphans, unless somebody has switched its check off.
 _LONG_WAIT_MS: Final = 3_600_000
 
@@ -54,6 +58,29 @@ def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
         return
     with contextlib.suppress(StorageError):
         store.delete_many(paths)
+
+
+def delete_leftovers(
+    context: TableContext, name_prefix: str, folders: Collection[str], kept: Collection[str]
+) -> None:
+    """Delete the splits in some folders whose names begin like this, but for those that were kept.
+
+    Others than the caller must not use such names. What cannot be found or deleted now is an orphan for the purge.
+    """
+    known = frozenset(kept)
+    with contextlib.suppress(StorageError):
+        found = parallel_map(
+            partial(_names_below, context.store, name_prefix),
+            sorted(folders)[:_MOST_FOLDERS],
+            context.settings[READ_PARALLELISM],
+        )
+        delete_quietly(context.store, [key for keys in found for key in keys if key not in known])
+
+
+def _names_below(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
+    parent = f"{folder}/" if folder else ""
+    keys = (meta.key for meta in store.list(parent, start_after=parent + name_prefix))
+    return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))
 
 
 def uploads_check(context: TableContext, files: Iterable[SplitFile]) -> Callable[[], None]:

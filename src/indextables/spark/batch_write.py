@@ -2,12 +2,15 @@
 
 The life of a write: `TableWriter` is made where the query is planned, and travels to the tasks, which upload
 splits that nobody refers to yet; their messages come back to `commit`, which adds the splits of these messages,
-and of no others, in one transaction. Names are unique, so that a task that runs twice leaves an orphan at worst.
+and of no others, in one transaction. Names are unique, and those of one job begin alike: what a task that ran twice,
+or was lost, has uploaded is found after the commit, and deleted.
 """
 
 import logging
+import secrets
 import time
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -19,7 +22,7 @@ from indextables.errors import CommitConflictError, IndexTablesError, InvalidVal
 from indextables.log.actions import TransactionAction
 from indextables.log.entries import STRING_MAP
 from indextables.ops.splits import add_of
-from indextables.ops.uploads import delete_quietly, deleting_unless_landed
+from indextables.ops.uploads import delete_leftovers, delete_quietly, deleting_unless_landed
 from indextables.ops.write import run
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
 from indextables.pruning import match_partitions
@@ -29,6 +32,8 @@ from indextables.table import CommitResult, Operation, Snapshot, TableContext, c
 from indextables.table.intent import Append, Intent, Overwrite
 
 logger = logging.getLogger(__name__)
+
+_JOB_BYTES: Final = 8
 
 
 class WriteTarget(msgspec.Struct, frozen=True):
@@ -59,11 +64,17 @@ class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
     num_batches: int
     duration_ms: int
 
+    @property
+    def paths(self) -> list[str]:
+        """Where the splits are."""
+        return [file.path for file in self.files]
+
 
 class TableWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a table: an append, or with a replacement an overwrite.
 
-    With a `transaction`, nothing is written if the table records that it was committed before.
+    With a `transaction`, nothing is written if the table records that it was committed before. The names of all
+    splits contain `job`, which belongs to this write alone.
     """
 
     def __init__(
@@ -72,11 +83,13 @@ class TableWriter(DataSourceArrowWriter):
         target: WriteTarget,
         replacement: Replacement | None,
         transaction: TransactionAction | None = None,
+        job: str | None = None,
     ) -> None:
         self._place = place
         self._target = target
         self._replacement = replacement
         self._transaction = transaction
+        self._name_prefix = f"part-{job or secrets.token_hex(_JOB_BYTES)}-"
         self._started_ms = place.store().clock.now_ms()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
@@ -86,6 +99,7 @@ class TableWriter(DataSourceArrowWriter):
         options = WriterOptions(
             target_bytes=target.settings[WRITE_TARGET_SPLIT_SIZE],
             heap_bytes=target.settings[INDEX_WRITER_HEAP_SIZE],
+            name_prefix=self._name_prefix,
         )
         num_batches = 0
         columns = (target.schema, target.partition_columns)
@@ -111,6 +125,7 @@ class TableWriter(DataSourceArrowWriter):
             result = run(snapshot, intent, self._operation(context, written), files)
         if result.is_committed:
             _log(result, files, written)
+            self._delete_leftovers([file.path for file in files], kept=True)
         elif result.tries == 1:
             # It was committed before this one tried anything, and so by others, and with other files.
             delete_quietly(context.store, [file.path for file in files])
@@ -123,8 +138,16 @@ class TableWriter(DataSourceArrowWriter):
         """
         is_before_commit = any(message is None for message in messages)
         if is_before_commit:
-            paths = [file.path for message in _known(messages) for file in message.files]
+            paths = [path for message in _known(messages) for path in message.paths]
             delete_quietly(self._place.store(), paths)
+            self._delete_leftovers(paths, kept=False)
+
+    def _delete_leftovers(self, paths: Sequence[str], *, kept: bool) -> None:
+        """Delete what tasks that ran twice, or were lost, have uploaded beside these splits."""
+        folders = {path.rpartition("/")[0] for path in paths}
+        if not self._target.partition_columns:
+            folders.add("")
+        delete_leftovers(self._place.context(), self._name_prefix, folders, paths if kept else ())
 
     def _current_table(self, context: TableContext, files: Sequence[SplitFile]) -> Snapshot:
         """The table to commit to. Until this returns no log can refer to the splits, which go if it fails."""

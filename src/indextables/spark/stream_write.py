@@ -5,6 +5,7 @@ adds them together with a `txn` action, which records the query and the number o
 repeats, because it stopped before it could note down that it was done, finds itself in the table and is dropped.
 """
 
+import uuid
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,8 +20,11 @@ from indextables.ops.uploads import delete_quietly
 from indextables.spark.batch_write import Replacement, SplitsWritten, TableWriter, WriteTarget
 from indextables.spark.options import TablePlace
 
-# The properties of a task under which Spark says which query it runs for.
+# The properties of a task under which Spark says which query, and which of its batches, it runs for.
 _QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+_JOBS: Final = uuid.UUID("8f0c5d4b-6d0e-4f43-9c55-2f2b7a1f6f0e")
 
 
 class BatchWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
@@ -46,12 +50,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Upload the rows of a task as splits. After a failure none of them is left."""
         task = TaskContext.get()
         query_id = None if task is None else task.getLocalProperty(_QUERY_ID)
-        if not query_id:
+        if task is None or not query_id:
             raise SparkUnavailableError(
                 f"{self._place.url}: this release of Spark does not tell its tasks which query they belong to, so that "
                 f"no batch could be written exactly once; write with foreachBatch"
             )
-        splits = TableWriter(self._place, self._target, self._replacement).write(iterator)
+        job = _job(query_id, task.getLocalProperty(_BATCH_ID))
+        splits = TableWriter(self._place, self._target, self._replacement, job=job).write(iterator)
         return BatchWritten(query_id, self._target, splits)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
@@ -66,15 +71,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = written[0]
         now_ms = self._place.store().clock.now_ms()
         transaction = TransactionAction(app_id=first.query_id, version=batchId, last_updated=now_ms)
-        writer = TableWriter(self._place, first.target, self._replacement, transaction)
+        job = _job(first.query_id, str(batchId))
+        writer = TableWriter(self._place, first.target, self._replacement, transaction, job)
         writer.commit([message.splits for message in written])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Delete what the tasks of a failed batch uploaded; after a failed commit only that one knows what may go."""
         del batchId
         if any(message is None for message in messages):
-            paths = [file.path for message in _known(messages) for file in message.splits.files]
+            paths = [path for message in _known(messages) for path in message.splits.paths]
             delete_quietly(self._place.store(), paths)
+
+
+def _job(query_id: str, batch_id: str | None) -> str:
+    """A name for a batch, which is the same when it is repeated: what an earlier attempt left is found by it, too."""
+    return uuid.uuid5(_JOBS, f"{query_id}/{batch_id}").hex
 
 
 def _known(messages: list[WriterCommitMessage | None]) -> list[BatchWritten]:

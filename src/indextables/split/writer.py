@@ -48,7 +48,7 @@ class WriterOptions(msgspec.Struct, frozen=True):
     `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds
     the rows that wait in memory, over all partitions, and `max_open_files` the splits under construction that
     have a file. `scratch` is a local directory; without it, the system's for temporary files. `merged_from` are
-    the paths of the splits whose rows are written again.
+    the paths of the splits whose rows are written again. `name_prefix` is what the names of all splits begin with.
     """
 
     target_bytes: int = 1024**3
@@ -58,6 +58,7 @@ class WriterOptions(msgspec.Struct, frozen=True):
     scratch: Path | None = None
     split_tags: tuple[str, ...] = ()
     merged_from: tuple[str, ...] = ()
+    name_prefix: str = "part-"
 
 
 class SplitFile(msgspec.Struct, frozen=True):
@@ -211,7 +212,7 @@ class SplitWriter:
     def _upload(self, built: BuiltSplit, values: tuple[str | None, ...]) -> SplitFile:
         named = self._named(values)
         folder = partition_path(named.items())
-        name = f"part-{uuid.uuid4()}.split"
+        name = f"{self._options.name_prefix}{uuid.uuid4()}.split"
         key = f"{folder}/{name}" if folder else name
         # Noted before the upload: if that fails, nobody knows whether the object is there.
         self._uploaded.append(key)
