@@ -8,6 +8,9 @@ import fastavro
 import pytest
 
 from indextables import IndexTable, errors
+from indextables.errors import VersionNotFoundError
+from indextables.log.actions import encode_actions
+from indextables.log.codec import decompress
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
 from indextables.ops.deletion import DeleteBatch
 from indextables.ops.fsck import fsck
@@ -17,6 +20,7 @@ from indextables.ops.runner import Interruption
 from indextables.ops.splits import split_refs
 from indextables.ops.task_store import TaskStore
 from indextables.storage import FaultStore
+from indextables.table import load_snapshot
 from purge_tables import (
     ClockedStore,
     add_split,
@@ -28,7 +32,7 @@ from purge_tables import (
     table_of,
 )
 from row_tables import SCHEMA, rows
-from tables import FORMATS, checkpoint, context, log_keys, write_version
+from tables import FORMATS, add, checkpoint, context, log_keys, write_version
 
 
 @pytest.fixture
@@ -172,11 +176,23 @@ def rewrite_state(store, key: str, tmp_path: Path, **changes) -> None:
     store.put(key, file.read_bytes())
 
 
-def test_checkpoint_that_differs_from_the_versions_it_stands_for(store):
-    """A version that was exchanged after the checkpoint was written."""
+def test_version_that_is_not_the_one_that_the_checkpoint_remembers(store):
     other = clocked_store()
     table_of(other, "a.split", "z.split")
     store.put(version_key(2), other.get(version_key(2)))
+    put_split(store, "z.split")
+    report = check(store)
+    (finding,) = (finding for finding in report.findings if finding.severity is not Severity.INFO)
+    assert (finding.code, finding.severity) == ("version-used-again", Severity.WARNING)
+    assert finding.object == version_key(2)
+    with pytest.raises(VersionNotFoundError, match="no part of the table"):
+        load_snapshot(context(store), 2)
+
+
+def test_checkpoint_that_differs_from_the_versions_it_stands_for(store):
+    """Something was added to a version after the checkpoint was written."""
+    lines = decompress(store.get(version_key(2)), "version") + encode_actions([add("z.split")])
+    store.put(version_key(2), lines)
     put_split(store, "z.split")
     report = check(store)
     assert codes(report) == {"replay-differs"}

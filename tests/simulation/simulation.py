@@ -18,7 +18,7 @@ from indextables.errors import (
     SplitsMissingError,
     VersionNotFoundError,
 )
-from indextables.log.paths import LOG_PREFIX
+from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.log.segment import list_log
 from indextables.ops.fsck import fsck
 from indextables.ops.fsck_log import reachable_versions
@@ -279,8 +279,13 @@ class Simulation:
         if self.witness.notes.beyond_help:
             return
         self._check_rows()
+        found = fsck(self._view, deep=False).findings
+        ghosts = {version_key(version) for version in self.witness.ghosts}
         findings = [
-            finding for finding in fsck(self._view, deep=False).findings if finding.severity.value != "info"
+            finding
+            for finding in found
+            if finding.severity.value != "info"
+            and not (finding.code == "version-used-again" and finding.object in ghosts)
         ]
         # An answer that was lost may turn the hint back to a checkpoint that is gone: it is only a hint.
         findings = [finding for finding in findings if finding.code != "hint-stale"]

@@ -19,7 +19,7 @@ from indextables.log.paths import (
     parquet_checkpoint_key,
     parse_log_path,
 )
-from indextables.log.segment import list_log
+from indextables.log.segment import Base, BaseFormat, list_log
 from indextables.ops.fsck_log import reachable_versions
 from indextables.state.manifest_path import manifest_key
 from indextables.state.state_file import read_state_manifest
@@ -96,6 +96,8 @@ class WitnessStore(ClockedStore):
         self.removed_ms: dict[str, int] = {}
         self.said_removed_ms: dict[str, int] = {}
         self.manifests_made_ms: dict[str, int] = {}
+        self.manifests_made_by: dict[str, str] = {}
+        self.manifests_named_late: set[str] = set()
         self.committed_ms: dict[str, int] = {}
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
@@ -123,6 +125,7 @@ class WitnessStore(ClockedStore):
             self.uploads.setdefault(key, Upload(self.author.name, now_ms, now_ms))
         if key.startswith(SHARED_MANIFEST_PREFIX):
             self.manifests_made_ms[key] = now_ms
+            self.manifests_made_by[key] = self.author.name
 
     def put_if_absent(self, key, data) -> PutOutcome:
         outcome = super().put_if_absent(key, data)
@@ -144,6 +147,8 @@ class WitnessStore(ClockedStore):
             path = parse_log_path(key)
             if isinstance(path, VersionFile):
                 self._check_version_may_go(path.version)
+            if key in self.manifests_named_late and self._is_named(key):
+                self.notes.beyond_help += 1
         super().delete_many(doomed)
 
     def ended(self, author: str, *, acknowledged: bool) -> None:
@@ -301,17 +306,30 @@ class WitnessStore(ClockedStore):
     def _check_has_manifests(self, version: int, key: str) -> None:
         """The same for a state, whose manifests are collected when nothing refers to them for an hour."""
         base = next(base for base in list_log(self._inner).bases[version] if base.meta.key == key)
-        named = {
-            manifest_key(info.path, version) for info in read_state_manifest(self._inner, base).manifests
-        }
+        named = self._named_by(base)
+        collectable_ms = self.clock.now_ms() - MANIFEST_FLOOR_MS
+        own = {key for key in named if self.manifests_made_by[key] == self.author.name}
+        # The writer looked at the clock, and slept then. A collection may have looked at the log in between.
+        late = {key for key in own if self.manifests_made_ms[key] <= collectable_ms}
         missing = named - {meta.key for meta in self._inner.list(SHARED_MANIFEST_PREFIX)}
         if not missing:
-            return
-        newest_ms = max(self.manifests_made_ms[key] for key in named)
-        if self.clock.now_ms() - newest_ms >= MANIFEST_FLOOR_MS:
+            self.manifests_named_late |= late
+        elif all(self.manifests_made_ms[key] <= collectable_ms for key in named):
             self.notes.beyond_help += 1
         else:
             self._break(f"{self.author.name} publishes the state of version {version} without {missing}")
+
+    def _named_by(self, base: Base) -> set[str]:
+        state = read_state_manifest(self._inner, base)
+        return {manifest_key(info.path, base.version) for info in state.manifests}
+
+    def _is_named(self, key: str) -> bool:
+        states = [
+            base
+            for base in list_log(self._inner).bases_newest_first()
+            if base.format is BaseFormat.AVRO_STATE
+        ]
+        return any(key in self._named_by(base) for base in states)
 
     def _was_committed_too_late(self, key: str) -> bool:
         """Whether a split had become an orphan that anybody may purge before its writer woke up and committed it.

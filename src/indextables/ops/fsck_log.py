@@ -139,6 +139,10 @@ def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBa
         except (LogCorruptedError, ObjectNotFoundError):
             continue  # found by the check of version files
         header = replay_header(before.header, tail.versions, removed_paths(tail))
+        reused = sorted(version for version in between if _is_used_again(version, header, after.header))
+        if reused:
+            yield from (_used_again(listing.versions[version], after.base) for version in reused)
+            continue
         difference = _difference(replay_entries(before.entries, tail), after.entries, head)
         difference = difference or _header_difference(header, after.header)
         if difference is not None:
@@ -149,6 +153,23 @@ def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBa
                 f"the versions from {between.start} on lead to another table: {difference}",
                 "compare both with what was written; the version files are what was committed",
             )
+
+
+def _is_used_again(version: int, replayed: LogHeader, recorded: LogHeader) -> bool:
+    """Whether a checkpoint remembers another commit of this number than the one that its file has."""
+    found = replayed.recent_commits.get(version)
+    return found is not None and recorded.recent_commits.get(version, found) != found
+
+
+def _used_again(file: ObjectMeta, base: Base) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "version-used-again",
+        file.key,
+        f"{base.meta.key} remembers another commit of this number: it is of a writer that slept while that one was "
+        f"cleaned up, and is no part of the table",
+        "the version cannot be read any more; its file goes with the next purge",
+    )
 
 
 # Where a replay without any checkpoint starts.
