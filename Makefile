@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
+OLDEST := .venv-oldest-spark
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak mutants docs wheel azurite docs-generated lock clean
+.PHONY: help demo test lint format bench soak oldest-spark mutants docs wheel azurite docs-generated lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +54,14 @@ bench: $(BENCH_READY) ## measure against the peers: a table of ratios, JSON, cha
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
 	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak tests/spark/test_cluster.py
 
+# Spark 4.1 does not close its sockets, which is no news.
+oldest-spark: $(READY) ## run the tests of Spark with the oldest release of it that is supported
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	@$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pyspark' > $(OLDEST)/others.txt
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLDEST)/others.txt 'pyspark==4.1.*'
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(OLDEST)/bin/python -m pytest tests/spark -p no:unraisableexception -W ignore::ResourceWarning
+
 mutants: $(READY) ## plant known bugs in a copy of the package, one at a time: the tests must notice each
 	@$(BIN)/python -m tests.mutations
 
@@ -79,4 +88,4 @@ lock: $(READY) ## resolve the dependencies anew
 	  --extra dev --extra build --extra docs -c requirements/dev.lock pyproject.toml -o requirements/docs.lock
 
 clean: ## remove the virtual environment and what was built
-	@rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table
+	@rm -rf $(VENV) $(OLDEST) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from pyspark.sql.types import StructType
 
 from indextables import IndexTable
@@ -24,8 +23,11 @@ from indextables.spark.source import IndexTablesSource
 from indextables.spark.stream_read import StreamReader
 from row_tables import SCHEMA, rows
 
-NO_LIMIT = ReadAllAvailable()
-LIMITED = ReadMaxFiles(1)
+limits = pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="Spark before 4.2 does not ask how much a batch may take"
+)
+NO_LIMIT = limits.ReadAllAvailable()
+LIMITED = limits.ReadMaxFiles(1)
 
 
 @pytest.fixture
@@ -137,8 +139,8 @@ def test_one_version_may_take_several_batches(path: str) -> None:
 
 def test_a_trigger_that_wants_everything_gets_it(table: IndexTable, path: str) -> None:
     assert list(batches(reader_of(path, maxFilesPerTrigger=1), NO_LIMIT)) == [[1, 2, 3]]
-    assert reader_of(path, maxFilesPerTrigger=1).getDefaultReadLimit() == ReadMaxFiles(1)
-    assert reader_of(path).getDefaultReadLimit() == ReadMaxFiles(1000)
+    assert reader_of(path, maxFilesPerTrigger=1).getDefaultReadLimit() == limits.ReadMaxFiles(1)
+    assert reader_of(path).getDefaultReadLimit() == limits.ReadMaxFiles(1000)
 
 
 def test_a_batch_is_the_same_when_it_is_repeated_after_a_restart(table: IndexTable, path: str) -> None:

@@ -1,6 +1,7 @@
 """Streams from and into tables, by real queries: each row once, whenever they stop and start again."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from row_tables import SCHEMA, rows, split_files
 from row_tables import ids as ids_of
 
 Restart = Callable[..., Any]
+
+# Spark before 4.2 does not ask how much a batch may take.
+HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 @pytest.fixture
@@ -55,12 +59,16 @@ def test_every_row_comes_once_through_restarts_at_every_point(
     frame = follow(spark, source, maxFilesPerTrigger=2)
     run(frame, path, partitionBy="day")
     table = IndexTable(path)
-    assert (ids_of(table), table.version, table.partition_columns) == ([1, 2, 3], 2, ["day"])
+    assert (ids_of(table), table.partition_columns) == ([1, 2, 3], ["day"])
+    assert table.version == (2 if HAS_LIMITS else 1)
     # The crash came after the table's commit: the batch is repeated, and dropped.
     forget_last_commit(path)
     before = split_files(Path(path))
     IndexTable(source).append(rows(4))
     run(frame, path)
+    if not HAS_LIMITS:
+        # Such releases run one batch at a time, and that was the repeated one.
+        run(frame, path)
     assert ids_of(table.refresh()) == [1, 2, 3, 4]
     assert len(split_files(Path(path))) == len(before) + 1 == table.num_files
     # The crash came before it: the batch is repeated, and counts.

@@ -1,7 +1,9 @@
 """Spark's schemas and Arrow's: the one that a table has, and the one that Spark wants its batches in."""
 
+import inspect
 import json
 from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -10,6 +12,11 @@ from pyspark.sql.types import StructType
 from indextables.errors import InvalidSchemaError
 from indextables.schema import find_column, from_spark_json, to_spark_json
 from indextables.split.conform import conform
+
+# Releases before 4.2 do not ask for a time zone, and mean this one.
+_IN_UTC: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -32,7 +39,7 @@ def nullable_schema(schema: pa.Schema) -> pa.Schema:
 
 def batch_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects the batches of a data source in."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def check_written(given: pa.Schema, table: pa.Schema, place: str) -> None:
