@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from indextables.log.codec import decompress
+from indextables.log.json_checkpoint import read_part_names
 from indextables.log.paths import (
-    PARQUET_CHECKPOINT_PREFIX,
-    SHARED_MANIFEST_PREFIX,
+    LOG_PREFIX,
+    JsonCheckpoint,
     ParquetCheckpointInfo,
     StateManifestFile,
     VersionFile,
@@ -27,7 +28,7 @@ from indextables.storage import ObjectStore, PutOutcome, VirtualClock
 from purge_tables import HOUR, ClockedStore
 
 ORPHAN_FLOOR_MS = 24 * HOUR * 1000
-MANIFEST_FLOOR_MS = HOUR * 1000
+LOG_FILE_FLOOR_MS = HOUR * 1000
 BEYOND_HELP_MS = 20 * HOUR * 1000
 """A writer that sleeps for so long between its last look at its splits and its commit loses them, as documented."""
 
@@ -95,9 +96,8 @@ class WitnessStore(ClockedStore):
         self.where_added: dict[str, int] = {}
         self.removed_ms: dict[str, int] = {}
         self.said_removed_ms: dict[str, int] = {}
-        self.manifests_made_ms: dict[str, int] = {}
-        self.manifests_made_by: dict[str, str] = {}
-        self.manifests_named_late: set[str] = set()
+        self.log_files: dict[str, Upload] = {}
+        self.named_late: set[str] = set()
         self.committed_ms: dict[str, int] = {}
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
@@ -123,19 +123,17 @@ class WitnessStore(ClockedStore):
         now_ms = self.clock.now_ms()
         if key.endswith(".split"):
             self.uploads.setdefault(key, Upload(self.author.name, now_ms, now_ms))
-        if key.startswith(SHARED_MANIFEST_PREFIX):
-            self.manifests_made_ms[key] = now_ms
-            self.manifests_made_by[key] = self.author.name
+        if key.startswith(LOG_PREFIX):
+            self.log_files[key] = Upload(self.author.name, now_ms, now_ms)
 
     def put_if_absent(self, key, data) -> PutOutcome:
         outcome = super().put_if_absent(key, data)
         path = parse_log_path(key)
         if outcome is PutOutcome.WRITTEN and isinstance(path, VersionFile):
             self._committed(path.version, data)
-        if outcome is PutOutcome.WRITTEN and isinstance(path, ParquetCheckpointInfo):
-            self._check_has_rows(path.version)
-        if outcome is PutOutcome.WRITTEN and isinstance(path, StateManifestFile):
-            self._check_has_manifests(path.version, key)
+        is_checkpoint = isinstance(path, JsonCheckpoint | ParquetCheckpointInfo | StateManifestFile)
+        if outcome is PutOutcome.WRITTEN and is_checkpoint:
+            self._check_has_its_files(path.version, key)
         return outcome
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -147,7 +145,7 @@ class WitnessStore(ClockedStore):
             path = parse_log_path(key)
             if isinstance(path, VersionFile):
                 self._check_version_may_go(path.version)
-            if key in self.manifests_named_late and self._is_named(key):
+            if key in self.named_late and self._is_named(key):
                 self.notes.beyond_help += 1
         super().delete_many(doomed)
 
@@ -297,39 +295,36 @@ class WitnessStore(ClockedStore):
             return False
         return min(showing) >= restored.version
 
-    def _check_has_rows(self, version: int) -> None:
-        """A writer that falls asleep right before it publishes a checkpoint may find its rows collected."""
-        key = parquet_checkpoint_key(version)
-        if all(meta.key != key for meta in self._inner.list(PARQUET_CHECKPOINT_PREFIX)):
-            self.notes.beyond_help += 1
+    def _check_has_its_files(self, version: int, key: str) -> None:
+        """Files of a checkpoint are collected when nothing refers to them for an hour.
 
-    def _check_has_manifests(self, version: int, key: str) -> None:
-        """The same for a state, whose manifests are collected when nothing refers to them for an hour."""
+        Its writer looks at the clock before it publishes it. If it falls asleep right then, they may be gone.
+        """
         base = next(base for base in list_log(self._inner).bases[version] if base.meta.key == key)
         named = self._named_by(base)
-        collectable_ms = self.clock.now_ms() - MANIFEST_FLOOR_MS
-        own = {key for key in named if self.manifests_made_by[key] == self.author.name}
-        # The writer looked at the clock, and slept then. A collection may have looked at the log in between.
-        late = {key for key in own if self.manifests_made_ms[key] <= collectable_ms}
-        missing = named - {meta.key for meta in self._inner.list(SHARED_MANIFEST_PREFIX)}
+        collectable_ms = self.clock.now_ms() - LOG_FILE_FLOOR_MS
+        late = {key for key in named if self.log_files[key].made_ms <= collectable_ms}
+        missing = named - {meta.key for meta in self._inner.list(LOG_PREFIX)}
         if not missing:
-            self.manifests_named_late |= late
-        elif all(self.manifests_made_ms[key] <= collectable_ms for key in named):
+            # A collection that looked at the log before may take those that are the writer's own.
+            self.named_late |= {key for key in late if self.log_files[key].author == self.author.name}
+        elif late == named:
             self.notes.beyond_help += 1
         else:
-            self._break(f"{self.author.name} publishes the state of version {version} without {missing}")
+            self._break(f"{self.author.name} publishes the checkpoint of version {version} without {missing}")
 
     def _named_by(self, base: Base) -> set[str]:
-        state = read_state_manifest(self._inner, base)
-        return {manifest_key(info.path, base.version) for info in state.manifests}
+        match base.format:
+            case BaseFormat.AVRO_STATE:
+                state = read_state_manifest(self._inner, base)
+                return {manifest_key(info.path, base.version) for info in state.manifests}
+            case BaseFormat.JSON:
+                return {LOG_PREFIX + name for name in read_part_names(self._inner, base.meta)}
+            case BaseFormat.PARQUET:
+                return {parquet_checkpoint_key(base.version)}
 
     def _is_named(self, key: str) -> bool:
-        states = [
-            base
-            for base in list_log(self._inner).bases_newest_first()
-            if base.format is BaseFormat.AVRO_STATE
-        ]
-        return any(key in self._named_by(base) for base in states)
+        return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())
 
     def _was_committed_too_late(self, key: str) -> bool:
         """Whether a split had become an orphan that anybody may purge before its writer woke up and committed it.
