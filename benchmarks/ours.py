@@ -17,7 +17,7 @@ NO_CHECKPOINTS = {**NO_CACHE, "spark.indextables.checkpoint.enabled": "false"}
 PATIENT = {**NO_CHECKPOINTS, "spark.indextables.transaction.retry.maxAttempts": "1000"}
 
 _STATE_FORMAT = "spark.indextables.state.format"
-_COMMIT_FILES = 100_000
+_VERSION_FILES = 100_000
 
 
 def create_table(path: Path, options: Mapping[str, str] = NO_CHECKPOINTS) -> IndexTable:
@@ -28,8 +28,8 @@ def create_table(path: Path, options: Mapping[str, str] = NO_CHECKPOINTS) -> Ind
 def build_table(path: Path, files: Iterable[DataFile], state_format: str) -> None:
     """A table of these files with a checkpoint in a format (avro, json, parquet) at its newest version."""
     table = create_table(path, {**NO_CHECKPOINTS, _STATE_FORMAT: state_format})
-    for chunk in in_chunks(iter(files), _COMMIT_FILES):
-        table.commit(adds=[add_action(file) for file in chunk])
+    for version, chunk in enumerate(in_chunks(iter(files), _VERSION_FILES), start=1):
+        (path / version_key(version)).write_bytes(encode_actions([add_action(file) for file in chunk]))
     table.checkpoint()
 
 

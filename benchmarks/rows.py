@@ -5,6 +5,7 @@ The words of the messages are as frequent as those of a language: the n-th is n 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +98,8 @@ def _ranked_words(random: np.random.Generator, count: int, rarest: int) -> list[
     return [vocabulary[int(rank)] for rank in ranks]
 
 
-def _vocabulary() -> list[str]:
+@lru_cache(maxsize=1)
+def _vocabulary() -> Sequence[str]:
     """The words, the commonest first: three syllables each, in no order."""
     base = len(_SYLLABLES)
     numbers = np.random.default_rng(_SEED).permutation(base**3)[:_VOCABULARY].tolist()

@@ -56,7 +56,7 @@ def _best_rows(workshop: Workshop, count: int, limit: int, goal: Goal | None) ->
         if (len(ours), ours.num_columns) != (len(theirs), theirs.num_columns):
             raise WrongResultError(f"ours and Lance disagree about {query!r}")
     name = f"the {limit:,} best of {count:,} rows, all columns"
-    yield from _compared(workshop, name, search_ours, "Lance", search_lance, batch, goal)
+    yield from _compared(workshop, name, search_ours, "Lance", search_lance, batch, goal, limit)
 
 
 def _compared(
@@ -67,9 +67,12 @@ def _compared(
     search_peer: Search,
     batch: Callable[[int], Sequence[str]],
     goal: Goal | None,
+    limit: int = _BEST,
 ) -> Iterator[Figure]:
     """The same queries again and again, by which the goal is judged, and then other ones in each run."""
-    queries, runs = batch(0), workshop.sizes.runs
+    # What takes long, and has no goal, is asked less often.
+    runs = workshop.sizes.slow_runs if limit == _MANY else workshop.sizes.runs
+    queries = batch(0)
     rounds = [*queries] * _ROUNDS
     times = measure_times(
         {"ours": always(_asking(search_ours, rounds)), peer: always(_asking(search_peer, rounds))}, runs=runs
