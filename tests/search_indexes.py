@@ -3,7 +3,10 @@
 import pyarrow as pa
 import tantivy
 
-from indextables.search import SearchScope, compile_query, matching_rows, parse_query
+from indextables.search.compile import compile_query
+from indextables.search.hits import matching_rows
+from indextables.search.parse import parse_query
+from indextables.search.scope import SearchScope
 from indextables.split.columns import DocumentEncoder
 from indextables.split.index_builder import MIN_HEAP_BYTES
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping

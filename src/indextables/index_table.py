@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointReport
     from indextables.ops.fsck_report import FsckReport
     from indextables.ops.garbage import GarbageReport
+    from indextables.ops.highlighter import Highlighter
     from indextables.ops.merge import MergeReport
     from indextables.ops.purge_report import PurgeReport
     from indextables.ops.repair import RepairMode
     from indextables.ops.repair_report import RepairReport
     from indextables.ops.retention import Retention
     from indextables.ops.runner import Progress, Runner
-    from indextables.ops.search import Highlighter
     from indextables.ops.truncate import TruncateReport
     from indextables.search import Histogram, Metric, Terms
 
@@ -184,12 +184,12 @@ class IndexTable:
 
         `fields` are the columns that words without a field are looked for in; without any, all texts.
         """
-        question = ops.search.Question.of(self._snapshot, query, _predicate(where), fields)
+        question = ops.question.Question.of(self._snapshot, query, _predicate(where), fields)
         return ops.search.search(self._snapshot, question, columns, limit)
 
     def highlighter(self, query: str, fields: Sequence[str] = ()) -> Highlighter:
         """Finds the words of a query in the texts of rows, for showing them to people."""
-        return ops.search.Highlighter.of(self._snapshot, query, fields)
+        return ops.highlighter.Highlighter.of(self._snapshot, query, fields)
 
     def count(
         self,
@@ -198,7 +198,7 @@ class IndexTable:
         fields: Sequence[str] = (),
     ) -> int:
         """How many rows match a query and a predicate; `fields` as for `search`."""
-        question = ops.search.Question.of(self._snapshot, query, _predicate(where), fields)
+        question = ops.question.Question.of(self._snapshot, query, _predicate(where), fields)
         return ops.search.count(self._snapshot, question)
 
     def aggregate(
@@ -214,8 +214,8 @@ class IndexTable:
         `by` is a column whose values are the groups, or a `Terms` or `Histogram`; `fields` as for `search`. No rows
         are fetched, unless only they can tell whether they match.
         """
-        question = ops.search.Question.of(self._snapshot, query, _predicate(where), fields)
-        return ops.search.aggregate(self._snapshot, question, ops.search.Aggregation.of(metrics, by))
+        question = ops.question.Question.of(self._snapshot, query, _predicate(where), fields)
+        return ops.aggregate.aggregate(self._snapshot, question, metrics, by)
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits that the log still holds, newest first."""

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from cli.tables import SCHEMA, Invoke, RunProcess, add
 from indextables import IndexTable
-from indextables.cli import build_app
+from indextables.cli.app import build_app
 
 
 @pytest.fixture

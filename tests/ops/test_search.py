@@ -16,7 +16,8 @@ from indextables.errors import (
     InvalidSchemaError,
 )
 from indextables.ops.index_cache import index_cache
-from indextables.ops.search import Question, count, search
+from indextables.ops.question import Question
+from indextables.ops.search import count, search
 from indextables.ops.splits import open_ref, split_refs
 from indextables.ops.write import append
 from indextables.storage import FaultStore, open_store

@@ -11,20 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidAggregationError, SearchFailedError
-from indextables.search import (
-    MAX_COUNT_ERROR,
-    Aggregation,
-    Histogram,
-    Metric,
-    MetricFunction,
-    SearchScope,
-    Terms,
-    aggregate_index,
-    compile_query,
-    merge_aggregates,
-    parse_query,
-)
-from indextables.search.partial_aggregate import MAX_GROUPS
+from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
+from indextables.search.compile import compile_query
+from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
+from indextables.search.parse import parse_query
+from indextables.search.partial_aggregate import MAX_GROUPS, aggregate_index
+from indextables.search.scope import SearchScope
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 

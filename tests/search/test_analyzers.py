@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.search import SearchScope, compile_query, matching_rows
 from indextables.search.analysis import tokens
+from indextables.search.compile import compile_query
+from indextables.search.hits import matching_rows
 from indextables.search.nodes import Phrase, Place, Term
+from indextables.search.scope import SearchScope
 from indextables.split.analyzers import TOKENIZERS
 from indextables.split.mapping import DocMapping
 from search_indexes import build_index, found_rows, string_field, text_field

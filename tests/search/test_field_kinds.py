@@ -8,7 +8,10 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import InvalidQueryError
-from indextables.search import SearchScope, compile_query, matching_rows, parse_query
+from indextables.search.compile import compile_query
+from indextables.search.hits import matching_rows
+from indextables.search.parse import parse_query
+from indextables.search.scope import SearchScope
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, found_rows, json_field, string_field, text_field
 

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
-from indextables.search import SearchScope, Span, highlight, parse_query
+from indextables.search.highlight import Span, highlight
+from indextables.search.parse import parse_query
+from indextables.search.scope import SearchScope
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, found_rows, string_field, text_field
 

@@ -7,16 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import SearchFailedError
-from indextables.search import (
-    Hits,
-    SearchScope,
-    compile_query,
-    count_index,
-    matching_rows,
-    merge_hits,
-    parse_query,
-    search_index,
-)
+from indextables.search.compile import compile_query
+from indextables.search.hits import Hits, count_index, matching_rows, merge_hits, search_index
+from indextables.search.parse import parse_query
+from indextables.search.scope import SearchScope
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_reader import open_index
 from indextables.split.mapping import DocMapping

@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
-from indextables.search import Joiner, parse_query
+from indextables.search.clauses import Joiner
 from indextables.search.grammar import parse_by_grammar
+from indextables.search.parse import parse_query
 
 LETTERS = st.sampled_from([*"aBz09_.é東ß²٣", "AND", "OR", "NOT", "IN", "TO", "-", "+", "*", " "])
 WORDS = st.lists(LETTERS, min_size=1, max_size=4).map("".join)
@@ -36,7 +37,7 @@ def shown(parse, text, joiner):
 @pytest.mark.parametrize("query", ["timeout", "level:ERROR", "attrs.user.id:42"])
 def test_a_word_is_read_without_building_the_grammar(query):
     program = (
-        "import sys; from indextables.search import parse_query; parse_query(sys.argv[1]); "
+        "import sys; from indextables.search.parse import parse_query; parse_query(sys.argv[1]); "
         "sys.exit('lark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, query], check=True)

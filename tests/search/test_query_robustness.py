@@ -6,7 +6,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
-from indextables.search import SearchScope, compile_query, highlight, parse_query, search_index
+from indextables.search.compile import compile_query
+from indextables.search.highlight import highlight
+from indextables.search.hits import search_index
+from indextables.search.parse import parse_query
+from indextables.search.scope import SearchScope
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 

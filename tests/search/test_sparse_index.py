@@ -6,19 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from indextables.search import (
-    Aggregation,
-    Metric,
-    MetricFunction,
-    SearchScope,
-    Terms,
-    aggregate_index,
-    compile_query,
-    count_index,
-    merge_aggregates,
-    parse_query,
-    search_index,
-)
+from indextables.search import Aggregation, Metric, MetricFunction, Terms
+from indextables.search.compile import compile_query
+from indextables.search.hits import count_index, search_index
+from indextables.search.merge_aggregates import merge_aggregates
+from indextables.search.parse import parse_query
+from indextables.search.partial_aggregate import aggregate_index
+from indextables.search.scope import SearchScope
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_reader import open_index
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping

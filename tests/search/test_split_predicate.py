@@ -25,7 +25,8 @@ from indextables.predicates import (
     col,
     to_arrow_filter,
 )
-from indextables.search import filtered, matching_rows, search_index, split_predicate
+from indextables.search.exact import filtered, split_predicate
+from indextables.search.hits import matching_rows, search_index
 from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 

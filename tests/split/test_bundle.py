@@ -13,7 +13,7 @@ from indextables.errors import (
     SplitCorruptedError,
     UnsupportedSplitError,
 )
-from indextables.split import IndexCache, footer, open_split
+from indextables.split import footer
 from indextables.split.bundle import (
     MAX_FOOTER_BYTES,
     Member,
@@ -23,7 +23,9 @@ from indextables.split.bundle import (
     read_bundle,
     read_member,
 )
+from indextables.split.cache import IndexCache
 from indextables.split.footer import is_ours
+from indextables.split.reader import open_split
 from indextables.storage import FaultStore, open_store
 from split_samples import PREFIX, opened, read_all, write_split
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import IndexCacheError, SplitCorruptedError
-from indextables.split import IndexCache, open_split
-from indextables.split.cache import cache_key
+from indextables.split.cache import IndexCache, cache_key
+from indextables.split.reader import open_split
 from indextables.storage import FaultStore, open_store
 from split_samples import opened, write_split
 
@@ -124,7 +124,7 @@ def test_threads_that_want_one_entry_make_it_once(tmp_path):
 WORKER = """
     import random, sys
     from pathlib import Path
-    from indextables.split import IndexCache
+    from indextables.split.cache import IndexCache
 
     cache = IndexCache(Path(sys.argv[1]), 1000)
     chosen = random.Random(int(sys.argv[2]))
@@ -161,7 +161,7 @@ def test_processes_share_a_small_cache_and_always_see_whole_entries(tmp_path):
 KILLED = """
     import os, sys
     from pathlib import Path
-    from indextables.split import IndexCache
+    from indextables.split.cache import IndexCache
 
     def fill(directory):
         (directory / "data").write_bytes(b"half")

@@ -14,9 +14,12 @@ from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError
 from indextables.pruning import StatisticsOptions
 from indextables.schema import canonical_schema
-from indextables.split import DocMapping, IndexCache, WriterOptions, open_split
 from indextables.split.builder import SplitBuilder, SplitShape
+from indextables.split.cache import IndexCache
+from indextables.split.mapping import DocMapping
+from indextables.split.reader import open_split
 from indextables.split.rows_file import bounded_slices
+from indextables.split.writer import WriterOptions
 from indextables.storage import open_store
 from split_samples import (
     EVERY_TYPE,

@@ -18,8 +18,10 @@ from indextables.errors import (
     SplitWriteError,
     TransientStorageError,
 )
-from indextables.split import IndexCache, SplitWriter, WriterOptions, open_split
+from indextables.split.cache import IndexCache
 from indextables.split.mapping import ROW_FIELD
+from indextables.split.reader import open_split
+from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import FaultStore, Moment, open_store
 from split_samples import PREFIX, opened, read_all, write_split, write_splits
 
@@ -265,7 +267,7 @@ def test_a_full_disk_is_an_error_of_the_writer_and_nothing_is_left(store, scratc
         import pyarrow as pa
         from indextables.config import Settings
         from indextables.errors import SplitWriteError
-        from indextables.split import SplitWriter, WriterOptions
+        from indextables.split.writer import SplitWriter, WriterOptions
         from indextables.storage import open_store
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -296,7 +298,7 @@ KILLED_WRITER = """
     import os, sys
     import pyarrow as pa
     from indextables.config import Settings
-    from indextables.split import SplitWriter, WriterOptions
+    from indextables.split.writer import SplitWriter, WriterOptions
     from indextables.split import {module}
     from indextables.storage import open_store
     from pathlib import Path

@@ -1,6 +1,5 @@
 """The command line put together, and its entry point."""
 
-import gc
 import io
 import os
 import sys
@@ -44,13 +43,9 @@ COMMANDS: Final = {
 # It runs Spark, which wants pandas for some of what it does.
 _WITH_PANDAS: Final = frozenset({"demo"})
 
-_ALLOCATIONS_PER_COLLECTION: Final = 100_000
 
-
-def main() -> None:
+def run() -> None:
     """Run the command line and end the process with its exit code."""
-    # Imports make many objects that all stay: to look for garbage among them takes a fifth of a short command's time.
-    gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
     for stream in (sys.stdout, sys.stderr):
         # A name that the terminal's encoding does not have is shown escaped; it must not end the command.
         if isinstance(stream, io.TextIOWrapper):

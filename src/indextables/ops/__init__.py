@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from indextables.ops import (
+        aggregate,
         checkpoint,
         describe,
         drop_partitions,
         fsck,
         garbage,
+        highlighter,
         merge,
         properties,
         purge,
+        question,
         read,
         repair,
         restore,
@@ -27,14 +30,17 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "aggregate",
     "checkpoint",
     "describe",
     "drop_partitions",
     "fsck",
     "garbage",
+    "highlighter",
     "merge",
     "properties",
     "purge",
+    "question",
     "read",
     "repair",
     "restore",

@@ -20,7 +20,7 @@ from indextables.split.footer import SplitInfo, decode_info, is_ours
 from indextables.split.index_builder import META_FILE
 from indextables.split.jvm_index import IndexedField, decode_meta
 from indextables.split.mapping import DocMapping
-from indextables.split.writer import SplitFile
+from indextables.split.split_file import SplitFile
 from indextables.storage import ObjectMeta, ObjectStore, unescape_partition_value
 
 _SPLITS_PER_TASK: Final = 16

@@ -12,7 +12,7 @@ from indextables.log.actions import AddAction
 from indextables.split.base import Split
 from indextables.split.reader import open_split
 from indextables.split.recent import Recent
-from indextables.split.writer import SplitFile
+from indextables.split.split_file import SplitFile
 from indextables.storage import relative_key
 from indextables.table import Snapshot
 

@@ -33,9 +33,9 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
     written = _write(snapshot, trigger)
     state = written.state
     STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000)
-    STATE_WRITE_COMPACTED.add(1 if written.trigger is not None else 0)
-    STATE_TOMBSTONE_COUNT.set(len(state.tombstones))
-    STATE_TOMBSTONE_RATIO.set(len(state.tombstones) / max(state.num_files, 1))
+    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0)
+    STATE_TOMBSTONE_COUNT.record(len(state.tombstones))
+    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1))
     return written
 
 

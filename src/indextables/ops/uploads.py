@@ -18,7 +18,7 @@ from indextables.errors import (
 )
 from indextables.log.version_file import find_object
 from indextables.ops.ordered_parallel import parallel_map
-from indextables.split.writer import SplitFile
+from indextables.split.split_file import SplitFile
 from indextables.storage import ObjectStore
 from indextables.table import TableContext
 

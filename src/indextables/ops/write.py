@@ -16,7 +16,8 @@ from indextables.ops.splits import add_of
 from indextables.ops.uploads import deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.pruning import match_partitions
-from indextables.split.writer import SplitFile, SplitWriter, WriterOptions
+from indextables.split.split_file import SplitFile
+from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.intent import Append, Intent, Merge, MergeGroup, Overwrite, RemoveFiles
 

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 from indextables.config import Settings
 from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS, READ_TASK_SIZE
 from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.ops.question import Question, check_query
 from indextables.ops.read import projected_schema
-from indextables.ops.search import Question, check_query
 from indextables.ops.splits import SplitRef, split_refs
 from indextables.predicates import Predicate, all_of, any_of
 from indextables.search.parse import parse_query

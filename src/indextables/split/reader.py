@@ -9,7 +9,6 @@ from indextables.schema import check_partition_columns
 from indextables.split.base import Split
 from indextables.split.bundle import read_bundle
 from indextables.split.footer import decode_info, is_ours
-from indextables.split.jvm import JvmSplit
 from indextables.split.own_split import OwnSplit
 from indextables.split.table_columns import TableColumns
 from indextables.storage import ObjectStore
@@ -48,4 +47,7 @@ def open_split(
         )
     if info is not None:
         return OwnSplit(store, key, bundle, table, info)
+    # It indexes rows again, which splits of our own never need.
+    from indextables.split.jvm import JvmSplit
+
     return JvmSplit(store, key, bundle, table)

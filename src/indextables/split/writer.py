@@ -28,6 +28,7 @@ from indextables.split.guarded import GuardedDirectory, new_guarded_directory, s
 from indextables.split.mapping import DocMapping
 from indextables.split.partitions import by_partition
 from indextables.split.rows_file import bounded_slices, check_storable
+from indextables.split.split_file import SplitFile
 from indextables.storage import ObjectStore, partition_path
 
 # Directories of writers that were killed are removed by the next one that builds in the same place.
@@ -59,24 +60,6 @@ class WriterOptions(msgspec.Struct, frozen=True):
     split_tags: tuple[str, ...] = ()
     merged_from: tuple[str, ...] = ()
     name_prefix: str = "part-"
-
-
-class SplitFile(msgspec.Struct, frozen=True):
-    """An uploaded split: everything that an add action says about it. The path is relative to the table."""
-
-    path: str
-    partition_values: dict[str, str | None]
-    size: int
-    modification_time_ms: int
-    num_records: int
-    min_values: dict[str, str]
-    max_values: dict[str, str]
-    footer_start_offset: int
-    footer_end_offset: int
-    uncompressed_size_bytes: int
-    doc_mapping_ref: str
-    doc_mapping_json: str
-    split_tags: tuple[str, ...] = ()
 
 
 class SplitWriter:

@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest
 from indextables.state.state_manifest import ManifestInfo
 from indextables.storage import ObjectStore
+
+if TYPE_CHECKING:
+    # Readers need no writer.
+    from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest
 
 
 class ManifestWork(Protocol):
@@ -25,8 +28,8 @@ class ManifestWork(Protocol):
         """The entries of each manifest, in order, dead ones included; without `columns`, foreign columns too."""
 
     def write(
-        self, store: ObjectStore, form: ManifestForm, groups: Sequence[ManifestGroup]
-    ) -> list[NewManifest] | None:
+        self, store: ObjectStore, form: "ManifestForm", groups: "Sequence[ManifestGroup]"
+    ) -> "list[NewManifest] | None":
         """Upload the manifests of all groups, in order."""
 
 

@@ -15,7 +15,6 @@ from indextables.storage.paths import (
 from indextables.storage.probe import PROBE_PREFIX, require_put_if_absent
 from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
 from indextables.storage.redaction import Redactor, Secret
-from indextables.storage.remote import RemoteStore
 from indextables.storage.retrying import RetryingStore, RetryPolicy
 from indextables.storage.urls import Location, parse_root
 
@@ -33,7 +32,6 @@ __all__ = [
     "ObjectStore",
     "PutOutcome",
     "Redactor",
-    "RemoteStore",
     "RetryPolicy",
     "RetryingStore",
     "Secret",

@@ -9,7 +9,6 @@ from indextables.storage.clock import Clock, SystemClock
 from indextables.storage.local import LocalStore
 from indextables.storage.protocol import ObjectStore
 from indextables.storage.redaction import Secret
-from indextables.storage.remote import RemoteStore
 from indextables.storage.retrying import RetryingStore
 from indextables.storage.settings import client_settings
 from indextables.storage.urls import Scheme, parse_root
@@ -55,6 +54,9 @@ class StoreLocation:
         local_clock = clock or SystemClock()
         if location.scheme is Scheme.LOCAL:
             return RetryingStore(LocalStore(location, local_clock))
+        # The library behind it takes longer to import than a local table to open.
+        from indextables.storage.remote import RemoteStore
+
         settings = client_settings(location, dict(self.storage_options), dict(self.options))
         return RetryingStore(RemoteStore(location, settings, local_clock))
 

@@ -25,7 +25,8 @@ from indextables.ops.task_store import TaskStore
 from indextables.ops.uploads import delete_quietly
 from indextables.split.base import Split
 from indextables.split.reader import open_split
-from indextables.split.writer import SplitFile, SplitWriter, WriterOptions
+from indextables.split.split_file import SplitFile
+from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import relative_key
 
 # Errors that are about a source: without it the merge can go on.
