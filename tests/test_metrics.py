@@ -1,0 +1,62 @@
+"""What the library tells OpenTelemetry, asked of an SDK in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+# The names and kinds are those of the documents.
+EXPECTED = {
+    "indextables.state.read.duration_ms": "Histogram",
+    "indextables.state.read.manifest_count": "Histogram",
+    "indextables.state.read.file_count": "Histogram",
+    "indextables.state.write.duration_ms": "Histogram",
+    "indextables.state.write.compacted": "Sum",
+    "indextables.state.tombstone_count": "Gauge",
+    "indextables.state.tombstone_ratio": "Gauge",
+}
+
+WORK = """
+import pyarrow as pa
+from indextables import IndexTable
+table = IndexTable.create(sys.argv[1], pa.schema([("id", pa.int64())]))
+table.append(pa.table({"id": [1, 2]}))
+table.checkpoint()
+IndexTable(sys.argv[1], options={"spark.indextables.transaction.cache.enabled": "false"}).files()
+"""
+
+WITH_SDK = f"""
+import json, sys
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider(metric_readers=[reader]))
+{WORK}
+found = [
+    metric
+    for resource in reader.get_metrics_data().resource_metrics
+    for scope in resource.scope_metrics
+    for metric in scope.metrics
+]
+print(json.dumps({{metric.name: type(metric.data).__name__ for metric in found}}))
+"""
+
+WITHOUT = f"""
+import sys
+{WORK}
+print(any(name.startswith("opentelemetry") for name in sys.modules))
+"""
+
+
+def said(script: str, path: Path) -> str:
+    command = [sys.executable, "-c", script, str(path)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_an_application_with_an_sdk_is_told_everything(tmp_path):
+    assert json.loads(said(WITH_SDK, tmp_path / "table")) == EXPECTED
+
+
+def test_without_one_the_library_is_not_even_imported(tmp_path):
+    assert said(WITHOUT, tmp_path / "table").strip() == "False"
