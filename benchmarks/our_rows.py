@@ -8,7 +8,8 @@ import pyarrow as pa
 from benchmarks.rows import SCHEMA, TEXT_COLUMN
 from indextables import IndexTable
 from indextables.config import Settings
-from indextables.ops.search import Question, best_hits
+from indextables.ops.question import Question
+from indextables.ops.search import best_hits
 from indextables.split.bundle import read_bundle, read_member
 from indextables.split.footer import ROWS_MEMBER
 from indextables.storage import open_store

@@ -6,12 +6,15 @@ the time that the import takes.
 
 import os
 import sys
+import threading
 from typing import Any, Final, Literal
 
 _METER: Final = "indextables"
 _LIBRARY: Final = "opentelemetry.metrics"
 # Names a provider that the library loads by itself.
 _PROVIDER_VARIABLE: Final = "OTEL_PYTHON_METER_PROVIDER"
+
+_MAKING: Final = threading.Lock()
 
 
 class _Instrument:
@@ -30,10 +33,17 @@ class _Instrument:
 
     def record(self, value: float) -> None:
         """Tell a value: an observation of a histogram, the increase of a counter, what a gauge shows."""
-        if self._made is None and (_LIBRARY in sys.modules or _PROVIDER_VARIABLE in os.environ):
-            self._made = self._make()
-        if self._made is not None:
-            self._made(value)
+        tell = self._made or self._made_now()
+        if tell is not None:
+            tell(value)
+
+    def _made_now(self) -> Any:
+        if _LIBRARY not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
+            return None
+        with _MAKING:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
 
     def _make(self) -> Any:
         from opentelemetry import metrics

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -13,16 +14,18 @@ from pyspark.sql.types import StructType
 from indextables import IndexTable
 from indextables.errors import CommitConflictError, InvalidOptionError
 from indextables.log.actions import TransactionAction
-from indextables.spark.batch_write import SplitsWritten, TableWriter
+from indextables.ops.uploads import delete_leftovers
+from indextables.spark.batch_write import Job, SplitsWritten, TableWriter
 from indextables.spark.options import TablePlace
 from indextables.spark.source import IndexTablesSource
+from row_tables import ids as ids_of
 from row_tables import rows, split_files
 from spark_frames import ids, load, logs
 
 SMALL = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
 
 
-def _writer(path: str, *, overwrite: bool = False) -> TableWriter:
+def _writer(path: str, *, overwrite: bool = False, **options: str) -> TableWriter:
     schema = StructType.fromJson(
         {
             "type": "struct",
@@ -32,7 +35,7 @@ def _writer(path: str, *, overwrite: bool = False) -> TableWriter:
             ],
         }
     )
-    writer = IndexTablesSource({"path": path}).writer(schema, overwrite)
+    writer = IndexTablesSource({"path": path, **options}).writer(schema, overwrite)
     assert isinstance(writer, TableWriter)
     return writer
 
@@ -58,20 +61,35 @@ def test_a_job_that_fails_leaves_no_rows_and_no_files(spark: SparkSession, path:
     assert split_files(Path(path)) == before
 
 
+def _retried(written: SplitsWritten) -> SplitsWritten:
+    return replace(written, attempt=1)
+
+
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
+@pytest.mark.parametrize("is_speculative", [True, False])
 def test_only_the_messages_that_reach_the_commit_count_and_nothing_is_left_of_others(
-    path: str, partition_by: tuple[str, ...]
+    path: str, partition_by: tuple[str, ...], *, is_speculative: bool
 ) -> None:
     IndexTable.create(path, SMALL, partition_by=partition_by)
-    writer, other = _writer(path), _writer(path)
+    speculation = {"indextables.session.spark.speculation": "true"} if is_speculative else {}
+    writer, other = _writer(path, **speculation), _writer(path)
     first, _, again = _written(writer, 1), _written(writer, 2), _written(writer, 2)
     busy = _written(other, 3)
-    writer.commit([first, again])
+    writer.commit([first, again if is_speculative else _retried(again)])
     assert IndexTable(path).num_rows == 2
     orphans = set(split_files(Path(path))) - set(IndexTable(path).files()["path"].to_pylist())
     assert orphans == set(busy.paths)
     other.commit([busy])
     assert split_files(Path(path)) == sorted(IndexTable(path).files()["path"].to_pylist())
+
+
+def test_folders_that_a_file_system_takes_for_the_same_lose_no_split(path: str) -> None:
+    """As if it knew no difference between upper and lower case: every folder lists what is in the other, too."""
+    context = TablePlace.of({"path": path}).context()
+    for key in ("day=A/part-job-1.split", "day=a/part-job-1.split", "day=a/part-job-2.split"):
+        context.store.put(key, b"split")
+    delete_leftovers(context, "part-job-", {"day=A", "day=a"}, ["day=A/part-job-1.split"])
+    assert split_files(Path(path)) == ["day=A/part-job-1.split", "day=a/part-job-1.split"]
 
 
 def test_abort_also_deletes_what_attempts_without_a_message_uploaded(path: str) -> None:
@@ -81,20 +99,19 @@ def test_abort_also_deletes_what_attempts_without_a_message_uploaded(path: str) 
     assert split_files(Path(path)) == busy.paths
 
 
-def test_a_batch_of_a_stream_that_is_repeated_leaves_nothing_of_its_first_attempt(path: str) -> None:
-    target = _writer(path)._target
-    place = TablePlace.of({"path": path})
-    attempts = [
-        TableWriter(place, target, None, TransactionAction("query", 7), job="batch") for _ in range(3)
-    ]
-    lost = _written(attempts[0], 1)
-    kept = _written(attempts[1], 1)
-    attempts[1].commit([kept])
-    assert split_files(Path(path)) == kept.paths != lost.paths
-    # Spark repeats a batch that it did not note down: it is in the table already, and its splits stay.
-    attempts[2].commit([_written(attempts[2], 1)])
-    assert split_files(Path(path)) == kept.paths
-    assert IndexTable(path).num_rows == 1
+def test_a_stream_never_takes_splits_of_other_batches_and_other_runs_for_leftovers(path: str) -> None:
+    target, place = _writer(path)._target, TablePlace.of({"path": path})
+    run, later_run = Job.new(), Job.new()
+    first = TableWriter(place, target, None, TransactionAction("query", 1), run.of_batch("1"))
+    first.commit([_written(first, 1)])
+    before = split_files(Path(path))
+    batches = [(run, "11", 11), (run, "2", 12), (later_run, "1", 13)]
+    for job, batch, number in batches:
+        # The table may have forgotten the batch of the same number, as after a repair.
+        writer = TableWriter(place, target, None, TransactionAction("query", number), job.of_batch(batch))
+        writer.commit([_retried(_written(writer, number))])
+    assert set(before) < set(split_files(Path(path)))
+    assert ids_of(IndexTable(path)) == [1, 11, 12, 13]
 
 
 def test_abort_deletes_what_the_tasks_of_a_failed_job_uploaded(path: str) -> None:

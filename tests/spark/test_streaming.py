@@ -150,7 +150,7 @@ def _written(path: str, *numbers: int, query: str = "q") -> BatchWritten:
     batch_writer = writer.writer(_schema_of(path), False)
     splits = batch_writer.write(iter(rows(*numbers).to_batches()))
     assert isinstance(splits, SplitsWritten)
-    return BatchWritten(query, target, splits)
+    return BatchWritten(query, target, splits, batch_writer._job)
 
 
 def _schema_of(path: str) -> StructType:

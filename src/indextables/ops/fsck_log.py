@@ -156,9 +156,10 @@ def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBa
 
 
 def _is_used_again(version: int, replayed: LogHeader, recorded: LogHeader) -> bool:
-    """Whether a checkpoint remembers another commit of this number than the one that its file has."""
+    """Whether a checkpoint of this table remembers another commit of this number than the one that its file has."""
     found = replayed.recent_commits.get(version)
-    return found is not None and recorded.recent_commits.get(version, found) != found
+    is_of_table = recorded.metadata is None or replayed.metadata == recorded.metadata
+    return is_of_table and found is not None and recorded.recent_commits.get(version, found) != found
 
 
 def _used_again(file: ObjectMeta, base: Base) -> Finding:
@@ -166,8 +167,8 @@ def _used_again(file: ObjectMeta, base: Base) -> Finding:
         Severity.WARNING,
         "version-used-again",
         file.key,
-        f"{base.meta.key} remembers another commit of this number: it is of a writer that slept while that one was "
-        f"cleaned up, and is no part of the table",
+        f"{base.meta.key} remembers another commit of this number: if nobody has exchanged the file, it is of a writer "
+        f"that slept while that commit was cleaned up, and is no part of the table",
         "the version cannot be read any more; its file goes with the next purge",
     )
 

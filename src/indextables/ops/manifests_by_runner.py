@@ -13,6 +13,7 @@ from indextables.config.registry import STATE_MANIFESTS_PER_DRIVER
 from indextables.ops.runner import Failed, Interruption, Runner, Task
 from indextables.ops.task_store import TaskStore
 from indextables.ops.uploads import delete_quietly
+from indextables.state.arrow_stream import from_stream, to_stream
 from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest, write_group
 from indextables.state.manifest_work import manifests_by
 from indextables.state.portions import portions
@@ -48,7 +49,7 @@ class ReadManifests(Task[tuple[bytes, ...]]):
         """The entries of all manifests, in order. Raises ManifestCorruptedError and storage errors."""
         interruption.check()
         tables = StateSource.read_files(self.store.store, self.state_version, self.manifests, self.columns)
-        return tuple(_encoded(table) for table in tables)
+        return tuple(to_stream(table) for table in tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class _ManifestsByRunner(msgspec.Struct, frozen=True):
                 for portion in portions(manifests, attrgetter("num_entries"), _ENTRIES_PER_TASK)
             ],
         )
-        return [_decoded(stream) for portion in streams for stream in portion]
+        return [from_stream(stream) for portion in streams for stream in portion]
 
     def write(
         self, store: ObjectStore, form: ManifestForm, groups: Sequence[ManifestGroup]
@@ -108,23 +109,17 @@ class _ManifestsByRunner(msgspec.Struct, frozen=True):
         return 0 < limit < num_manifests and store.identity == self.context.store.identity
 
     def _run(self, description: str, tasks: Sequence[Task[T]]) -> list[T]:
-        """The results of all tasks, in order. Raises the first error."""
+        """The results of all tasks, in order. Raises the first error, and takes back what the others have done."""
         results: dict[int, T] = {}
-        with closing(self.runner.run(description, tasks)) as outcomes:
-            for outcome in outcomes:
-                if isinstance(outcome, Failed):
-                    raise outcome.error
-                results[outcome.index] = outcome.result
+        is_done = False
+        try:
+            with closing(self.runner.run(description, tasks)) as outcomes:
+                for outcome in outcomes:
+                    if isinstance(outcome, Failed):
+                        raise outcome.error
+                    results[outcome.index] = outcome.result
+            is_done = True
+        finally:
+            for index, result in () if is_done else results.items():
+                tasks[index].discard(result)
         return [results[index] for index in range(len(tasks))]
-
-
-def _encoded(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _decoded(stream: bytes) -> pa.Table:
-    return pa.ipc.open_stream(stream).read_all()

@@ -67,17 +67,22 @@ def delete_leftovers(
 
     Others than the caller must not use such names. What cannot be found or deleted now is an orphan for the purge.
     """
-    known = frozenset(kept)
+    # Names alone, which are unique: a file system may have other ideas than we of how a folder is spelled.
+    known = {_name(path) for path in kept}
     with contextlib.suppress(StorageError):
         found = parallel_map(
-            partial(_names_below, context.store, name_prefix),
+            partial(_keys_below, context.store, name_prefix),
             sorted(folders)[:_MOST_FOLDERS],
             context.settings[READ_PARALLELISM],
         )
-        delete_quietly(context.store, [key for keys in found for key in keys if key not in known])
+        delete_quietly(context.store, [key for keys in found for key in keys if _name(key) not in known])
 
 
-def _names_below(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _keys_below(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
     parent = f"{folder}/" if folder else ""
     keys = (meta.key for meta in store.list(parent, start_after=parent + name_prefix))
     return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))

@@ -2,8 +2,8 @@
 
 The life of a write: `TableWriter` is made where the query is planned, and travels to the tasks, which upload
 splits that nobody refers to yet; their messages come back to `commit`, which adds the splits of these messages,
-and of no others, in one transaction. Names are unique, and those of one job begin alike: what a task that ran twice,
-or was lost, has uploaded is found after the commit, and deleted.
+and of no others, in one transaction. Names are unique, and those of one job begin alike: where tasks may have run
+twice, or were lost, what they have uploaded is found after the commit, and deleted.
 """
 
 import logging
@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from indextables.config import Settings
@@ -58,12 +59,32 @@ class Replacement(msgspec.Struct, frozen=True):
     is_dynamic: bool = False
 
 
+class Job(msgspec.Struct, frozen=True):
+    """One run of tasks that upload splits: the names of these begin alike, and like those of no other job.
+
+    If it is speculative, Spark may run a task while another attempt at it still runs.
+    """
+
+    name_prefix: str
+    is_speculative: bool = False
+
+    @classmethod
+    def new(cls, *, is_speculative: bool = False) -> "Job":
+        """A job that nobody knows yet."""
+        return cls(f"part-{secrets.token_hex(_JOB_BYTES)}-", is_speculative)
+
+    def of_batch(self, batch_id: str) -> "Job":
+        """The part of it that is one batch of a stream."""
+        return Job(f"{self.name_prefix}{batch_id}-", self.is_speculative)
+
+
 class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
-    """What one task uploaded."""
+    """What one task uploaded, at its first attempt or a later one."""
 
     files: tuple[SplitFile, ...]
     num_batches: int
     duration_ms: int
+    attempt: int = 0
 
     @property
     def paths(self) -> list[str]:
@@ -74,8 +95,7 @@ class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
 class TableWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a table: an append, or with a replacement an overwrite.
 
-    With a `transaction`, nothing is written if the table records that it was committed before. The names of all
-    splits contain `job`, which belongs to this write alone.
+    With a `transaction`, nothing is written if the table records that it was committed before.
     """
 
     def __init__(
@@ -84,13 +104,13 @@ class TableWriter(DataSourceArrowWriter):
         target: WriteTarget,
         replacement: Replacement | None,
         transaction: TransactionAction | None = None,
-        job: str | None = None,
+        job: Job | None = None,
     ) -> None:
         self._place = place
         self._target = target
         self._replacement = replacement
         self._transaction = transaction
-        self._name_prefix = f"part-{job or secrets.token_hex(_JOB_BYTES)}-"
+        self._job = job or Job.new()
         self._started_ms = place.store().clock.now_ms()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
@@ -100,7 +120,7 @@ class TableWriter(DataSourceArrowWriter):
         options = WriterOptions(
             target_bytes=target.settings[WRITE_TARGET_SPLIT_SIZE],
             heap_bytes=target.settings[INDEX_WRITER_HEAP_SIZE],
-            name_prefix=self._name_prefix,
+            name_prefix=self._job.name_prefix,
         )
         num_batches = 0
         columns = (target.schema, target.partition_columns)
@@ -109,7 +129,9 @@ class TableWriter(DataSourceArrowWriter):
                 writer.write(batch)
                 num_batches += 1
             files = writer.commit()
-        return SplitsWritten(files, num_batches, _ms_since(started))
+        task = TaskContext.get()
+        attempt = 0 if task is None else task.attemptNumber()
+        return SplitsWritten(files, num_batches, _ms_since(started), attempt)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Add the splits of all tasks in one transaction, creating the table if there is none.
@@ -126,7 +148,8 @@ class TableWriter(DataSourceArrowWriter):
             result = run(snapshot, intent, self._operation(context, written), files)
         if result.is_committed:
             _log(result, files, written)
-            self._delete_leftovers([file.path for file in files], kept=True)
+            if self._job.is_speculative or any(message.attempt for message in written):
+                self._delete_leftovers([file.path for file in files], kept=True)
         elif result.tries == 1:
             # It was committed before this one tried anything, and so by others, and with other files.
             delete_quietly(context.store, [file.path for file in files])
@@ -148,7 +171,7 @@ class TableWriter(DataSourceArrowWriter):
         folders = {path.rpartition("/")[0] for path in paths}
         if not self._target.partition_columns:
             folders.add("")
-        delete_leftovers(self._place.context(), self._name_prefix, folders, paths if kept else ())
+        delete_leftovers(self._place.context(), self._job.name_prefix, folders, paths if kept else ())
 
     def _current_table(self, context: TableContext, files: Sequence[SplitFile]) -> Snapshot:
         """The table to commit to. Until this returns no log can refer to the splits, which go if it fails."""

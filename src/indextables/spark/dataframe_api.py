@@ -20,7 +20,7 @@ from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.errors import InvalidOptionError
 from indextables.spark.filters import MARKER_PREFIX
 from indextables.spark.jobs.workers import check_workers
-from indextables.spark.options import PARTITION_BY, SAVE_MODE, SCAN_ID, SESSION_PREFIX
+from indextables.spark.options import PARTITION_BY, SAVE_MODE, SCAN_ID, SESSION_PREFIX, SPECULATION
 from indextables.spark.source import FORMATS
 
 ENABLED: Final = "spark.indextables.python.enabled"
@@ -233,10 +233,12 @@ def _is_ours(source: Any) -> bool:
 
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings of a session that a data source has to know: ours, and those of Hadoop's file systems."""
+    """The settings of a session that a data source has to know: ours, those of Hadoop's file systems, and one more."""
     prefixes = (PREFIX, OLDER_PREFIX, _HADOOP_PREFIX)
     return {
-        key: value for key, value in spark.conf.getAll.items() if key.startswith(prefixes) and key != ENABLED
+        key: value
+        for key, value in spark.conf.getAll.items()
+        if key == SPECULATION or (key.startswith(prefixes) and key != ENABLED)
     }
 
 

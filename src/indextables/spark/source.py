@@ -14,7 +14,7 @@ from indextables.log.protocol import check_writable
 from indextables.pruning import match_partitions
 from indextables.schema import check_partition_columns
 from indextables.spark.batch_read import BatchReader, PushDownReader, schema_to_read
-from indextables.spark.batch_write import NothingWritten, Replacement, TableWriter, WriteTarget
+from indextables.spark.batch_write import Job, NothingWritten, Replacement, TableWriter, WriteTarget
 from indextables.spark.options import (
     OVERWRITE_MODE,
     PARTITION_BY,
@@ -70,12 +70,13 @@ class IndexTablesSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter | NothingWritten:
         """A writer for rows of this schema. Raises InvalidSchemaError if they do not fit the table."""
         place, options = TablePlace.of(self._given), WriteOptions.of(self._given)
+        job = Job.new(is_speculative=options.is_speculative)
         try:
             snapshot = load_snapshot(place.context())
         except TableNotFoundError:
             target = self._new_table(schema, options)
             replacement = _replacement(options, overwrite, target)
-            return TableWriter(place, target, replacement, options.transaction)
+            return TableWriter(place, target, replacement, options.transaction, job)
         if options.save_mode == "ignore":
             return NothingWritten()
         if options.save_mode == "errorifexists":
@@ -83,7 +84,8 @@ class IndexTablesSource(DataSource):
                 f"{place.url}: a table exists here already; write with mode('append') or mode('overwrite')"
             )
         target = self._existing_table(schema, options, snapshot)
-        return TableWriter(place, target, _replacement(options, overwrite, target), options.transaction)
+        replacement = _replacement(options, overwrite, target)
+        return TableWriter(place, target, replacement, options.transaction, job)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # the name is Spark's
         """A reader that follows the table."""
@@ -97,7 +99,8 @@ class IndexTablesSource(DataSource):
             target = self._existing_table(schema, options, load_snapshot(place.context()))
         except TableNotFoundError:
             target = self._new_table(schema, options)
-        return StreamWriter(place, target, _replacement(options, overwrite, target))
+        job = Job.new(is_speculative=options.is_speculative)
+        return StreamWriter(place, target, _replacement(options, overwrite, target), job)
 
     def _new_table(self, schema: StructType, options: WriteOptions) -> WriteTarget:
         place = TablePlace.of(self._given)

@@ -5,7 +5,6 @@ adds them together with a `txn` action, which records the query and the number o
 repeats, because it stopped before it could note down that it was done, finds itself in the table and is dropped.
 """
 
-import uuid
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,15 +15,12 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from indextables.errors import SparkUnavailableError
 from indextables.log.actions import TransactionAction
-from indextables.ops.uploads import delete_quietly
-from indextables.spark.batch_write import Replacement, SplitsWritten, TableWriter, WriteTarget
+from indextables.spark.batch_write import Job, Replacement, SplitsWritten, TableWriter, WriteTarget
 from indextables.spark.options import TablePlace
 
 # The properties of a task under which Spark says which query, and which of its batches, it runs for.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
-
-_JOBS: Final = uuid.UUID("8f0c5d4b-6d0e-4f43-9c55-2f2b7a1f6f0e")
 
 
 class BatchWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
@@ -33,6 +29,7 @@ class BatchWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
     query_id: str
     target: WriteTarget
     splits: SplitsWritten
+    job: Job
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -41,10 +38,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     Spark makes one to be sent to the tasks, and a new one for each commit.
     """
 
-    def __init__(self, place: TablePlace, target: WriteTarget, replacement: Replacement | None) -> None:
+    def __init__(
+        self, place: TablePlace, target: WriteTarget, replacement: Replacement | None, job: Job
+    ) -> None:
         self._place = place
         self._target = target
         self._replacement = replacement
+        self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchWritten:
         """Upload the rows of a task as splits. After a failure none of them is left."""
@@ -55,9 +55,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"{self._place.url}: this release of Spark does not tell its tasks which query they belong to, so that "
                 f"no batch could be written exactly once; write with foreachBatch"
             )
-        job = _job(query_id, task.getLocalProperty(_BATCH_ID))
+        batch_id = task.getLocalProperty(_BATCH_ID)
+        # The splits of other batches are not to be taken for those of this one.
+        job = self._job.of_batch(batch_id) if batch_id else Job.new()
         splits = TableWriter(self._place, self._target, self._replacement, job=job).write(iterator)
-        return BatchWritten(query_id, self._target, splits)
+        return BatchWritten(query_id, self._target, splits, job)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Add the splits of a batch in one transaction, unless that was done before: then they are deleted.
@@ -71,21 +73,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = written[0]
         now_ms = self._place.store().clock.now_ms()
         transaction = TransactionAction(app_id=first.query_id, version=batchId, last_updated=now_ms)
-        job = _job(first.query_id, str(batchId))
-        writer = TableWriter(self._place, first.target, self._replacement, transaction, job)
+        writer = TableWriter(self._place, first.target, self._replacement, transaction, first.job)
         writer.commit([message.splits for message in written])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Delete what the tasks of a failed batch uploaded; after a failed commit only that one knows what may go."""
         del batchId
-        if any(message is None for message in messages):
-            paths = [path for message in _known(messages) for path in message.splits.paths]
-            delete_quietly(self._place.store(), paths)
-
-
-def _job(query_id: str, batch_id: str | None) -> str:
-    """A name for a batch, which is the same when it is repeated: what an earlier attempt left is found by it, too."""
-    return uuid.uuid5(_JOBS, f"{query_id}/{batch_id}").hex
+        written = _known(messages)
+        if written:
+            writer = TableWriter(self._place, written[0].target, self._replacement, job=written[0].job)
+            writer.abort(
+                [message.splits if isinstance(message, BatchWritten) else None for message in messages]
+            )
 
 
 def _known(messages: list[WriterCommitMessage | None]) -> list[BatchWritten]:

@@ -1,13 +1,12 @@
 """Entries become manifests, a few at a time: encoded together, uploaded one by one."""
 
-from collections.abc import Sequence
-
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.paths import LOG_PREFIX
 from indextables.pruning import partition_bounds
+from indextables.state.arrow_stream import from_stream, to_stream
 from indextables.state.avro_codec import Codec
 from indextables.state.manifest_path import new_manifest_path
 from indextables.state.manifest_writer import write_manifests
@@ -36,35 +35,27 @@ class NewManifest(msgspec.Struct, frozen=True):
 
 
 class ManifestGroup(msgspec.Struct, frozen=True):
-    """The entries of some manifests: `counts` of `table`, in its order, or that of `rows`.
+    """The entries of some manifests, those of the first one first, and how many each of them has."""
 
-    To other processes a group travels without the entries of others.
-    """
-
-    table: pa.Table
+    entries: pa.Table
     counts: tuple[int, ...]
-    rows: pa.Array | None = None
-
-    @classmethod
-    def of(cls, table: pa.Table, places: Sequence[pa.Array]) -> "ManifestGroup":
-        """The group whose manifests have these rows of a table."""
-        return cls(table, tuple(len(rows) for rows in places), pa.concat_arrays(places))
-
-    def entries(self) -> pa.Table:
-        """All entries of the group, those of the first manifest first."""
-        return self.table if self.rows is None else self.table.take(self.rows)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (ManifestGroup, (self.entries(), self.counts))
+        return (_travelled, (to_stream(self.entries), self.counts))
+
+
+def _travelled(stream: bytes, counts: tuple[int, ...]) -> ManifestGroup:
+    return ManifestGroup(from_stream(stream), counts)
 
 
 def write_group(store: ObjectStore, form: ManifestForm, group: ManifestGroup) -> tuple[NewManifest, ...]:
     """Upload the manifests of a group, under new names. Raises as `write_manifest`, and StorageError."""
-    entries = group.entries()
     manifests = []
     start = 0
-    for count, data in zip(group.counts, write_manifests(entries, group.counts, form.codec), strict=True):
-        manifests.append(_put(store, form, entries.slice(start, count), data))
+    for count, data in zip(
+        group.counts, write_manifests(group.entries, group.counts, form.codec), strict=True
+    ):
+        manifests.append(_put(store, form, group.entries.slice(start, count), data))
         start += count
     return tuple(manifests)
 

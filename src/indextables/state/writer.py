@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
@@ -165,10 +166,29 @@ def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: b
     if is_compaction:
         limit = target_entries(entries.num_rows, limit, is_partitioned=target.is_partitioned)
     places = pieces(entries, target.form.partition_columns, target.form.schema, limit)
-    groups = [ManifestGroup.of(entries, group) for group in portions(places, len, BLOCK_ROWS)]
+    groups = _groups(entries, list(places))
     work = work_elsewhere()
     written = None if work is None else work.write(target.store, target.form, groups)
     return _write_here(target, groups) if written is None else written
+
+
+def _groups(entries: pa.Table, places: Sequence[pa.Array]) -> list[ManifestGroup]:
+    """The entries at these places, a manifest for each place, and a few of them at a time."""
+    if not places:
+        return []
+    # All at once, because to take a few costs in proportion to what they are taken from.
+    rows = pa.concat_arrays(places)
+    ordered = entries if _is_in_order(rows) else entries.take(rows)
+    groups, start = [], 0
+    for portion in portions(map(len, places), int, BLOCK_ROWS):
+        groups.append(ManifestGroup(ordered.slice(start, sum(portion)), tuple(portion)))
+        start += sum(portion)
+    return groups
+
+
+def _is_in_order(rows: pa.Array) -> bool:
+    """Whether these are all rows, one after the other."""
+    return bool(np.array_equal(rows.to_numpy(), np.arange(len(rows))))
 
 
 def _write_here(target: StateTarget, groups: Sequence[ManifestGroup]) -> list[NewManifest]:

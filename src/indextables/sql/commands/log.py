@@ -8,6 +8,7 @@ from indextables.config.registry import PURGE_PARALLELISM
 from indextables.ops.checkpoint import CheckpointReport, compact, write_checkpoint
 from indextables.ops.purge_report import PurgeKind
 from indextables.ops.restore import restore
+from indextables.ops.runner import Runner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.sql import columns
 from indextables.sql.caller import Caller
@@ -82,9 +83,11 @@ def _wanted_version(snapshot: Snapshot, statement: Restore) -> int:
     return version_at(snapshot.context, snapshot.version, timestamp_ms(statement.timestamp))
 
 
-def _checkpointed(target: Target, caller: Caller, write: Callable[[Snapshot], CheckpointReport]) -> pa.Table:
+def _checkpointed(
+    target: Target, caller: Caller, write: Callable[[Snapshot, Runner | None], CheckpointReport]
+) -> pa.Table:
     snapshot = caller.snapshot(target)
-    report = write(snapshot)
+    report = write(snapshot, caller.runner)
     return answer(
         columns.CHECKPOINT,
         {
