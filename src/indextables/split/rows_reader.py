@@ -25,6 +25,8 @@ from indextables.storage import ObjectStore
 
 # What is decoded at a time: enough to be worth a call, and little enough for the caches of a processor.
 _GROUPS_AT_A_TIME: Final = 32
+# More would be of little use beside those of other splits, and each needs memory for what it decodes.
+_MOST_DECODING_THREADS: Final = 4
 
 # Row groups from which a few rows were taken, because the next search often wants their neighbours. One that finds many
 # wants them once, and is faster if it uses the same memory again and again.
@@ -124,7 +126,21 @@ class RowsReader:
             yield from self._read_windows(groups, columns, at_a_time)
             return
         with local:
-            yield from self._decode(self._parquet(local), groups, columns, at_a_time)
+            if at_a_time == 1 or len(groups) <= at_a_time:
+                yield from self._decode(self._parquet(local), groups, columns, at_a_time)
+            else:
+                yield from self._decode_in_parallel(local, groups, columns, at_a_time)
+
+    def _decode_in_parallel(
+        self, local: pa.NativeFile, groups: Sequence[int], columns: Sequence[str], at_a_time: int
+    ) -> Iterator[tuple[Sequence[int], pa.Table]]:
+        """The same by several threads, each with row groups of its own: one column often is most of the work."""
+
+        def decode(some: Sequence[int]) -> pa.Table:
+            return self._decode_some(self._parquet(local), some, columns, use_threads=False)
+
+        portions = [groups[start : start + at_a_time] for start in range(0, len(groups), at_a_time)]
+        yield from prefetched(decode, portions, depth=min(pa.cpu_count(), _MOST_DECODING_THREADS))
 
     def _read_windows(
         self, groups: Sequence[int], columns: Sequence[str], at_a_time: int
@@ -148,13 +164,18 @@ class RowsReader:
         self, parquet: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str], at_a_time: int
     ) -> Iterator[tuple[Sequence[int], pa.Table]]:
         for start in range(0, len(groups), at_a_time):
-            some = list(groups[start : start + at_a_time])
-            try:
-                rows = parquet.read_row_groups(some, columns=list(columns), use_threads=at_a_time > 1)
-            except (OSError, pa.ArrowException) as error:
-                raise self._damaged(error) from error
-            # A name with a dot in it also matches members of a struct.
-            yield some, rows.select(list(columns))
+            some = groups[start : start + at_a_time]
+            yield some, self._decode_some(parquet, some, columns, use_threads=at_a_time > 1)
+
+    def _decode_some(
+        self, parquet: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str], *, use_threads: bool
+    ) -> pa.Table:
+        try:
+            rows = parquet.read_row_groups(list(groups), columns=list(columns), use_threads=use_threads)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
+        # A name with a dot in it also matches members of a struct.
+        return rows.select(list(columns))
 
     @computed
     def _schema(self) -> pa.Schema:
