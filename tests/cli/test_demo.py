@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -174,3 +175,25 @@ def test_demo_elsewhere_than_on_this_machine_is_wrong_use(invoke: Invoke) -> Non
     result = invoke("demo", "s3://bucket/demo")
     assert result.exit_code == 2
     assert "a directory on this machine" in result.stderr
+
+
+@needs_java
+def test_an_interrupted_demo_says_so_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-u", "-c", "from indextables.cli import main; main()", "demo", "demo"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    # What comes next is the first work of Spark, which takes long enough.
+    for line in process.stdout:
+        if "read a corpus" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    complaints = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "interrupted: nothing more is done" in complaints

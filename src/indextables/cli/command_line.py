@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from indextables.cli.complaints import complaints_as_lines
-from indextables.cli.interrupts import INTERRUPTED, announce_interrupt
+from indextables.cli.interrupts import INTERRUPTED, announce_interrupt, is_interrupt
 from indextables.cli.output import print_error
 from indextables.cli.plain import takes_style
 from indextables.errors import IndexTablesError
@@ -27,12 +27,14 @@ class CommandLine(TyperGroup):
         with complaints_as_lines():
             try:
                 return super().invoke(ctx)
-            except IndexTablesError as error:
-                print_error(str(error))
-                raise typer.Exit(REFUSED) from error
-            except KeyboardInterrupt as interrupt:
-                announce_interrupt()
-                raise typer.Exit(INTERRUPTED) from interrupt
+            except (Exception, KeyboardInterrupt) as error:
+                if is_interrupt(error):
+                    announce_interrupt()
+                    raise typer.Exit(INTERRUPTED) from error
+                if isinstance(error, IndexTablesError):
+                    print_error(str(error))
+                    raise typer.Exit(REFUSED) from error
+                raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Help with colours and panels on a terminal, and plain anywhere else."""

@@ -41,6 +41,17 @@ def prompt_interrupts() -> Iterator[None]:
         telling.close()
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or what a library that was interrupted has made of it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def announce_interrupt() -> None:
     """Say that the command was interrupted; the process then has nothing more to say about it."""
     with _saying:

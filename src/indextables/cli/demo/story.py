@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,9 @@ _FORMAT: Final = "indextables"
 _SPARK_SETTINGS: Final = {"spark.sql.shuffle.partitions": 4, "spark.ui.showConsoleProgress": False}
 _STREAMED_LINES: Final = 1_000
 _RUNS: Final = 20
+
+# What the bridge to Spark's JVM logs, with a trace and not only to its own logger, when somebody presses Ctrl-C.
+_INTERRUPTED: Final = "KeyboardInterrupt while sending command"
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -99,6 +103,8 @@ class Demo(msgspec.Struct):
                 self.spark.stop()
 
     def _start(self) -> Told:
+        logging.getLogger().addFilter(_is_news)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         self.spark = indextables_spark.session(**_SPARK_SETTINGS)
         cores = self.spark.sparkContext.defaultParallelism
         return Told((f"Spark {self.spark.version}, local, {count(cores, 'core')}, nothing to download",))
@@ -285,3 +291,7 @@ def _timed(action: Callable[[], "pa.Table | int"]) -> tuple["pa.Table", float]:
 
 def _shown(texts: list[str]) -> str:
     return texts[0].strip() if texts else "nothing"
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_INTERRUPTED)
