@@ -49,7 +49,8 @@ _FEW_RECORDS = 64
 
 # So much uncompressed data is decoded at a time, to bound the memory beyond the result.
 _GROUP_BYTES = 16 << 20
-_MAX_BATCH_ROWS = 8192
+# Large batches are no faster, and the decoder holds more than one of them.
+_MAX_BATCH_ROWS = 4096
 _ENDLESS = 1 << 40
 _GUARD_FIELD = "path"
 _STRING = Primitive("string")
