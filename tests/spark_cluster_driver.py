@@ -97,7 +97,7 @@ def lose_executor(spark: SparkSession, path: str, options: dict[str, str]) -> di
                 executor = next(line.split()[1] for line in status if line.startswith("PPid:"))
             os.kill(int(executor), signal.SIGKILL)
 
-    return _appended(spark, path, with_death)
+    return _appended(spark, path, with_death, is_shuffled="shuffled" in options)
 
 
 def speculate(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
@@ -118,8 +118,12 @@ def _partition() -> int:
     return TaskContext.get().partitionId()
 
 
-def _appended(spark: SparkSession, path: str, work: Callable[..., Any]) -> dict[str, Any]:
-    frame = spark.range(0, 2000, numPartitions=4).mapInArrow(work, "id long")
+def _appended(
+    spark: SparkSession, path: str, work: Callable[..., Any], *, is_shuffled: bool = False
+) -> dict[str, Any]:
+    numbers = spark.range(0, 2000, numPartitions=4)
+    frame = numbers.repartition(4, "id") if is_shuffled else numbers
+    frame = frame.mapInArrow(work, "id long")
     frame.write.format("indextables").mode("append").save(path)
     return {"rows": spark.read.format("indextables").load(path).count()}
 

@@ -61,26 +61,83 @@ def test_a_job_that_fails_leaves_no_rows_and_no_files(spark: SparkSession, path:
     assert split_files(Path(path)) == before
 
 
-def _retried(written: SplitsWritten) -> SplitsWritten:
-    return replace(written, attempt=1)
+NOT_SPECULATIVE = {"indextables.session.spark.speculation": "false"}
+
+
+def _attempt(number: int, written: SplitsWritten) -> SplitsWritten:
+    return replace(written, attempt_id=number)
 
 
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
-@pytest.mark.parametrize("is_speculative", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"indextables.session.spark.speculation": "true"}, id="speculation"),
+        pytest.param({}, id="nobody-knows"),
+        pytest.param(NOT_SPECULATIVE, id="retries"),
+    ],
+)
 def test_only_the_messages_that_reach_the_commit_count_and_nothing_is_left_of_others(
-    path: str, partition_by: tuple[str, ...], *, is_speculative: bool
+    path: str, partition_by: tuple[str, ...], options: dict[str, str]
 ) -> None:
     IndexTable.create(path, SMALL, partition_by=partition_by)
-    speculation = {"indextables.session.spark.speculation": "true"} if is_speculative else {}
-    writer, other = _writer(path, **speculation), _writer(path)
+    writer, other = _writer(path, **options), _writer(path)
     first, _, again = _written(writer, 1), _written(writer, 2), _written(writer, 2)
     busy = _written(other, 3)
-    writer.commit([first, again if is_speculative else _retried(again)])
+    writer.commit([_attempt(10, first), _attempt(12 if options == NOT_SPECULATIVE else 11, again)])
     assert IndexTable(path).num_rows == 2
     orphans = set(split_files(Path(path))) - set(IndexTable(path).files()["path"].to_pylist())
     assert orphans == set(busy.paths)
     other.commit([busy])
     assert split_files(Path(path)) == sorted(IndexTable(path).files()["path"].to_pylist())
+
+
+def test_where_spark_started_every_task_once_nobody_looks_for_leftovers(path: str) -> None:
+    """A listing costs a request for every partition, and every commit would pay for it."""
+    IndexTable.create(path, SMALL)
+    writer = _writer(path, **NOT_SPECULATIVE)
+    first, second, unreported = _written(writer, 1), _written(writer, 2), _written(writer, 3)
+    writer.commit([_attempt(11, second), _attempt(10, first)])
+    assert set(unreported.paths) < set(split_files(Path(path)))
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+def test_an_attempt_that_ends_after_the_commit_deletes_its_splits_itself(
+    path: str, partition_by: tuple[str, ...]
+) -> None:
+    IndexTable.create(path, SMALL, partition_by=partition_by)
+    writer, other = _writer(path), _writer(path)
+    started = iter(rows(2).to_batches())
+    writer.commit([_written(writer, 1), _written(writer, 2)])
+    IndexTable(path).append(rows(3))
+    before = split_files(Path(path))
+    with pytest.raises(CommitConflictError, match="by another attempt"):
+        writer.write(started)
+    assert split_files(Path(path)) == before
+    # The commits of others, however many, prove nothing.
+    other.commit([_written(other, 4)])
+    assert ids_of(IndexTable(path)) == [1, 2, 3, 4]
+
+
+def test_an_attempt_that_ends_after_the_commit_that_created_the_table_deletes_its_splits_itself(
+    path: str,
+) -> None:
+    writer = _writer(path)
+    writer.commit([_written(writer, 1)])
+    with pytest.raises(CommitConflictError, match="by another attempt"):
+        _written(writer, 1)
+    assert split_files(Path(path)) == IndexTable(path).files()["path"].to_pylist()
+
+
+def test_splits_are_uploaded_while_nobody_can_tell_what_was_committed(path: str) -> None:
+    IndexTable.create(path, SMALL)
+    writer = _writer(path)
+    damaged = Path(path) / "_transaction_log" / f"{1:020}.json"
+    damaged.write_bytes(b"\x1f\x8b damaged")
+    done = _written(writer, 1)
+    damaged.unlink()
+    writer.commit([done])
+    assert ids_of(IndexTable(path)) == [1]
 
 
 def test_folders_that_a_file_system_takes_for_the_same_lose_no_split(path: str) -> None:
@@ -92,8 +149,9 @@ def test_folders_that_a_file_system_takes_for_the_same_lose_no_split(path: str) 
     assert split_files(Path(path)) == ["day=A/part-job-1.split", "day=a/part-job-1.split"]
 
 
-def test_abort_also_deletes_what_attempts_without_a_message_uploaded(path: str) -> None:
-    writer, other = _writer(path), _writer(path)
+@pytest.mark.parametrize("partition_by", ["", "id"])
+def test_abort_also_deletes_what_attempts_without_a_message_uploaded(path: str, partition_by: str) -> None:
+    writer, other = (_writer(path, partitionBy=partition_by) for _ in range(2))
     done, _, busy = _written(writer, 1), _written(writer, 2), _written(other, 3)
     writer.abort([done, None])
     assert split_files(Path(path)) == busy.paths
@@ -109,7 +167,7 @@ def test_a_stream_never_takes_splits_of_other_batches_and_other_runs_for_leftove
     for job, batch, number in batches:
         # The table may have forgotten the batch of the same number, as after a repair.
         writer = TableWriter(place, target, None, TransactionAction("query", number), job.of_batch(batch))
-        writer.commit([_retried(_written(writer, number))])
+        writer.commit([_written(writer, number)])
     assert set(before) < set(split_files(Path(path)))
     assert ids_of(IndexTable(path)) == [1, 11, 12, 13]
 

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final
 
 from indextables.config.registry import READ_PARALLELISM
@@ -13,10 +13,12 @@ from indextables.errors import (
     InvalidActionError,
     InvalidPredicateError,
     InvalidValueError,
+    LogCorruptedError,
     LogGapError,
     StorageError,
 )
-from indextables.log.version_file import find_object
+from indextables.log.segment import list_log
+from indextables.log.version_file import find_object, read_version_files
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.split.split_file import SplitFile
 from indextables.storage import ObjectStore
@@ -32,8 +34,11 @@ _NOT_LANDED: Final = (
     LogGapError,
 )
 
-# Beyond so many, looking for leftovers would cost more than they do.
-_MOST_FOLDERS: Final = 256
+# Beyond so many files, looking for leftovers in all of a table would cost more than they do.
+_MOST_FILES: Final = 100_000
+
+# The commit of the job that a late attempt belonged to is among the newest versions.
+_MOST_VERSIONS: Final = 64
 
 # No purge takes younger files for orphans, unless somebody has switched its check off.
 _LONG_WAIT_MS: Final = 3_600_000
@@ -61,21 +66,40 @@ def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
 
 
 def delete_leftovers(
-    context: TableContext, name_prefix: str, folders: Collection[str], kept: Collection[str]
+    context: TableContext, name_prefix: str, folders: Collection[str] | None, kept: Collection[str]
 ) -> None:
-    """Delete the splits in some folders whose names begin like this, but for those that were kept.
+    """Delete the splits whose names begin like this, but for those that were kept: in some folders, or in all.
 
-    Others than the caller must not use such names. What cannot be found or deleted now is an orphan for the purge.
+    Others than the caller must not use such names. What cannot be found or deleted now is an orphan for the purge;
+    all folders are looked through up to a number of files.
     """
     # Names alone, which are unique: a file system may have other ideas than we of how a folder is spelled.
     known = {_name(path) for path in kept}
     with contextlib.suppress(StorageError):
-        found = parallel_map(
-            partial(_keys_below, context.store, name_prefix),
-            sorted(folders)[:_MOST_FOLDERS],
-            context.settings[READ_PARALLELISM],
-        )
+        if folders is None:
+            everything = islice(context.store.list(""), _MOST_FILES)
+            found = [[meta.key for meta in everything if _name(meta.key).startswith(name_prefix)]]
+        else:
+            search = partial(_keys_below, context.store, name_prefix)
+            found = parallel_map(search, sorted(folders), context.settings[READ_PARALLELISM])
         delete_quietly(context.store, [key for keys in found for key in keys if _name(key) not in known])
+
+
+def are_late(context: TableContext, name_prefix: str, paths: Sequence[str], since_version: int) -> bool:
+    """Whether splits whose names begin like this have been committed since a version, and these were not.
+
+    Whoever looks for leftovers does so after the commit. So either it finds splits that came before, or those who
+    upload them later find the commit here. What cannot be read is no proof.
+    """
+    store = context.store
+    with contextlib.suppress(StorageError, LogCorruptedError):
+        versions = list(list_log(store, from_version=since_version + 1).versions.items())[-_MOST_VERSIONS:]
+        files = read_version_files(store, versions, parallelism=context.settings[READ_PARALLELISM])
+        committed = [file.lines for file in files if name_prefix.encode() in file.lines]
+        return bool(committed) and not any(
+            _name(path).encode() in lines for path in paths for lines in committed
+        )
+    return False
 
 
 def _name(path: str) -> str:

@@ -3,7 +3,8 @@
 The life of a write: `TableWriter` is made where the query is planned, and travels to the tasks, which upload
 splits that nobody refers to yet; their messages come back to `commit`, which adds the splits of these messages,
 and of no others, in one transaction. Names are unique, and those of one job begin alike: where tasks may have run
-twice, or were lost, what they have uploaded is found after the commit, and deleted.
+twice, or were lost, what they have uploaded is found after the commit, and deleted. An attempt that uploads splits
+after that finds the commit, and deletes them itself.
 """
 
 import logging
@@ -23,7 +24,7 @@ from indextables.errors import CommitConflictError, IndexTablesError, InvalidVal
 from indextables.log.actions import TransactionAction
 from indextables.log.entries import STRING_MAP
 from indextables.ops.splits import add_of
-from indextables.ops.uploads import delete_leftovers, delete_quietly, deleting_unless_landed
+from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, deleting_unless_landed
 from indextables.ops.write import run
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
 from indextables.pruning import match_partitions
@@ -41,7 +42,8 @@ _JOB_BYTES: Final = 8
 class WriteTarget(msgspec.Struct, frozen=True):
     """The table that splits are written for, as it was, or is to be made, when the query was planned.
 
-    `table_id` is None if there was no table yet; `properties` are those that it will be created with.
+    `table_id` is None if there was no table yet, and `version` is -1; `properties` are those that it will be created
+    with.
     """
 
     schema: pa.Schema
@@ -49,6 +51,7 @@ class WriteTarget(msgspec.Struct, frozen=True):
     settings: Settings
     properties: dict[str, str]
     table_id: str | None
+    version: int
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -62,14 +65,14 @@ class Replacement(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """One run of tasks that upload splits: the names of these begin alike, and like those of no other job.
 
-    If it is speculative, Spark may run a task while another attempt at it still runs.
+    If it is speculative, or nobody knows, Spark may run a task while another attempt at it still runs.
     """
 
     name_prefix: str
-    is_speculative: bool = False
+    is_speculative: bool = True
 
     @classmethod
-    def new(cls, *, is_speculative: bool = False) -> "Job":
+    def new(cls, *, is_speculative: bool = True) -> "Job":
         """A job that nobody knows yet."""
         return cls(f"part-{secrets.token_hex(_JOB_BYTES)}-", is_speculative)
 
@@ -79,12 +82,12 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
-    """What one task uploaded, at its first attempt or a later one."""
+    """What one task uploaded. Spark counts the attempts at tasks, those of all jobs, as it starts them."""
 
     files: tuple[SplitFile, ...]
     num_batches: int
     duration_ms: int
-    attempt: int = 0
+    attempt_id: int = 0
 
     @property
     def paths(self) -> list[str]:
@@ -114,7 +117,10 @@ class TableWriter(DataSourceArrowWriter):
         self._started_ms = place.store().clock.now_ms()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
-        """Upload the rows of a task as splits. After a failure none of them is left."""
+        """Upload the rows of a task as splits. After a failure none of them is left.
+
+        Raises CommitConflictError if the job was committed with what another attempt at this task uploaded.
+        """
         started = time.monotonic()
         target = self._target
         options = WriterOptions(
@@ -129,9 +135,10 @@ class TableWriter(DataSourceArrowWriter):
                 writer.write(batch)
                 num_batches += 1
             files = writer.commit()
+        self._check_not_late([file.path for file in files])
         task = TaskContext.get()
-        attempt = 0 if task is None else task.attemptNumber()
-        return SplitsWritten(files, num_batches, _ms_since(started), attempt)
+        attempt_id = 0 if task is None else task.taskAttemptId()
+        return SplitsWritten(files, num_batches, _ms_since(started), attempt_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Add the splits of all tasks in one transaction, creating the table if there is none.
@@ -148,8 +155,10 @@ class TableWriter(DataSourceArrowWriter):
             result = run(snapshot, intent, self._operation(context, written), files)
         if result.is_committed:
             _log(result, files, written)
-            if self._job.is_speculative or any(message.attempt for message in written):
-                self._delete_leftovers([file.path for file in files], kept=True)
+            if self._job.is_speculative or _may_have_run_twice(written):
+                paths = [file.path for file in files]
+                folders = {path.rpartition("/")[0] for path in paths}
+                delete_leftovers(context, self._job.name_prefix, folders, kept=paths)
         elif result.tries == 1:
             # It was committed before this one tried anything, and so by others, and with other files.
             delete_quietly(context.store, [file.path for file in files])
@@ -164,14 +173,18 @@ class TableWriter(DataSourceArrowWriter):
         if is_before_commit:
             paths = [path for message in _known(messages) for path in message.paths]
             delete_quietly(self._place.store(), paths)
-            self._delete_leftovers(paths, kept=False)
+            # Nobody knows which partitions the others had rows for.
+            folders = None if self._target.partition_columns else [""]
+            delete_leftovers(self._place.context(), self._job.name_prefix, folders, kept=())
 
-    def _delete_leftovers(self, paths: Sequence[str], *, kept: bool) -> None:
-        """Delete what tasks that ran twice, or were lost, have uploaded beside these splits."""
-        folders = {path.rpartition("/")[0] for path in paths}
-        if not self._target.partition_columns:
-            folders.add("")
-        delete_leftovers(self._place.context(), self._job.name_prefix, folders, paths if kept else ())
+    def _check_not_late(self, paths: Sequence[str]) -> None:
+        context = self._place.context()
+        if are_late(context, self._job.name_prefix, paths, self._target.version):
+            logger.info("%s: deleting %d splits of an attempt that came too late", context.url, len(paths))
+            delete_quietly(context.store, paths)
+            raise CommitConflictError(
+                f"{context.url}: the rows of this task were committed by another attempt at it; there is nothing to do"
+            )
 
     def _current_table(self, context: TableContext, files: Sequence[SplitFile]) -> Snapshot:
         """The table to commit to. Until this returns no log can refer to the splits, which go if it fails."""
@@ -236,6 +249,15 @@ class NothingWritten(DataSourceArrowWriter):
 
 def _known(messages: Sequence[WriterCommitMessage | None]) -> list[SplitsWritten]:
     return [message for message in messages if isinstance(message, SplitsWritten)]
+
+
+def _may_have_run_twice(written: Sequence[SplitsWritten]) -> bool:
+    """Whether Spark started more tasks than these from the first of them to the last, be it for another job.
+
+    The number of the attempt at one task would not tell: where the input of a stage is lost, Spark counts from anew.
+    """
+    attempts = [message.attempt_id for message in written]
+    return max(attempts) - min(attempts) >= len(attempts) if attempts else False
 
 
 def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:

@@ -235,11 +235,9 @@ def _is_ours(source: Any) -> bool:
 def session_settings(spark: SparkSession) -> dict[str, str]:
     """The settings of a session that a data source has to know: ours, those of Hadoop's file systems, and one more."""
     prefixes = (PREFIX, OLDER_PREFIX, _HADOOP_PREFIX)
-    return {
-        key: value
-        for key, value in spark.conf.getAll.items()
-        if key == SPECULATION or (key.startswith(prefixes) and key != ENABLED)
-    }
+    settings = spark.conf.getAll
+    ours = {key: value for key, value in settings.items() if key.startswith(prefixes) and key != ENABLED}
+    return {**ours, SPECULATION: settings.get(SPECULATION, "false")}
 
 
 def as_options(settings: Mapping[str, str]) -> dict[str, str]:

@@ -132,8 +132,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """What a writer is asked for, beside the place of the table.
 
     `partition_by` is None if nobody said anything. `save_mode` is what the user of an enabled session asked for,
-    where Spark itself offers less. `transaction` is what makes a write that is repeated do nothing. Whether tasks may
-    run twice is known from enabled sessions alone.
+    where Spark itself offers less. `transaction` is what makes a write that is repeated do nothing. That Spark does
+    not speculate is known from enabled sessions alone.
     """
 
     partition_by: tuple[str, ...] | None = None
@@ -141,7 +141,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     is_dynamic: bool = False
     save_mode: str | None = None
     transaction: TransactionAction | None = None
-    is_speculative: bool = False
+    is_speculative: bool = True
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -159,7 +159,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
             is_dynamic=mode == "dynamic",
             save_mode=options.get(SAVE_MODE.lower()),
             transaction=_transaction(options),
-            is_speculative=options.get(f"{SESSION_PREFIX}{SPECULATION}".lower()) == "true",
+            is_speculative=options.get(f"{SESSION_PREFIX}{SPECULATION}".lower()) != "false",
         )
 
     def where(self) -> Predicate | None:

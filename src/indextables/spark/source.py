@@ -112,6 +112,7 @@ class IndexTablesSource(DataSource):
             place.settings.with_table_properties(properties),
             properties,
             table_id=None,
+            version=-1,
         )
 
     def _existing_table(self, schema: StructType, options: WriteOptions, snapshot: Snapshot) -> WriteTarget:
@@ -130,6 +131,7 @@ class IndexTablesSource(DataSource):
             snapshot.context.settings,
             properties={},
             table_id=snapshot.metadata.id,
+            version=snapshot.version,
         )
 
 
