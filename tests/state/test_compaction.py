@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.pruning import Bounds, map_values
@@ -52,8 +54,8 @@ def state(*entries: int, tombstones: int = 0, dead: int = 0) -> StateManifest:
     [
         (state(100), 0, None),
         (state(1000, tombstones=100, dead=100), 0, Trigger.TOMBSTONE_RATIO),
-        (state(1000), 100, None),
-        (state(1000), 101, Trigger.TOMBSTONE_RATIO),
+        (state(1100, tombstones=100, dead=100), 100, None),
+        (state(1100, tombstones=101, dead=101), 101, Trigger.TOMBSTONE_RATIO),
         (state(*[10] * 20), 0, None),
         (state(*[10] * 21), 0, Trigger.MANIFEST_COUNT),
         (state(), 0, None),
@@ -64,16 +66,70 @@ def test_when_a_state_is_compacted(given, new_removes, expected):
     assert compaction_trigger(given, new_removes, RULES, is_partitioned=False) is expected
 
 
-def test_a_large_remove_triggers_only_when_a_threshold_is_set():
-    rules = CompactionRules(0.99, 20, 50, 50_000)
-    assert compaction_trigger(state(1000), 51, rules, is_partitioned=False) is Trigger.LARGE_REMOVE
-    assert compaction_trigger(state(1000), 50, rules, is_partitioned=False) is None
+def test_a_large_remove_triggers_only_when_a_threshold_is_set(builder):
+    tables = builder(
+        state__compaction__largeRemoveThreshold="50", state__compaction__tombstoneThreshold="0.99"
+    )
+    table = tables.create()
+    table.commit(adds=[split(n) for n in range(200)])
+    table.checkpoint()
+    table.commit(removes=numbered(range(50)))
+    table.checkpoint()
+    assert len(state_of(tables.open()).tombstones) == 50
+    table.commit(removes=numbered(range(50, 101)))
+    table.checkpoint()
+    assert len(state_of(tables.open()).tombstones) == 0
+    assert tables.open().num_files == 99
 
 
-def test_the_manifest_count_does_not_loop_on_a_table_that_is_simply_large():
-    large = state(*[7_813] * 128)
-    assert compaction_trigger(large, 0, RULES, is_partitioned=True) is None
-    assert not would_help(large, RULES, is_partitioned=True)
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([7_813] * 128, None),
+        ([4_700] * 213, None),
+        ([4_000, 3_900] * 120, None),
+        # The small ones between the large are worth a rewrite: together they are few.
+        ([100, 4_000] * 300, Trigger.MANIFEST_COUNT),
+    ],
+)
+def test_the_manifest_count_does_not_loop_on_a_table_that_is_simply_large(sizes, expected):
+    large = state(*sizes)
+    assert compaction_trigger(large, 0, RULES, is_partitioned=True) is expected
+
+
+def test_a_table_that_is_simply_large_is_compact():
+    assert not would_help(state(*[7_813] * 128), RULES, is_partitioned=True)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    partitions=st.lists(st.integers(1, 400), min_size=1, max_size=60),
+    additions=st.lists(st.integers(1, 60), max_size=40),
+    limit=st.integers(20, 120),
+)
+def test_every_compaction_for_the_number_of_manifests_makes_them_fewer(partitions, additions, limit):
+    """A table of any partitions to which little is added again and again: what is rewritten comes out as less."""
+    rules = CompactionRules(1.0, 5, 2**31 - 1, limit)
+    sizes = layout_of(partitions, limit)
+    for added in additions:
+        sizes.append(added)
+        now = state(*sizes)
+        if compaction_trigger(now, 0, rules, is_partitioned=False) is None:
+            continue
+        chosen = manifests_to_rewrite(now, Trigger.MANIFEST_COUNT, rules, is_partitioned=False)
+        names = {info.path for info in chosen}
+        kept = [info.num_entries for info in now.manifests if info.path not in names]
+        # As unlucky as it gets: every manifest that is rewritten holds partitions of its own.
+        written = layout_of([info.num_entries for info in chosen], limit)
+        assert len(written) < len(chosen)
+        sizes = kept + written
+
+
+def layout_of(partitions: list[int], limit: int) -> list[int]:
+    """How many entries the manifests of a compact table of these partitions have."""
+    entries = entries_with([f"{number:05}" for number, count in enumerate(partitions) for _ in range(count)])
+    schema = pa.schema([("day", pa.string())])
+    return [len(piece) for piece in pieces(entries, ["day"], schema, limit)]
 
 
 def test_only_manifests_that_need_it_are_rewritten():

@@ -77,5 +77,5 @@ def test_references_are_brought_together_above_the_threshold_only():
 
 
 def test_a_reference_without_a_mapping_survives_renormalisation():
-    merged, _ = renormalize(entries([None, None], ["lost", "x"]), {"x": ID_AND_TEXT}, threshold=1)
+    merged, _ = renormalize(entries([None, None], ["lost", "x"]), {"x": ID_AND_TEXT}, threshold=0)
     assert merged["docMappingRef"].to_pylist() == ["lost", "gC45RGOqJ_Grt0xH"]

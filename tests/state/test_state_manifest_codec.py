@@ -19,7 +19,7 @@ from indextables.pruning import Bounds
 from indextables.state import avro_rows
 from indextables.state.avro_codec import Codec, Compression
 from indextables.state.avro_container import encode_block, encode_header, encode_long
-from indextables.state.state_manifest import ManifestInfo, StateManifest
+from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo, StateManifest
 from indextables.state.state_manifest_codec import (
     decode_json_state_manifest,
     decode_state_manifest,
@@ -37,12 +37,24 @@ MANIFEST = StateManifest(
     num_files=70_500,
     total_bytes=2**50,
     manifests=(
-        ManifestInfo("manifests/manifest-a1b2c3d4.avro", 50_000, 1, 50, {"date": Bounds("2024-01-01", "é")}),
         ManifestInfo(
-            "state-v00000000000000000042/manifest-b.avro", 20_000, 51, 99, {"date": Bounds(None, None)}
+            "manifests/manifest-a1b2c3d4.avro",
+            50_003,
+            1,
+            50,
+            {"date": Bounds("2024-01-01", "é")},
+            live_entry_count=50_003,
+        ),
+        ManifestInfo(
+            "state-v00000000000000000042/manifest-b.avro",
+            20_000,
+            51,
+            99,
+            {"date": Bounds(None, None)},
+            live_entry_count=20_000,
         ),
         ManifestInfo("manifest-c.avro", 500, 100, 100, {}, tombstone_count=3, live_entry_count=497),
-        ManifestInfo("manifests/manifest-d.avro", 0, 0, 0),
+        ManifestInfo("manifests/manifest-d.avro", 0, 0, 0, live_entry_count=0),
     ),
     tombstones=pa.array(["a.split", "", "ü.split"]),
     schema_registry={"z7TwwZ-tDWGD-uX5": "[]"},
@@ -103,6 +115,24 @@ def record(fields):
 @pytest.mark.parametrize("codec", [*CODECS, Codec(Compression.SNAPPY)], ids=str)
 def test_state_manifest_survives(codec):
     assert decode_state_manifest(encode_state_manifest(MANIFEST, codec), "x") == MANIFEST
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"num_files": 70_499}, id="one file less"),
+        pytest.param({"tombstones": pa.array(["a", "b", "c", "d"])}, id="one tombstone more"),
+        pytest.param(
+            {"manifests": (*MANIFEST.manifests[:-1], replace(MANIFEST.manifests[-1], live_entry_count=-1))},
+            id="a manifest without counts",
+        ),
+    ],
+)
+def test_counts_that_do_not_add_up_are_no_counts(wrong):
+    """Other writers add tombstones to a state, and carry on the counts of its manifests."""
+    found = decode_state_manifest(encode_state_manifest(replace(MANIFEST, **wrong)), "x")
+    assert {(info.tombstone_count, info.live_entry_count) for info in found.manifests} == {(0, UNKNOWN_COUNT)}
+    assert [info.num_entries for info in found.manifests] == [50_003, 20_000, 500, 0]
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)

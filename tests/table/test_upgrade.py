@@ -148,13 +148,23 @@ def test_protocol_is_upgraded_from_2_to_4(tables):
     )
     table = tables.open()
     assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (2, 2)
-    assert table.upgrade_protocol(4, 4) == 5
-    table.checkpoint()
-    for version in range(6):
+    assert table.checkpoint().version == 4
+    hint = json.loads((log_of(tables) / "_last_checkpoint").read_text())
+    assert hint["protocolVersion"] == 4
+    for version in range(5):
         (log_of(tables) / f"{version:020d}.json").unlink()
     reopened = tables.open()
     assert (reopened.protocol.min_reader_version, reopened.protocol.min_writer_version) == (4, 4)
+    described = dict(zip(*reopened.describe_state().to_pydict().values(), strict=True))
+    assert described["protocolVersion"] == "4"
     assert paths(reopened) == numbered([1, 3])
+
+
+def test_an_automatic_checkpoint_upgrades_the_protocol(tables):
+    table = tables.open(checkpoint__enabled="true", checkpoint__interval="1")
+    table.commit(adds=[split(9, day="9")])
+    assert tables.open().protocol.min_reader_version == 4
+    assert paths(tables.open()) == numbered([1, 3, 9])
 
 
 def test_a_large_table_is_upgraded_whole(tables):

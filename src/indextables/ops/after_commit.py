@@ -19,6 +19,7 @@ from indextables.log.segment import list_log
 from indextables.ops.checkpoint import compact, write_checkpoint
 from indextables.ops.cleanup import clean_up
 from indextables.ops.purge_on_write import purge_after_merge, purge_after_write
+from indextables.state.compaction import Trigger
 from indextables.table import Snapshot
 from indextables.table.rebase import rebase, rebase_if_long
 
@@ -74,7 +75,7 @@ def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
 
 
 def _compact(snapshot: Snapshot) -> Snapshot:
-    report = compact(snapshot)
+    report = compact(snapshot, trigger=Trigger.AFTER_MERGE)
     clean_up(snapshot.context, report.version)
     return rebase(snapshot)
 

@@ -32,6 +32,7 @@ from indextables.ops.runner import Runner
 from indextables.ops.state_checkpoint import is_compact, write_state
 from indextables.ops.verification import read_entries
 from indextables.state.compaction import Trigger
+from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import Mark
 from indextables.table.log_files import read_base_uncached
@@ -64,24 +65,28 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
         return _write(rebase(snapshot), _WRITERS[_configured_format(snapshot)])
 
 
-def compact(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointReport:
+def compact(
+    snapshot: Snapshot, runner: Runner | None = None, trigger: Trigger = Trigger.FORCED
+) -> CheckpointReport:
     """Write the state anew, without tombstones and fragments; a compact state stays as it is.
+
+    All of it, or with another `trigger` only the manifests that need it.
 
     A state is never replaced: if this version has one, it is compacted under a version of its own, which changes
     nothing else. In the older formats every checkpoint is compact. A `runner` does the work on manifests, if these
     are very many.
     """
     with manifests_by_runner(snapshot.context, runner):
-        return _compact(rebase(snapshot))
+        return _compact(rebase(snapshot), trigger)
 
 
-def _compact(snapshot: Snapshot) -> CheckpointReport:
+def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write(snapshot, _WRITERS[_configured_format(snapshot)])
     base = snapshot.segment.base
     if base is not None and base.format is BaseFormat.AVRO_STATE and base.version == snapshot.version:
         snapshot = commit(snapshot, Mark(), Operation("COMPACT")).snapshot
-    return _write(snapshot, lambda snapshot: write_state(snapshot, Trigger.FORCED))
+    return _write(snapshot, lambda snapshot: write_state(snapshot, trigger))
 
 
 class _Readable(msgspec.Struct, frozen=True):
@@ -210,6 +215,8 @@ def _bases(context: TableContext, version: int, wanted: BaseFormat) -> list[Base
 
 def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
     base, store = found.base, snapshot.context.store
+    is_state = base.format is BaseFormat.AVRO_STATE
+    protocol_version = snapshot.protocol.min_reader_version
     parts = read_part_names(store, base.meta) if base.format is BaseFormat.JSON else ()
     return LastCheckpoint(
         version=snapshot.version,
@@ -220,8 +227,8 @@ def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
         parts=len(parts) or None,
         checkpoint_id=_checkpoint_id(parts),
         format="json-multipart" if parts else base.format.value,
-        state_dir=state_dir(base.version) if base.format is BaseFormat.AVRO_STATE else None,
-        protocol_version=snapshot.protocol.min_reader_version,
+        state_dir=state_dir(base.version) if is_state else None,
+        protocol_version=max(protocol_version, PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 

@@ -5,7 +5,7 @@ import time
 from msgspec.structs import replace
 
 from indextables.log.decode import Tail, UnknownContent
-from indextables.log.header import replay_header
+from indextables.log.header import LogHeader, replay_header
 from indextables.log.replay import removed_paths
 from indextables.log.segment import BaseFormat
 from indextables.metrics import (
@@ -17,6 +17,7 @@ from indextables.metrics import (
 from indextables.state.compaction import CompactionRules, Trigger, would_help
 from indextables.state.net_changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.source import StateSource
+from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
 from indextables.table import Snapshot
 from indextables.table.log_files import read_base, read_tail
@@ -44,15 +45,29 @@ def _write(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
         snapshot.context.store, snapshot.schema, snapshot.partition_columns, snapshot.context.settings
     )
     base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
+    if base is None or base.format is not BaseFormat.AVRO_STATE:
         checkpoint = read_for_rewrite(snapshot)
-        return write_full_state(target, checkpoint.header, checkpoint.entries)
+        return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says
     tail = read_tail(snapshot.context, snapshot.segment.tail, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     going_on = replace(target, origin=base.meta.key)
-    return write_next_state(going_on, header, source, _changes(source, tail), trigger)
+    return write_next_state(going_on, _as_current(header), source, _changes(source, tail), trigger)
+
+
+def _as_current(header: LogHeader) -> LogHeader:
+    """The header of a table that has a state, and so needs a reader and a writer that know states."""
+    protocol = header.protocol
+    assert protocol is not None  # of a complete header
+    return replace(
+        header,
+        protocol=replace(
+            protocol,
+            min_reader_version=max(protocol.min_reader_version, PROTOCOL_VERSION),
+            min_writer_version=max(protocol.min_writer_version, PROTOCOL_VERSION),
+        ),
+    )
 
 
 def is_compact(snapshot: Snapshot) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from indextables.log.entries import empty_entries
 from indextables.state.manifest_path import normalized_manifest_path
 from indextables.state.net_changes import NetChanges
-from indextables.state.source import StateSource, newest_per_path
+from indextables.state.source import StateSource, have_each_path_once, newest_per_path
 from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
 
 
@@ -39,10 +39,13 @@ class Located(msgspec.Struct, frozen=True):
 
     def survivors(self, rewritten: Set[str]) -> pa.Table:
         """The live entries of manifests that are rewritten, with every column that other writers gave them."""
-        tables = self.source.read([info for info in self.state.manifests if info.path in rewritten], None)
+        manifests = [info for info in self.state.manifests if info.path in rewritten]
+        tables = self.source.read(manifests, None)
         entries = pa.concat_tables([empty_entries(), *tables], promote_options="default")
         hidden = pa.concat_arrays([self.state.tombstones, self.outdated])
-        return newest_per_path(entries.filter(pc.invert(pc.is_in(entries["path"], value_set=hidden))))
+        if len(hidden):
+            entries = entries.filter(pc.invert(pc.is_in(entries["path"], value_set=hidden)))
+        return entries if have_each_path_once(manifests, tables) else newest_per_path(entries)
 
     def tombstones_of(self, kept: Sequence[ManifestInfo]) -> pa.StringArray:
         """The tombstones that these manifests still need."""

@@ -21,7 +21,13 @@ class Trigger(Enum):
     TOMBSTONE_RATIO = "tombstone ratio"
     MANIFEST_COUNT = "manifest count"
     LARGE_REMOVE = "large remove"
+    AFTER_MERGE = "after a merge"
+    RENORMALIZATION = "renormalization"
     FORCED = "forced"
+
+
+# These concern every entry.
+_OF_EVERYTHING = frozenset({Trigger.FORCED, Trigger.RENORMALIZATION})
 
 
 class CompactionRules(msgspec.Struct, frozen=True):
@@ -46,18 +52,20 @@ class CompactionRules(msgspec.Struct, frozen=True):
 def compaction_trigger(
     state: StateManifest, new_removes: int, rules: CompactionRules, *, is_partitioned: bool
 ) -> Trigger | None:
-    """Why a state should be compacted once `new_removes` more of its files are gone, or None.
+    """Why a state should be compacted of whose tombstones so many are new, or None.
 
     A table that is simply large has many manifests and is not fragmented: compacting it would give as many
-    again. So the number of manifests counts only once it is twice what a compaction would leave.
+    again. So the number of manifests counts only once it is twice what a compaction would leave, and only if enough
+    of them are small.
     """
-    tombstones = len(state.tombstones) + new_removes
+    tombstones = len(state.tombstones)
     if tombstones and tombstones > rules.tombstone_threshold * max(state.num_files, 1):
         return Trigger.TOMBSTONE_RATIO
     if new_removes > rules.large_remove_threshold:
         return Trigger.LARGE_REMOVE
+    target = _target(state, rules, is_partitioned=is_partitioned)
     compacted = _manifests_when_compact(state, rules, is_partitioned=is_partitioned)
-    if len(state.manifests) > max(rules.max_manifests, 2 * compacted):
+    if len(state.manifests) > max(rules.max_manifests, 2 * compacted) and _small_ones(state, target):
         return Trigger.MANIFEST_COUNT
     return None
 
@@ -73,22 +81,35 @@ def manifests_to_rewrite(
 ) -> tuple[ManifestInfo, ...]:
     """The manifests that a compaction has to rewrite; the others stay as they are.
 
-    Those with dead entries, so that no tombstone is needed any more, and the small ones. Where the state does not
-    say how many entries of a manifest are dead, it has to be looked at.
+    Those with dead entries, so that no tombstone is needed any more, and the small ones, if that makes them fewer.
+    Where the state does not say how many entries of a manifest are dead, it has to be looked at.
     """
-    if trigger is Trigger.FORCED:
+    if trigger in _OF_EVERYTHING:
         return state.manifests
-    target = target_entries(state.num_files, rules.entries_per_manifest, is_partitioned=is_partitioned)
+    small = _small_ones(state, _target(state, rules, is_partitioned=is_partitioned))
     return tuple(
-        info
-        for info in state.manifests
-        if _may_have_dead_entries(info, state) or info.num_entries < target // 2
+        info for info in state.manifests if info.path in small or _may_have_dead_entries(info, state)
     )
 
 
+def _small_ones(state: StateManifest, target: int) -> frozenset[str]:
+    """The paths of the manifests of less than half the size that they should have, if to write them anew is worth it.
+
+    As manifests end where partitions end, they may come out smaller than they should be. But two that follow each
+    other are together larger than one should be, or they would be one. That limits how many come out.
+    """
+    small = [info for info in state.manifests if info.num_entries < target // 2]
+    most = 2 * sum(info.num_entries for info in small) // target + 1
+    is_worth_it = 4 * most <= 3 * len(small)
+    return frozenset(info.path for info in small) if is_worth_it else frozenset()
+
+
+def _target(state: StateManifest, rules: CompactionRules, *, is_partitioned: bool) -> int:
+    return target_entries(state.num_files, rules.entries_per_manifest, is_partitioned=is_partitioned)
+
+
 def _manifests_when_compact(state: StateManifest, rules: CompactionRules, *, is_partitioned: bool) -> int:
-    target = target_entries(state.num_files, rules.entries_per_manifest, is_partitioned=is_partitioned)
-    return -(-state.num_files // target)
+    return -(-state.num_files // _target(state, rules, is_partitioned=is_partitioned))
 
 
 def _may_have_dead_entries(info: ManifestInfo, state: StateManifest) -> bool:

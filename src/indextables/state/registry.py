@@ -33,17 +33,23 @@ def deduplicate(entries: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Tabl
     return _with_column(entries, "docMappingJson", left), {**found, **registry}
 
 
+def is_renormalization_due(registry: Mapping[str, str], threshold: int) -> bool:
+    """Whether there are more mappings than `threshold`, and some of them under another hash than the canonical one."""
+    return len(registry) > threshold and any(
+        _hash_or_none(mapping) not in (None, hash_) for hash_, mapping in registry.items()
+    )
+
+
 def renormalize(
     entries: pa.Table, registry: Mapping[str, str], threshold: int
 ) -> tuple[pa.Table, dict[str, str]]:
-    """References by canonical hash, if there are more distinct ones than `threshold`."""
+    """References by canonical hash, if there are more mappings than `threshold`."""
     references = entries["docMappingRef"]
-    used = pc.unique(references.drop_null()).to_pylist()
-    if len(used) <= threshold:
+    if not is_renormalization_due(registry, threshold) or references.null_count == entries.num_rows:
         return entries, dict(registry)
     canonical: dict[str, str | None] = {}
     merged = dict(registry)
-    for reference in used:
+    for reference in pc.unique(references.drop_null()).to_pylist():
         mapping = registry.get(reference)
         hash_ = _hash_or_none(mapping) if mapping is not None else None
         canonical[reference] = hash_ or reference

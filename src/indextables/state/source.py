@@ -6,6 +6,7 @@ Nothing here happens per entry in Python. A manifest that cannot be read is an e
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from itertools import compress, pairwise
 from operator import attrgetter, itemgetter
 
@@ -29,7 +30,7 @@ from indextables.storage import ObjectStore
 _PORTION_ENTRIES = 32_768
 
 
-class StateSource(msgspec.Struct, frozen=True):
+class StateSource(msgspec.Struct, frozen=True, dict=True):
     """The live file entries of one state."""
 
     store: ObjectStore
@@ -39,12 +40,23 @@ class StateSource(msgspec.Struct, frozen=True):
     @property
     def num_files(self) -> int:
         """How many entries are live."""
-        return self.manifest.num_files
+        return self.manifest.num_files if self._has_exact_totals else self._sizes.num_rows
 
     @property
     def total_bytes(self) -> int:
         """The sum of their sizes."""
-        return self.manifest.total_bytes
+        if self._has_exact_totals:
+            return self.manifest.total_bytes
+        return pc.sum(self._sizes["size"]).as_py() or 0
+
+    @property
+    def _has_exact_totals(self) -> bool:
+        """Other writers, which do not note down the protocol, go on counting the bytes of what was removed."""
+        return self.manifest.protocol is not None or not len(self.manifest.tombstones)
+
+    @cached_property
+    def _sizes(self) -> pa.Table:
+        return self.load(None, ["size"]).entries
 
     def load(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
         """Live entries of the manifests that may hold selected ones, with the columns of a file entry."""
@@ -123,9 +135,7 @@ class StateSource(msgspec.Struct, frozen=True):
     ) -> pa.Table:
         """What `live` gives for the entries of manifests, with less effort where the manifests allow it."""
         entries = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
-        # Typed bounds are the mark of our own writer, which puts no path twice into one manifest.
-        has_each_path_once = all(info.has_typed_bounds for info in manifests) and _have_disjoint_paths(tables)
-        return self._not_hidden(entries) if has_each_path_once else self.live(entries)
+        return self._not_hidden(entries) if have_each_path_once(manifests, tables) else self.live(entries)
 
     def _not_hidden(self, entries: pa.Table) -> pa.Table:
         tombstones = self.manifest.tombstones
@@ -155,6 +165,12 @@ def newest_per_path(entries: pa.Table) -> pa.Table:
     rows = np.arange(entries.num_rows, dtype=np.int64)
     np.maximum.at(last, codes.indices.to_numpy(), rows)
     return entries.take(pa.array(np.sort(last)))
+
+
+def have_each_path_once(manifests: Sequence[ManifestInfo], tables: Sequence[pa.Table]) -> bool:
+    """Whether that is certain of manifests and their entries, without a look at each."""
+    # Typed bounds are the mark of our own writer, which puts no path twice into one manifest.
+    return all(info.has_typed_bounds for info in manifests) and _have_disjoint_paths(tables)
 
 
 def _have_disjoint_paths(manifests: Sequence[pa.Table]) -> bool:

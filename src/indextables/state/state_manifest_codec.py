@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import orjson
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.errors import ManifestCorruptedError, UnsupportedProtocolError
 from indextables.log.actions import (
@@ -167,24 +168,40 @@ def _state_manifest(found: _OnDisk, name: str) -> StateManifest:
             f"{name} has the state format {found.format_version}; this release reads up to {FORMAT_VERSION}, "
             f"so upgrade indextables"
         )
-    return StateManifest(
-        format_version=found.format_version,
-        state_version=found.state_version,
-        created_at_ms=found.created_at,
-        num_files=found.num_files,
-        total_bytes=found.total_bytes,
-        manifests=tuple(_manifest_info(item) for item in found.manifests),
-        tombstones=pa.array(found.tombstones or [], pa.string()),
-        schema_registry=found.schema_registry or {},
-        protocol_version=found.protocol_version,
-        metadata=None if found.metadata is None else _action(found.metadata, Metadata),
-        protocol=None if found.protocol is None else _action(found.protocol, Protocol),
-        skips=tuple(_action(skip, SkipAction) for skip in found.skips or ()),
-        transactions=found.transactions or {},
-        unknown_actions=tuple(found.unknown_actions or ()),
-        timestamp_ms=found.timestamp,
-        recent_commits=found.recent_commits or {},
+    return _with_counts_that_add_up(
+        StateManifest(
+            format_version=found.format_version,
+            state_version=found.state_version,
+            created_at_ms=found.created_at,
+            num_files=found.num_files,
+            total_bytes=found.total_bytes,
+            manifests=tuple(_manifest_info(item) for item in found.manifests),
+            tombstones=pa.array(found.tombstones or [], pa.string()),
+            schema_registry=found.schema_registry or {},
+            protocol_version=found.protocol_version,
+            metadata=None if found.metadata is None else _action(found.metadata, Metadata),
+            protocol=None if found.protocol is None else _action(found.protocol, Protocol),
+            skips=tuple(_action(skip, SkipAction) for skip in found.skips or ()),
+            transactions=found.transactions or {},
+            unknown_actions=tuple(found.unknown_actions or ()),
+            timestamp_ms=found.timestamp,
+            recent_commits=found.recent_commits or {},
+        )
     )
+
+
+def _with_counts_that_add_up(state: StateManifest) -> StateManifest:
+    """The state, without the counts of its manifests if they are wrong.
+
+    Other writers add tombstones, and leave the counts as they were in the state that they go on from.
+    """
+    manifests = state.manifests
+    live = [info.live_entry_count for info in manifests]
+    dead = sum(info.tombstone_count for info in manifests)
+    if UNKNOWN_COUNT not in live and sum(live) == state.num_files and dead >= len(state.tombstones):
+        return state
+    uncounted = (replace(info, tombstone_count=0, live_entry_count=UNKNOWN_COUNT) for info in manifests)
+    return replace(state, manifests=tuple(uncounted))
 
 
 def _manifest_info(item: _ManifestItem) -> ManifestInfo:

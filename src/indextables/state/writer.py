@@ -8,7 +8,7 @@ A state at version v is a pure function of the versions up to v. It is written i
 and never relabelled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -43,7 +43,7 @@ from indextables.state.manifest_work import work_elsewhere
 from indextables.state.manifest_writer import BLOCK_ROWS
 from indextables.state.net_changes import NetChanges
 from indextables.state.portions import portions
-from indextables.state.registry import deduplicate, renormalize
+from indextables.state.registry import deduplicate, is_renormalization_due, renormalize
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
 from indextables.state.state_manifest_codec import encode_state_manifest
@@ -97,20 +97,22 @@ class StateWritten(msgspec.Struct, frozen=True):
     bytes_written: int
 
 
-def write_full_state(target: StateTarget, header: LogHeader, entries: pa.Table) -> StateWritten:
-    """Write a state of all these live entries, with new manifests only."""
+def write_full_state(
+    target: StateTarget, header: LogHeader, entries: pa.Table, trigger: Trigger | None = None
+) -> StateWritten:
+    """Write a state of all these live entries, with new manifests only; `trigger` is why, if it is a compaction."""
     entries, registry = deduplicate(entries, header.schema_registry)
     entries, registry = renormalize(entries, registry, target.renormalize_threshold)
-    new = _write_manifests(target, entries, is_compaction=True)
+    new = _write_compact(target, entries, entries.num_rows)
     state = _state(
         target,
         replace(header, schema_registry=registry),
         manifests=tuple(file.info for file in new),
         tombstones=no_tombstones(),
         num_files=entries.num_rows,
-        total_bytes=pc.sum(entries["size"]).as_py() or 0,
+        total_bytes=_bytes(entries),
     )
-    return _publish(target, state, new, Trigger.FORCED)
+    return _publish(target, state, new, trigger)
 
 
 def write_next_state(
@@ -121,37 +123,29 @@ def write_next_state(
     Nothing of the base is read unless something was removed or came back, or it is compacted. Raises
     ManifestCorruptedError if a manifest that is needed cannot be read; nothing is published then.
     """
+    adds, registry = deduplicate(changes.adds, header.schema_registry)
     located = locate(base, changes)
-    trigger = trigger or compaction_trigger(
-        located.state, 0, target.rules, is_partitioned=target.is_partitioned
-    )
+    trigger = trigger or _trigger(target, located.state, changes, base.manifest, registry)
     rewritten = {info.path for info in located.with_outdated_entries}
     if trigger is not None:
         chosen = manifests_to_rewrite(
             located.state, trigger, target.rules, is_partitioned=target.is_partitioned
         )
         rewritten |= {info.path for info in chosen}
+    num_files = base.num_files + adds.num_rows - changes.removed.num_rows - changes.replaced.num_rows
     survivors = located.survivors(rewritten)
-    adds, registry = deduplicate(changes.adds, header.schema_registry)
     if trigger is not None:
-        adds = pa.concat_tables([survivors, adds], promote_options="default")
-        adds, registry = deduplicate(adds, registry)
-        new = _write_manifests(target, adds, is_compaction=True)
-    else:
-        new = [
-            *_write_manifests(target, survivors, is_compaction=True),
-            *_write_manifests(target, adds, is_compaction=False),
-        ]
+        survivors, adds = pa.concat_tables([survivors, adds], promote_options="default"), adds.slice(0, 0)
+    survivors, registry = _normalized(target, survivors, registry)
+    adds, registry = _normalized(target, adds, registry)
+    new = [*_write_compact(target, survivors, num_files), *_write_together(target, adds)]
     kept = located.kept(rewritten)
     state = _state(
         target,
         replace(header, schema_registry=registry),
         manifests=(*kept, *(file.info for file in new)),
         tombstones=located.tombstones_of(kept),
-        num_files=base.num_files
-        + changes.adds.num_rows
-        - changes.removed.num_rows
-        - changes.replaced.num_rows,
+        num_files=num_files,
         total_bytes=base.total_bytes
         + _bytes(changes.adds)
         - _bytes(changes.removed)
@@ -160,11 +154,46 @@ def write_next_state(
     return _publish(target, state, new, trigger)
 
 
-def _write_manifests(target: StateTarget, entries: pa.Table, *, is_compaction: bool) -> list[NewManifest]:
-    """Entries as manifests. New entries stay together in one, unless they are too many for one."""
+def _trigger(
+    target: StateTarget,
+    state: StateManifest,
+    changes: NetChanges,
+    base: StateManifest,
+    registry: Mapping[str, str],
+) -> Trigger | None:
+    """Why the state should be compacted that `changes` make of `base`, or None."""
+    threshold = target.renormalize_threshold
+    # Once it was done, what is added later is brought into the same form, and no old entry is touched again. States of
+    # other writers, which do not note down the protocol, may hold anything.
+    was_due = base.protocol is not None and is_renormalization_due(base.schema_registry, threshold)
+    if is_renormalization_due(registry, threshold) and not was_due:
+        return Trigger.RENORMALIZATION
+    return compaction_trigger(
+        state, changes.removed.num_rows, target.rules, is_partitioned=target.is_partitioned
+    )
+
+
+def _normalized(
+    target: StateTarget, entries: pa.Table, registry: Mapping[str, str]
+) -> tuple[pa.Table, dict[str, str]]:
+    entries, registry = deduplicate(entries, registry)
+    return renormalize(entries, registry, target.renormalize_threshold)
+
+
+def _write_compact(target: StateTarget, entries: pa.Table, num_files: int) -> list[NewManifest]:
+    """Entries as manifests of the size that is right for a table of so many files."""
     limit = target.rules.entries_per_manifest
-    if is_compaction:
-        limit = target_entries(entries.num_rows, limit, is_partitioned=target.is_partitioned)
+    return _write_manifests(
+        target, entries, target_entries(num_files, limit, is_partitioned=target.is_partitioned)
+    )
+
+
+def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]:
+    """New entries as one manifest, unless they are too many for one."""
+    return _write_manifests(target, entries, target.rules.entries_per_manifest)
+
+
+def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
     places = pieces(entries, target.form.partition_columns, target.form.schema, limit)
     groups = _groups(entries, list(places))
     work = work_elsewhere()

@@ -14,6 +14,7 @@ from indextables.errors import InvalidOptionError, InvalidPredicateError
 from indextables.ops.merge import MergeReport, MergeRequest, merge_splits, plan_merge
 from indextables.ops.runner import Interruption, LocalRunner, Progress
 from indextables.ops.write import append
+from indextables.state.source import StateSource
 from indextables.table import create_table
 from row_tables import SCHEMA, counted, ids, rows, split_files
 from tables import context, memory_store
@@ -105,6 +106,30 @@ def test_the_state_is_compact_afterwards(table):
     state = {row["property"]: row["value"] for row in table.describe_state().to_pylist()}
     assert state["checkpointVersion"] == str(table.version)
     assert state["numTombstones"] == "0"
+
+
+def test_manifests_without_merged_splits_stay_as_they_are(tmp_path):
+    """However large the table is: the state after a merge costs as much as what the merge has changed."""
+    place = str(tmp_path / "table")
+    options = {"spark.indextables.state.entriesPerManifest": "1"}
+    IndexTable.create(place, SCHEMA, partition_by=["day"])
+    for day in ("a", "b", "c", "d"):
+        for number in (1, 2):
+            IndexTable(place, options=options).append(rows(number, day=day))
+    table = IndexTable(place, options=options)
+    table.compact()
+    before = manifests_of(place)
+    table.refresh().merge_splits(where="day = 'b'")
+    after = manifests_of(place)
+    assert (len(before), len(after), len(before & after)) == (8, 7, 6)
+    assert IndexTable(place).num_rows == 8
+
+
+def manifests_of(place: str) -> set[str]:
+    source = IndexTable(place)._snapshot.source
+    assert isinstance(source, StateSource)
+    assert not len(source.manifest.tombstones)
+    return {info.path for info in source.manifest.manifests}
 
 
 def test_compaction_can_be_switched_off(tmp_path):
