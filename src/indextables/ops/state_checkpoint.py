@@ -45,8 +45,8 @@ def _write(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
         snapshot.context.store, snapshot.schema, snapshot.partition_columns, snapshot.context.settings
     )
     base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE:
-        checkpoint = read_for_rewrite(snapshot)
+    if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
+        checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says

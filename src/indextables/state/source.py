@@ -72,10 +72,12 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
 
     def load_for_rewrite(self) -> pa.Table:
         """All live entries; what other writers put into further columns is in `unknownFields`."""
+        return with_foreign_columns_folded(self.load_with_foreign_columns())
+
+    def load_with_foreign_columns(self) -> pa.Table:
+        """All live entries, with the columns of other writers beside those of a file entry."""
         everything = self.manifest.manifests
-        return with_foreign_columns_folded(
-            self._live_of(everything, self.read(everything, None), FILE_ENTRY_SCHEMA)
-        )
+        return self._live_of(everything, self.read(everything, None), FILE_ENTRY_SCHEMA)
 
     def relevant(self, selection: Selection | None) -> tuple[ManifestInfo, ...]:
         """The manifests that may hold selected entries, by their partition bounds."""

@@ -14,24 +14,25 @@ from indextables.table.log_files import read_base, read_tail
 from indextables.table.snapshot import Snapshot
 
 
-def read_for_rewrite(snapshot: Snapshot) -> Checkpoint:
+def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
     """The snapshot's whole content, with the fields and actions that this release does not know.
 
-    Raises LogCorruptedError if any part of it cannot be read.
+    Fields in columns of their own stay there if whoever writes them again can keep columns. Raises LogCorruptedError if
+    any part of it cannot be read.
     """
     segment = snapshot.segment
     header, entries = EMPTY_HEADER, empty_entries()
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
-        entries = _all_entries(source)
+        entries = _all_entries(source, keeps_columns=keeps_columns)
     tail = read_tail(snapshot.context, segment.tail, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 
 
-def _all_entries(source: EntrySource) -> pa.Table:
+def _all_entries(source: EntrySource, *, keeps_columns: bool) -> pa.Table:
     if isinstance(source, StateSource):
-        return source.load_for_rewrite()
+        return source.load_with_foreign_columns() if keeps_columns else source.load_for_rewrite()
     return source.load(None, None).entries
 
 
