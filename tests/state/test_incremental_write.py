@@ -117,6 +117,16 @@ def test_new_manifests_have_typed_bounds_of_their_own(builder):
     assert all(info.has_typed_bounds for info in state.manifests)
 
 
+def test_manifests_of_a_table_without_partitions_are_marked_as_our_own_as_well(builder):
+    tables = builder()
+    table = tables.create()
+    table.commit(adds=[split(1)])
+    table.checkpoint()
+    (info,) = state_of(tables.open()).manifests
+    assert info.partition_bounds is None
+    assert info.has_typed_bounds
+
+
 def test_the_state_is_read_by_fastavro(builder):
     tables = builder()
     table = tables.create()

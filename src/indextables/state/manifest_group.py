@@ -73,7 +73,7 @@ def _put(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes)
         min_added_at_version=versions["min"],
         max_added_at_version=versions["max"],
         partition_bounds=bounds,
-        has_typed_bounds=bounds is not None,
+        has_typed_bounds=True,
         tombstone_count=0,
         live_entry_count=entries.num_rows,
     )

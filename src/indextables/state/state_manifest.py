@@ -25,7 +25,8 @@ class ManifestInfo(msgspec.Struct, frozen=True):
 
     `path` is as written: see `manifest_path` for its three forms. `partition_bounds` is None if nobody
     computed them, and such a manifest is never pruned. `has_typed_bounds` says that they were compared by the
-    columns' types; other writers compare texts. `live_entry_count` may be UNKNOWN_COUNT.
+    columns' types; other writers compare texts. It is the mark of our own writer, with bounds or without.
+    `live_entry_count` may be UNKNOWN_COUNT.
     """
 
     path: str

@@ -2,23 +2,15 @@
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from indextables.errors import VersionNotFoundError
 from indextables.log.decode import Tail
-from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
-from indextables.log.paths import SHARED_MANIFEST_PATH
 from indextables.log.removes import REMOVE_SCHEMA
 from indextables.log.segment import list_log
-from indextables.state.source import StateSource
-from indextables.state.state_manifest import UNKNOWN_COUNT
+from indextables.table.differences import difference
 from indextables.table.load import load_snapshot
 from indextables.table.log_files import read_tail
 from indextables.table.snapshot import Snapshot
-
-# A path can be removed and added again as another file. When it was added does not count: other writers give all
-# entries a new version when they compact a state.
-_ENTRY_IDENTITY = ("path", "size", "modificationTime")
 
 
 class ChangeSet(msgspec.Struct, frozen=True):
@@ -69,69 +61,19 @@ def _from_tail(tail: Tail, since_version: int, version: int) -> ChangeSet:
 
 
 def _by_comparison(snapshot: Snapshot, since_version: int) -> ChangeSet:
-    if since_version < 0:
-        before, after = empty_entries(), snapshot.entries
-    else:
+    older = None
+    if since_version >= 0:
         try:
             older = load_snapshot(snapshot.context, since_version)
         except VersionNotFoundError as error:
             raise VersionNotFoundError(
                 f"{snapshot.context.url}: the changes since version {since_version} are gone: {error}"
             ) from error
-        before, after = _different_entries(older, snapshot)
-    return ChangeSet(
-        since_version,
-        snapshot.version,
-        adds=_new_or_replaced(before, after),
-        removes=_removes(before, after, snapshot),
-    )
+    found = difference(older, snapshot)
+    return ChangeSet(since_version, snapshot.version, found.added, _removes(found.gone, snapshot))
 
 
-def _different_entries(older: Snapshot, newer: Snapshot) -> tuple[pa.Table, pa.Table]:
-    """Entries of two versions, without those that a manifest holds which both share: they are the same.
-
-    A state refers to the manifests of the one before it, so that little is left to read of a large table.
-    """
-    before, after = older.source, newer.source
-    if not isinstance(before, StateSource) or not isinstance(after, StateSource):
-        return older.entries, newer.entries
-    if older.segment.tail or newer.segment.tail:
-        return older.entries, newer.entries
-    shared = _unchanged_manifests(before) & _unchanged_manifests(after)
-    return _entries_outside(before, shared), _entries_outside(after, shared)
-
-
-def _unchanged_manifests(source: StateSource) -> frozenset[tuple[str, int, int]]:
-    """What identifies a manifest and its live entries: its name, and how many are dead or alive."""
-    return frozenset(
-        (info.path, info.tombstone_count, info.live_entry_count)
-        for info in source.manifest.manifests
-        if info.path.startswith(SHARED_MANIFEST_PATH) and info.live_entry_count != UNKNOWN_COUNT
-    )
-
-
-def _entries_outside(source: StateSource, shared: frozenset[tuple[str, int, int]]) -> pa.Table:
-    infos = [
-        info
-        for info in source.manifest.manifests
-        if (info.path, info.tombstone_count, info.live_entry_count) not in shared
-    ]
-    tables = source.read(infos, FILE_ENTRY_SCHEMA.names)
-    return source.live(pa.concat_tables([empty_entries(), *tables]))
-
-
-def _new_or_replaced(before: pa.Table, after: pa.Table) -> pa.Table:
-    known = pa.table({name: before[name] for name in _ENTRY_IDENTITY})
-    found = pa.table({name: after[name] for name in _ENTRY_IDENTITY}).append_column(
-        "row", pa.array(range(after.num_rows), pa.int64())
-    )
-    new = found.join(known, keys=list(_ENTRY_IDENTITY), join_type="left anti")
-    return after.take(new["row"].sort())
-
-
-def _removes(before: pa.Table, after: pa.Table, snapshot: Snapshot) -> pa.Table:
-    is_gone = pc.invert(pc.is_in(before["path"], value_set=after["path"].combine_chunks()))
-    gone = before.filter(is_gone)
+def _removes(gone: pa.Table, snapshot: Snapshot) -> pa.Table:
     return pa.table(
         {
             "path": gone["path"],
