@@ -29,7 +29,7 @@ from indextables.table import (
     load_snapshot,
 )
 from indextables.table.catch_up import catch_up
-from indextables.table.history import history_table, read_commits, version_at
+from indextables.table.history import history_table, read_commits, version_at, version_before_changes
 from indextables.table.moments import timestamp_ms
 from indextables.table.rebase import rebase
 
@@ -225,13 +225,17 @@ class IndexTable:
     def changes(
         self, since_version: int | None = None, since_timestamp: str | datetime | None = None
     ) -> ChangeSet:
-        """What was added and removed after a version or a moment in time, up to this version."""
+        """What was added and removed after a version or a moment in time, up to this version.
+
+        Version -1 and moments before the first version stand for everything. Raises VersionNotFoundError if the log
+        does not reach back so far any more.
+        """
         if (since_version is None) == (since_timestamp is None):
             raise InvalidOptionError("changes need either since_version or since_timestamp")
         if since_version is None:
             assert since_timestamp is not None  # one of the two is given
             context = self._snapshot.context
-            since_version = version_at(context, self.version, timestamp_ms(since_timestamp))
+            since_version = version_before_changes(context, self.version, timestamp_ms(since_timestamp))
         return changes_since(self._snapshot, since_version)
 
     def refresh(self) -> IndexTable:
@@ -244,7 +248,9 @@ class IndexTable:
     def commit(self, adds: Sequence[AddAction] = (), removes: Sequence[str] = ()) -> int:
         """Commit splits that were written elsewhere, and remove others by path; returns the version.
 
-        Only the log is written. See `ops.write.commit_files` for what happens under concurrency.
+        Only the log is written. Removes alone pass over what is not live. Adds and removes together replace: if
+        anything in `removes` is not live, CommitConflictError is raised and nothing is committed, because somebody
+        else may have replaced the same splits, and their rows would be there twice.
         """
         return self._after(ops.write.commit_files(self._writable(), adds, removes).snapshot)
 

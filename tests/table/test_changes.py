@@ -14,7 +14,7 @@ from indextables.ops.checkpoint import compact
 from indextables.ops.cleanup import clean_up
 from indextables.storage import FaultStore, ObjectStore, VirtualClock
 from indextables.table import ChangeSet, changes_since, load_snapshot
-from indextables.table.history import read_commits
+from indextables.table.history import read_commits, version_at
 from indextables.table.intent import Append, ChangeProperties
 from tables import (
     FORMATS,
@@ -207,14 +207,45 @@ def test_changes_since_a_moment():
     for path in ("a", "b", "c"):
         clock.advance(60)
         table = after(table, append(path))
-    index_table = IndexTable.__new__(IndexTable)
-    index_table._bind(table, is_pinned=False)
+    index_table = opened(store)
     moments = [commit.timestamp_ms for commit in read_commits(table.context, table.version)]
     for version, expected in enumerate((["a", "b", "c"], ["b", "c"], ["c"], [])):
         for late_ms in (0, 59_000):
             moment = datetime.fromtimestamp((moments[version] + late_ms) / 1000, UTC)
             found = index_table.changes(since_timestamp=moment)
             assert (found.since_version, found.adds["path"].to_pylist()) == (version, expected)
+
+
+def opened(store: ObjectStore) -> IndexTable:
+    index_table = IndexTable.__new__(IndexTable)
+    index_table._bind(load_snapshot(context(store)), is_pinned=False)
+    return index_table
+
+
+LONG_AGO = "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_changes_since_a_moment_before_the_table_was_created_are_everything(store, has_checkpoint):
+    if has_checkpoint:
+        checkpoint(store, "avro", 4)
+    found = opened(store).changes(since_timestamp=LONG_AGO)
+    assert (found.since_version, found.version) == (-1, 6)
+    assert summary(found) == EVERY_ACTION[-1]
+
+
+def test_changes_since_a_moment_before_the_earliest_version_left_are_gone(store):
+    checkpoint(store, "avro", 4)
+    store.delete_many([version_key(version) for version in range(4)])
+    with pytest.raises(
+        VersionNotFoundError, match=r"since 1970-01-01T.* are gone: the earliest .* version 4"
+    ):
+        opened(store).changes(since_timestamp=LONG_AGO)
+
+
+def test_reading_a_moment_before_the_table_was_created_is_still_refused(store):
+    with pytest.raises(VersionNotFoundError, match="no version at or before 1970-01-01"):
+        version_at(context(store), 6, 0)
 
 
 def test_changes_after_an_overwrite(store):

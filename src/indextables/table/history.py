@@ -55,19 +55,47 @@ def version_at(context: TableContext, newest_version: int, timestamp_ms: int) ->
 
     Raises VersionNotFoundError, with the earliest moment that is still there, if the moment is before it.
     """
+    commits = _readable_commits(context, newest_version)
+    version = _newest_until(commits, timestamp_ms)
+    if version is None:
+        earliest = commits[0]
+        raise VersionNotFoundError(
+            f"{context.url}: there is no version at or before {_iso(timestamp_ms)}; the earliest one left, version "
+            f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
+        )
+    return version
+
+
+def version_before_changes(context: TableContext, newest_version: int, timestamp_ms: int) -> int:
+    """The version that the changes since a moment start from: the one at that moment, or -1 before the first.
+
+    Raises VersionNotFoundError if the moment is before the earliest version left, and this is not the first.
+    """
+    commits = _readable_commits(context, newest_version)
+    version = _newest_until(commits, timestamp_ms)
+    if version is not None:
+        return version
+    earliest = commits[0]
+    if earliest.version == 0:
+        return -1
+    raise VersionNotFoundError(
+        f"{context.url}: the changes since {_iso(timestamp_ms)} are gone: the earliest version left, version "
+        f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
+    )
+
+
+def _newest_until(commits: Sequence[Commit], timestamp_ms: int) -> int | None:
+    return max((commit.version for commit in commits if commit.timestamp_ms <= timestamp_ms), default=None)
+
+
+def _readable_commits(context: TableContext, newest_version: int) -> list[Commit]:
+    """The commits whose versions can still be read, at least one. Raises VersionNotFoundError if there are none."""
     listing = list_log(context.store)
     reachable = _reachable(listing)
     commits = [commit for commit in _commits(context, listing, newest_version) if commit.version in reachable]
-    eligible = [commit.version for commit in commits if commit.timestamp_ms <= timestamp_ms]
-    if eligible:
-        return eligible[-1]
     if not commits:
         raise VersionNotFoundError(f"{context.url}: no version up to {newest_version} can be read any more")
-    earliest = commits[0]
-    raise VersionNotFoundError(
-        f"{context.url}: there is no version at or before {_iso(timestamp_ms)}; the earliest one left, version "
-        f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
-    )
+    return commits
 
 
 def history_table(commits: Sequence[Commit]) -> pa.Table:
