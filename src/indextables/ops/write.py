@@ -26,7 +26,8 @@ def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequenc
     """Commit files that somebody else wrote, and remove others: metadata only.
 
     Adds alone are an append. Removes alone pass over what is not live any more. Both together replace files:
-    if any of `removes` is gone by the time of the commit, nothing is committed. Raises what `commit` raises.
+    if any of `removes` is gone by the time of the commit, nothing is committed, because its rows may be in a split that
+    somebody else put in its place, and would be there twice. Raises what `commit` raises.
     """
     if not adds and not removes:
         raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")

@@ -154,8 +154,8 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
     if given_up and not going_on:
         gone = sorted({path for group in given_up for path in group.sources} - live_paths)
         raise CommitConflictError(
-            f"{snapshot.context.url}: every file that was to be replaced is gone since it was planned, for example "
-            f"{gone[0]}; start again from the newest version"
+            f"{snapshot.context.url}: nothing was committed, because files that were to be replaced are not live, for "
+            f"example {gone[0]}: others may have replaced them already; start again from the newest version"
         )
     adds = tuple(add for group in going_on for add in group.adds)
     check_adds(adds, snapshot)
