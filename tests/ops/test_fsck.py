@@ -11,11 +11,12 @@ from indextables import IndexTable, errors
 from indextables.errors import VersionNotFoundError
 from indextables.log.actions import encode_actions
 from indextables.log.codec import decompress
-from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
+from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.ops.deletion import DeleteBatch
 from indextables.ops.fsck import fsck
 from indextables.ops.fsck_report import Finding, FsckReport, Severity, ordered_findings
 from indextables.ops.fsck_splits import SplitCheck
+from indextables.ops.repair import repair_in_place
 from indextables.ops.runner import Interruption
 from indextables.ops.splits import split_refs
 from indextables.ops.task_store import TaskStore
@@ -217,11 +218,40 @@ def test_hint(store, content, code, severity):
     assert report.is_clean is (severity is Severity.INFO)
 
 
+def test_version_that_only_the_hint_names_is_lost_and_nothing_is_to_be_purged(store):
+    """The folder of the newest state is gone, and there are no version files: its splits look like orphans."""
+    store.delete_many([state_manifest_key(5), *(version_key(version) for version in range(1, 6))])
+    report = check(store)
+    (error,) = report.errors
+    assert (error.code, error.object) == ("version-lost", "version 5")
+    assert "newest version that can be read is 3" in error.message
+    assert "REPAIR INDEXFILES TRANSACTION LOG; do not run PURGE INDEXTABLE before that" in error.remedy
+    others = {finding.code: finding.remedy for finding in report.findings if finding is not error}
+    assert set(others) == {"orphaned-splits", "orphaned-manifests"}
+    assert all(remedy.startswith("keep them") for remedy in others.values())
+    assert not report.is_clean
+
+
+def test_a_repair_brings_back_what_only_the_hint_bears_witness_of(store):
+    store.delete_many([state_manifest_key(5), *(version_key(version) for version in range(1, 6))])
+    repair_in_place(context(store))
+    assert "d.split" in newest(store).entries["path"].to_pylist()
+    assert check(store).errors == ()
+
+
+def test_orphans_of_a_table_with_a_gap_are_to_be_kept(store):
+    put_split(store, "orphan.split")
+    write_version(store, 7)
+    remedies = {finding.code: finding.remedy for finding in check(store).findings}
+    assert remedies["orphaned-splits"].startswith("keep them")
+
+
 def test_orphans_are_counted(store):
     put_split(store, "orphan.split")
     store.put("_transaction_log/manifests/manifest-00ff.avro", b"left over")
     report = check(store)
     assert codes(report) == {"orphaned-splits", "orphaned-manifests"}
+    assert {finding.remedy for finding in report.findings} == {"PURGE INDEXTABLE"}
     assert report.is_clean
 
 

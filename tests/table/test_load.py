@@ -281,6 +281,37 @@ def test_gap_ends_the_readable_log_visibly(store, history, caplog):
     assert described["gap"] == "version 8 is missing or unreadable, version 12 exists"
 
 
+def test_version_that_only_the_hint_names_is_missed_with_a_warning(store, history, caplog):
+    """States without version files, as some writers leave them, and the folder of the newest one is lost."""
+    checkpoint(store, "avro", NEWER)
+    checkpoint(store, "avro", NEWEST)
+    delete_versions(store, range(1, NEWEST + 1))
+    assert newest(store).version == NEWEST
+    assert caplog.text == ""
+    store.delete_many([state_manifest_key(NEWEST)])
+    snapshot = newest(store)
+    assert (snapshot.version, snapshot.gap, live(snapshot)) == (NEWER, None, history[NEWER])
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"names a checkpoint of version {NEWEST}, and the newest version" in record.message
+    assert "REPAIR INDEXFILES TRANSACTION LOG, before anything is committed or purged" in record.message
+
+
+@pytest.mark.parametrize("hint", [b'{"version": 12}', b'{"version": 5}', b'{"version": 9000000000000000}'])
+def test_hint_without_a_checkpoint_that_proves_no_newer_version_is_no_warning(store, history, caplog, hint):
+    store.put(LAST_CHECKPOINT_KEY, hint)
+    assert newest(store).version == NEWEST
+    assert caplog.text == ""
+
+
+def test_version_of_the_past_is_read_without_a_warning_about_the_hint(store, history, caplog):
+    checkpoint(store, "avro", NEWEST)
+    delete_versions(store, range(NEWER, NEWEST + 1))
+    store.delete_many([state_manifest_key(NEWEST)])
+    assert load_snapshot(context(store), 3).version == 3
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(
     "intent", [append("x"), overwrite("x"), remove("g"), ChangeProperties({"owner": "x"})], ids=str
 )

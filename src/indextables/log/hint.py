@@ -4,6 +4,7 @@ Never trusted until it is matched: a missing, corrupt or stale hint costs time, 
 """
 
 import logging
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from indextables.log.paths import LAST_CHECKPOINT_KEY, MAX_VERSION
 from indextables.storage import ObjectStore
 
 logger = logging.getLogger(__name__)
+
+# More commits than any table has seen: a hint with a larger number is damaged.
+_PLAUSIBLE_VERSION: Final = 10**12
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -27,6 +31,10 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     format: str | None = None
     state_dir: str | None = None
     protocol_version: int | None = None
+
+    def bears_witness_beyond(self, version: int) -> bool:
+        """Whether there must have been a newer version than this one: a hint follows the checkpoint that it names."""
+        return version < self.version <= _PLAUSIBLE_VERSION
 
 
 def read_hint(store: ObjectStore) -> LastCheckpoint | None:

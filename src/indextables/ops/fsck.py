@@ -1,18 +1,21 @@
 """FSCK: is a table whole? Everything that can be known is read, and nothing is written."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
+from indextables.log.hint import read_hint
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.segment import LogListing, list_log
 from indextables.ops.fsck_log import (
     CheckedBase,
     check_base,
     check_hint,
+    check_promise,
     check_reach,
     check_replays,
     check_version_files,
@@ -27,6 +30,9 @@ from indextables.ops.stored_files import stored_table
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 
+_PURGE: Final = "PURGE INDEXTABLE"
+_KEEP: Final = "keep them: versions that cannot be read may need them"
+
 
 def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> FsckReport:
     """Check a table, and return what is wrong with it: nothing is changed.
@@ -40,6 +46,7 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
     # What was remembered tells nothing about what is there.
     context.cache.invalidate(context.store)
     metas = list(context.store.list(""))
+    hint = read_hint(context.store)
     head = load_snapshot(context)
     _ = head.entries
     listing = list_log(context.store)
@@ -47,10 +54,12 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
     bases = [each for each in checked if isinstance(each, CheckedBase)]
     findings = [each for each in checked if isinstance(each, Finding)]
     findings += check_reach(head, listing)
-    findings += check_hint(context, listing)
+    lost = list(check_promise(head, hint))
+    findings += lost or check_hint(context, listing)
     findings += check_version_files(context, listing.versions.items())
     findings += check_replays(head, listing, bases)
-    findings += _check_splits(head, listing, bases, metas)
+    is_whole = not lost and head.gap is None
+    findings += _check_splits(head, listing, bases, metas, remedy=_PURGE if is_whole else _KEEP)
     findings += check_contents(
         head, deep=deep, runner=runner or LocalRunner(context.settings[READ_PARALLELISM])
     )
@@ -66,17 +75,18 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
 
 
 def _check_splits(
-    head: Snapshot, listing: LogListing, bases: list[CheckedBase], metas: list[ObjectMeta]
+    head: Snapshot, listing: LogListing, bases: list[CheckedBase], metas: list[ObjectMeta], *, remedy: str
 ) -> Iterator[Finding]:
+    """`remedy` is what becomes of files that nothing refers to."""
     stored = stored_table(metas)
     history = _history(head.context, listing, bases)
     if history is None:
         yield from check_presence(head, stored, pa.array([], pa.string()))
         return
     yield from check_presence(head, stored, history)
-    yield from count_orphans(stored, history)
+    yield from count_orphans(stored, history, remedy)
     if len(bases) == len(listing.bases_newest_first()):
-        yield from _count_log_orphans(head.context, listing, metas)
+        yield from _count_log_orphans(head.context, listing, metas, remedy)
 
 
 def _history(context: TableContext, listing: LogListing, bases: list[CheckedBase]) -> pa.Array | None:
@@ -92,7 +102,7 @@ def _history(context: TableContext, listing: LogListing, bases: list[CheckedBase
 
 
 def _count_log_orphans(
-    context: TableContext, listing: LogListing, metas: list[ObjectMeta]
+    context: TableContext, listing: LogListing, metas: list[ObjectMeta], remedy: str
 ) -> Iterator[Finding]:
     used = references(context, listing.bases_newest_first())
     loose = [
@@ -102,7 +112,7 @@ def _count_log_orphans(
     ]
     if loose:
         message = f"{len(loose)} files of {sum(meta.size for meta in loose)} bytes belong to no checkpoint"
-        yield Finding(Severity.INFO, "orphaned-manifests", loose[0].key, message, "PURGE INDEXTABLE")
+        yield Finding(Severity.INFO, "orphaned-manifests", loose[0].key, message, remedy)
 
 
 def _once(findings: list[Finding]) -> list[Finding]:

@@ -11,7 +11,7 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePat
 from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
 from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
-from indextables.log.hint import read_hint
+from indextables.log.hint import LastCheckpoint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY
 from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.segment import Base, BaseFormat, LogListing
@@ -68,6 +68,20 @@ def reachable_versions(listing: LogListing) -> frozenset[int]:
         if version in listing.bases or version == 0 or version - 1 in reachable:
             reachable.add(version)
     return frozenset(reachable)
+
+
+def check_promise(head: Snapshot, hint: LastCheckpoint | None) -> Iterator[Finding]:
+    """The version that the hint names is there. It must have been read before the head, which may have moved on."""
+    newest = head.version if head.gap is None else head.gap.newest
+    if hint is not None and hint.bears_witness_beyond(newest):
+        yield Finding(
+            Severity.ERROR,
+            "version-lost",
+            f"version {hint.version}",
+            f"the hint names a checkpoint of it, and the newest version that can be read is {head.version}; what was "
+            f"committed in between is not visible, and its splits look as if nobody needed them",
+            f"{_REPAIR}; do not run PURGE INDEXTABLE before that",
+        )
 
 
 def check_hint(context: TableContext, listing: LogListing) -> Iterator[Finding]:

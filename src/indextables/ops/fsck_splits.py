@@ -58,14 +58,14 @@ def check_presence(head: Snapshot, stored: pa.Table, history: pa.Array) -> Itera
         )
 
 
-def count_orphans(stored: pa.Table, referred: pa.Array) -> Iterator[Finding]:
-    """How many splits no version refers to."""
+def count_orphans(stored: pa.Table, referred: pa.Array, remedy: str) -> Iterator[Finding]:
+    """How many splits no version refers to; `remedy` is what becomes of them."""
     splits = split_files(stored)
     loose = splits.filter(pc.invert(among(splits["path"], referred)))
     if loose.num_rows:
         size = pc.sum(loose["size"]).as_py() or 0
         message = f"{loose.num_rows} splits of {size} bytes are referred to by no version that can be read"
-        yield Finding(Severity.INFO, "orphaned-splits", loose["path"][0].as_py(), message, "PURGE INDEXTABLE")
+        yield Finding(Severity.INFO, "orphaned-splits", loose["path"][0].as_py(), message, remedy)
 
 
 def check_contents(head: Snapshot, *, deep: bool, runner: Runner) -> Iterator[Finding]:

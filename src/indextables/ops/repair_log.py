@@ -34,9 +34,6 @@ from indextables.table import TableContext
 
 REPAIR_OPERATION: Final = "REPAIR"
 
-# More commits than any table has seen: a hint with a larger number is damaged.
-_PLAUSIBLE_VERSION: Final = 10**12
-
 _UNREADABLE = (LogCorruptedError, ObjectNotFoundError)
 
 
@@ -183,7 +180,7 @@ class _Reading(msgspec.Struct):
     def _newest_version(self) -> int:
         witnesses = [getattr(parse_log_path(meta.key), "version", -1) for meta in self.metas]
         hint = read_hint(self.context.store)
-        if hint is not None and hint.version <= _PLAUSIBLE_VERSION:
+        if hint is not None and hint.bears_witness_beyond(-1):
             witnesses.append(hint.version)
         return max(witnesses, default=-1)
 

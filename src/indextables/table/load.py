@@ -25,7 +25,7 @@ from indextables.log.actions import Metadata, Protocol
 from indextables.log.entries import empty_entries
 from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
 from indextables.log.hint import LastCheckpoint, read_hint
-from indextables.log.paths import LOG_PREFIX, version_key
+from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import removed_paths
 from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, list_log
@@ -89,6 +89,8 @@ def _load(context: TableContext, version: int | None, passing_over: Collection[s
         _check_still_listed(context, listing)
         raise _out_of_reach(context, listing, version)
     snapshot = _build(context, start, passing_over)
+    if version is None and hint is not None:
+        _warn_if_lost(snapshot, hint)
     if version is not None and listing is not None:
         _check_is_first_use(snapshot, listing)
     return snapshot
@@ -114,6 +116,18 @@ def _check_is_first_use(snapshot: Snapshot, listing: LogListing) -> None:
                     f"up, and {version_key(version)} is of a writer that slept meanwhile; it is no part of the table"
                 )
         return
+
+
+def _warn_if_lost(snapshot: Snapshot, hint: LastCheckpoint) -> None:
+    """Say so if the hint names a version that nothing leads to any more: it was read before the log was listed."""
+    newest = snapshot.version if snapshot.gap is None else snapshot.gap.newest
+    if hint.bears_witness_beyond(newest):
+        logger.warning(
+            "%s: %s names a checkpoint of version %d, and the newest version that can be read is %d; what was "
+            "committed in between is not visible. Restore the log from a backup, or rebuild it with REPAIR INDEXFILES "
+            "TRANSACTION LOG, before anything is committed or purged",
+            snapshot.context.url, LAST_CHECKPOINT_KEY, hint.version, snapshot.version,
+        )  # fmt: skip
 
 
 def _check_still_listed(context: TableContext, listing: LogListing | None) -> None:
