@@ -21,6 +21,7 @@ from indextables.ops.write import commit_files
 from indextables.storage import ObjectMeta, ObjectStore, VirtualClock
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.intent import Overwrite
+from purge_tables import ClockedStore, clocked_store
 from tables import (
     FORMATS,
     AgeingStore,
@@ -169,6 +170,49 @@ def versions(store: ObjectStore) -> list[int]:
 
 def newest(store: ObjectStore) -> Snapshot:
     return load_snapshot(context(store))
+
+
+@pytest.fixture
+def daily() -> ClockedStore:
+    """A version and its state a day, for six days; the last one is a day old."""
+    store = clocked_store()
+    table = new_table(store)
+    for number in range(1, 7):
+        table = do(table, append(f"p{number}")).snapshot
+        checkpoint(store)
+        store.clock.advance(24 * HOUR)
+    return store
+
+
+def states(store: ObjectStore) -> list[int]:
+    return sorted(
+        path.version for key in log_keys(store) if isinstance(path := parse_log_path(key), StateManifestFile)
+    )
+
+
+def test_folders_of_states_go_when_they_are_older_than_the_retention(daily):
+    """Those of the days 1 to 3 are four days old, or older."""
+    deleted = clean_up(context(daily, ALL_AT_ONCE | {"state.retention.hours": "90"}), 6).checkpoints
+    assert sorted(deleted) == [state_manifest_key(version) for version in (1, 2, 3)]
+    assert states(daily) == [4, 5, 6]
+    assert not [key for key in log_keys(daily) if "/state-v" in key and key < state_manifest_key(4)]
+    assert live(newest(daily)) == expected(6)
+    assert live(load_snapshot(context(daily), 4)) == expected(4)
+
+
+@pytest.mark.parametrize(("hours", "left"), [("200", [1, 2, 3, 4, 5, 6]), ("60", [5, 6]), ("12", [6])])
+def test_states_within_the_retention_are_kept(daily, hours, left):
+    clean_up(context(daily, ALL_AT_ONCE | {"state.retention.hours": hours}), 6)
+    assert states(daily) == left
+    assert [live(load_snapshot(context(daily), version)) for version in left] == [expected(v) for v in left]
+
+
+@pytest.mark.parametrize(("versions_kept", "left"), [("0", [6]), ("2", [4, 5, 6]), ("4", [2, 3, 4, 5, 6])])
+def test_the_newest_states_are_kept_whatever_their_age(daily, versions_kept, left):
+    daily.clock.advance(1000 * HOUR)
+    clean_up(context(daily, ALL_AT_ONCE | {"state.retention.versions": versions_kept}), 6)
+    assert states(daily) == left
+    assert [live(load_snapshot(context(daily), version)) for version in left] == [expected(v) for v in left]
 
 
 @pytest.mark.parametrize("form", FORMATS)

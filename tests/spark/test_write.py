@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import fastavro
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
@@ -20,6 +21,19 @@ def test_append_adds_and_overwrite_replaces(spark: SparkSession, path: str) -> N
     logs(spark, 4, 5).write.format("indextables").mode("overwrite").save(path)
     assert ids(load(spark, path)) == [4, 5]
     assert IndexTable(path).version == 3
+
+
+def test_writes_leave_an_avro_state_that_reads_start_from(spark: SparkSession, path: str) -> None:
+    each_time = {"spark.indextables.checkpoint.interval": "1"}
+    logs(spark, 1, 2).write.format("indextables").options(**each_time).mode("append").save(path)
+    logs(spark, 3).write.format("indextables").options(**each_time).mode("append").save(path)
+    log = Path(path) / "_transaction_log"
+    with (log / f"state-v{2:020d}" / "_manifest.avro").open("rb") as file:
+        (state,) = fastavro.reader(file)
+    assert (state["stateVersion"], state["numFiles"]) == (2, IndexTable(path).num_files)
+    for version in log.glob("0*.json"):
+        version.unlink()
+    assert ids(load(spark, path)) == [1, 2, 3]
 
 
 def test_partition_columns_by_option_and_by_partition_by_are_the_same(

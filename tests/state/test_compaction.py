@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -253,6 +254,40 @@ def test_many_removes_compact_at_the_next_checkpoint(builder):
     compacted = state_of(tables.open())
     assert len(compacted.tombstones) == 0
     assert [info.num_entries for info in compacted.manifests] == [15]
+
+
+def test_compaction_cuts_what_is_too_much_for_one_manifest(builder):
+    tables = builder(state__entriesPerManifest="10", state__compaction__maxManifests="100")
+    table = tables.create()
+    for first in range(0, 35, 7):
+        table.commit(adds=[split(n) for n in range(first, first + 7)])
+        table.checkpoint()
+    assert [info.num_entries for info in state_of(tables.open()).manifests] == [7] * 5
+    tables.open().compact()
+    assert [info.num_entries for info in state_of(tables.open()).manifests] == [10, 10, 10, 5]
+    assert paths(tables.open()) == numbered(range(35))
+
+
+def test_compaction_sorts_files_by_partition_and_cuts_where_partitions_end(builder):
+    """Files of the days 1 to 12 come in any order; days compare as numbers."""
+    tables = builder("day", state__entriesPerManifest="10", state__compaction__maxManifests="100")
+    table = tables.create()
+    for first in range(0, 48, 6):
+        table.commit(adds=[split(n, day=str(n * 5 % 12 + 1)) for n in range(first, first + 6)])
+        table.checkpoint()
+    tables.open().compact()
+    manifests = state_of(tables.open()).manifests
+    days = [days_in(Path(tables.path, "_transaction_log", info.path)) for info in manifests]
+    assert [len(each) for each in days] == [8] * 6
+    assert [day for each in days for day in each] == sorted(day for day in range(1, 13) for _ in range(4))
+    assert [info.partition_bounds for info in manifests] == [
+        {"day": Bounds(str(each[0]), str(each[-1]))} for each in days
+    ]
+
+
+def days_in(manifest: Path) -> list[int]:
+    with manifest.open("rb") as file:
+        return [int(entry["partitionValues"]["day"]) for entry in fastavro.reader(file)]
 
 
 def test_output_respects_the_limit_of_entries_per_manifest(builder):

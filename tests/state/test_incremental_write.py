@@ -67,6 +67,21 @@ def test_removing_files_adds_tombstones_and_rewrites_nothing(builder):
     assert paths(tables.open()) == numbered(set(range(20)) - {3, 7})
 
 
+def test_adds_and_removes_in_one_transaction(builder):
+    tables = builder(state__compaction__tombstoneThreshold="0.9")
+    table = tables.create()
+    table.commit(adds=[split(n) for n in range(10)])
+    table.checkpoint()
+    before = manifests_on_disk(tables.path)
+    assert table.commit(adds=[split(10), split(11)], removes=numbered([2, 5])) == 2
+    table.checkpoint()
+    state = state_of(tables.open())
+    assert sorted(state.tombstones.to_pylist()) == numbered([2, 5])
+    assert [(info.num_entries, info.live_entry_count) for info in state.manifests] == [(10, 8), (2, 2)]
+    assert len(manifests_on_disk(tables.path) - before) == 1
+    assert paths(tables.open()) == numbered(set(range(12)) - {2, 5})
+
+
 def test_adds_and_removes_in_one_checkpoint(builder):
     tables = builder(state__compaction__tombstoneThreshold="0.9")
     table = tables.create()

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from indextables.log.paths import LOG_PREFIX, state_manifest_key, version_key
 from indextables.ops.checkpoint import compact, write_checkpoint
 from indextables.state.state_manifest_codec import decode_state_manifest, encode_state_manifest
-from indextables.storage import FaultStore, ObjectStore
+from indextables.storage import FaultStore, ObjectStore, VirtualClock
 from indextables.table import ChangeSet, Snapshot, changes_since, load_snapshot
+from indextables.table.history import read_commits, version_before_changes
 from indextables.table.intent import Append, Intent
 from tables import add, after, append, context, memory_store, merge, new_table, overwrite, remove
 
@@ -112,6 +113,22 @@ def test_file_that_came_back_as_it_was_is_no_change_and_as_another_one_it_is(sto
     next_state(store, same, Append((add("2/8", size=99, date="2024-01-02"),)))
     found = changes(store, 1)
     assert (found.adds["path"].to_pylist(), found.removes.num_rows) == (["2/8"], 0)
+
+
+def test_changes_since_a_moment_where_only_states_are_left():
+    clock = VirtualClock()
+    store = memory_store(clock)
+    for day in (1, 2, 3):
+        next_state(store, Append(tuple(files_of(day))))
+        clock.advance(60)
+    next_state(store, Append(tuple(files_of(2, range(10, 13)))), is_compact=True)
+    times = {commit.version: commit.timestamp_ms for commit in read_commits(context(store), 4)}
+    for version, days in {1: [2, 3, 2], 2: [3, 2], 3: [2], 4: []}.items():
+        since = version_before_changes(context(store), 4, times[version] + 59_000)
+        found = changes(store, since).adds
+        assert since == version
+        assert {path[0] for path in found["path"].to_pylist()} == {str(day) for day in days}
+        assert all(stamp > times[version] for stamp in found["addedAtTimestamp"].to_pylist())
 
 
 def test_version_ranges_of_other_writers_are_not_believed(store):

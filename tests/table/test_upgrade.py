@@ -193,8 +193,10 @@ def test_a_large_table_is_upgraded_whole(tables):
     assert in_one_day.manifests_skipped > 0
 
 
-def test_writes_after_the_upgrade_are_incremental(tables):
-    tables.open().checkpoint()
+@pytest.mark.parametrize("legacy", ["json", "parquet"])
+def test_writes_after_the_upgrade_are_incremental(tables, legacy):
+    tables.open(state__format=legacy).checkpoint()
+    assert tables.open().checkpoint().previous_format == legacy
     table = tables.open()
     table.commit(adds=[split(10, day="10")])
     table.checkpoint()
