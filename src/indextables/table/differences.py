@@ -2,8 +2,9 @@
 
 A state refers to manifests of the one before it. Those that both have are the same, and stay closed. Of the others, the
 range of versions that a manifest's entries were added at tells more: none of one that ends at the older version can be
-new. Only the manifests of our own writer are believed: others give entries a version of their own making, and leave a
-path in two manifests.
+new. A range that ends too late, because somebody's compaction labelled entries anew, costs time and nothing else. One
+that ends too early would hide changes, so that only the manifests of our own writer are believed. Others may also leave
+a path in two manifests, and then to count entries says nothing.
 """
 
 from collections.abc import Mapping, Sequence
