@@ -1,5 +1,6 @@
 """Tasks that fail, and commits that do: no row twice, and nothing left behind."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -7,12 +8,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from indextables import IndexTable
-from indextables.errors import CommitConflictError, InvalidOptionError
+from indextables.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    InvalidOptionError,
+    InvalidValueError,
+    TransientStorageError,
+)
 from indextables.log.actions import TransactionAction
 from indextables.ops.uploads import delete_leftovers
 from indextables.spark.batch_write import Job, SplitsWritten, TableWriter
@@ -90,6 +98,27 @@ def test_only_the_messages_that_reach_the_commit_count_and_nothing_is_left_of_ot
     assert orphans == set(busy.paths)
     other.commit([busy])
     assert split_files(Path(path)) == sorted(IndexTable(path).files()["path"].to_pylist())
+
+
+@pytest.mark.parametrize("is_only_task", [True, False])
+def test_the_retry_of_the_first_task_is_noticed(path: str, is_only_task: bool) -> None:
+    """The ids of the attempts that are left have no gap: the one that was lost came before all of them."""
+    IndexTable.create(path, SMALL)
+    writer = _writer(path, **NOT_SPECULATIVE)
+    _, other, again = _written(writer, 1), _written(writer, 2), _written(writer, 1)
+    others = [] if is_only_task else [_attempt(11, other)]
+    writer.commit([*others, replace(_attempt(12, again), attempt_number=1)])
+    assert split_files(Path(path)) == sorted(IndexTable(path).files()["path"].to_pylist())
+    assert IndexTable(path).num_rows == len(others) + 1
+
+
+def test_a_task_says_how_often_it_was_tried(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The constructor would hand out one for all, and leave it behind.
+    task = object.__new__(TaskContext)
+    task._taskAttemptId, task._attemptNumber = 12, 3
+    monkeypatch.setattr(TaskContext, "_taskContext", task)
+    written = _written(_writer(path), 1)
+    assert (written.attempt_id, written.attempt_number) == (12, 3)
 
 
 def test_where_spark_started_every_task_once_nobody_looks_for_leftovers(path: str) -> None:
@@ -198,6 +227,64 @@ def test_a_table_that_was_created_again_meanwhile_refuses_the_commit(path: str) 
     with pytest.raises(CommitConflictError, match="dropped and created again"):
         writer.commit([done])
     assert split_files(Path(path)) == []
+
+
+REPEATED = {"txnAppId": "app", "txnVersion": "1"}
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+@pytest.mark.parametrize("is_known_to_run_once", [True, False])
+def test_a_commit_that_did_not_land_leaves_nothing_of_lost_attempts_either(
+    path: str, partition_by: tuple[str, ...], is_known_to_run_once: bool
+) -> None:
+    IndexTable.create(path, SMALL, partition_by=partition_by)
+    writer, other = _writer(path, **NOT_SPECULATIVE), _writer(path)
+    done, lost, busy = _written(writer, 1), _written(writer, 1), _written(other, 2)
+    shutil.rmtree(Path(path) / "_transaction_log")
+    IndexTable.create(path, SMALL, partition_by=partition_by)
+    messages = [replace(done, attempt_number=0 if is_known_to_run_once else 1)]
+    with pytest.raises(CommitConflictError, match="dropped and created again"):
+        writer.commit(messages)
+    writer.abort(messages)
+    left = [*busy.paths, *(lost.paths if is_known_to_run_once else [])]
+    assert split_files(Path(path)) == sorted(left)
+
+
+def test_a_commit_that_is_refused_leaves_nothing_of_lost_attempts(path: str) -> None:
+    IndexTable.create(path, SMALL, partition_by=["day"]).append(rows(1, day="a"))
+    before = split_files(Path(path))
+    writer = _writer(path, overwrite=True, replaceWhere="day = 'b'")
+    _, done = _written(writer, 2), _written(writer, 2)
+    with pytest.raises(InvalidValueError, match="which replaceWhere does not select"):
+        writer.commit([done])
+    assert split_files(Path(path)) == before
+
+
+def test_a_repeated_transaction_leaves_nothing_of_lost_attempts(path: str) -> None:
+    for _ in range(2):
+        writer = _writer(path, **REPEATED)
+        _, done = _written(writer, 1), _written(writer, 1)
+        writer.commit([done])
+    assert split_files(Path(path)) == IndexTable(path).files()["path"].to_pylist()
+    assert ids_of(IndexTable(path)) == [1]
+
+
+def test_after_a_commit_of_unknown_outcome_nothing_is_deleted(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    IndexTable.create(path, SMALL)
+    writer = _writer(path)
+    _, done = _written(writer, 1), _written(writer, 1)
+    before = split_files(Path(path))
+
+    def lost_answer(*arguments: object, **named: object) -> None:
+        raise TransientStorageError("the store stopped answering")
+
+    monkeypatch.setattr(type(TablePlace.of({"path": path}).store()), "put_if_absent", lost_answer)
+    with pytest.raises(CommitOutcomeUnknownError):
+        writer.commit([done])
+    writer.abort([done])
+    assert split_files(Path(path)) == before
 
 
 def test_a_table_that_another_writer_created_in_another_way_refuses_the_commit(path: str) -> None:

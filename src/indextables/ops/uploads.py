@@ -46,14 +46,21 @@ _LONG_WAIT_MS: Final = 3_600_000
 
 @contextlib.contextmanager
 def deleting_unless_landed(store: ObjectStore, paths: Sequence[str]) -> Iterator[None]:
-    """Delete splits after a failure that proves that no log will ever refer to them.
+    """Delete splits after a failure that proves that no log will ever refer to them."""
+    with undoing_unless_landed(partial(delete_quietly, store, paths)):
+        yield
+
+
+@contextlib.contextmanager
+def undoing_unless_landed(undo: Callable[[], None]) -> Iterator[None]:
+    """Undo what was done for a commit after a failure that proves that it did not land.
 
     After any other one, an interruption included, the commit may stand: what it refers to stays.
     """
     try:
         yield
     except _NOT_LANDED:
-        delete_quietly(store, paths)
+        undo()
         raise
 
 

@@ -3,14 +3,15 @@
 The life of a write: `TableWriter` is made where the query is planned, and travels to the tasks, which upload
 splits that nobody refers to yet; their messages come back to `commit`, which adds the splits of these messages,
 and of no others, in one transaction. Names are unique, and those of one job begin alike: where tasks may have run
-twice, or were lost, what they have uploaded is found after the commit, and deleted. An attempt that uploads splits
-after that finds the commit, and deletes them itself.
+twice, or were lost, what they have uploaded is found after the commit, and deleted, unless nobody knows whether it
+landed. An attempt that uploads splits after that finds the commit, and deletes them itself.
 """
 
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ from indextables.errors import CommitConflictError, IndexTablesError, InvalidVal
 from indextables.log.actions import TransactionAction
 from indextables.log.entries import STRING_MAP
 from indextables.ops.splits import add_of
-from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, deleting_unless_landed
+from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, undoing_unless_landed
 from indextables.ops.write import run
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
 from indextables.pruning import match_partitions
@@ -82,12 +83,17 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
-    """What one task uploaded. Spark counts the attempts at tasks, those of all jobs, as it starts them."""
+    """What one task uploaded.
+
+    Spark counts the attempts at tasks, those of all jobs, as it starts them: `attempt_id`. How often this task had
+    been tried before is the `attempt_number`.
+    """
 
     files: tuple[SplitFile, ...]
     num_batches: int
     duration_ms: int
     attempt_id: int = 0
+    attempt_number: int = 0
 
     @property
     def paths(self) -> list[str]:
@@ -137,8 +143,8 @@ class TableWriter(DataSourceArrowWriter):
             files = writer.commit()
         self._check_not_late([file.path for file in files])
         task = TaskContext.get()
-        attempt_id = 0 if task is None else task.taskAttemptId()
-        return SplitsWritten(files, num_batches, _ms_since(started), attempt_id)
+        attempt = (0, 0) if task is None else (task.taskAttemptId(), task.attemptNumber())
+        return SplitsWritten(files, num_batches, _ms_since(started), *attempt)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Add the splits of all tasks in one transaction, creating the table if there is none.
@@ -149,19 +155,16 @@ class TableWriter(DataSourceArrowWriter):
         written = _known(messages)
         files = [file for message in written for file in message.files]
         context = self._place.context()
-        snapshot = self._current_table(context, files)
-        with deleting_unless_landed(context.store, [file.path for file in files]):
+        snapshot = self._current_table(context, written)
+        with undoing_unless_landed(partial(self._delete_all, context, written)):
             intent = self._intent(snapshot, files)
             result = run(snapshot, intent, self._operation(context, written), files)
         if result.is_committed:
             _log(result, files, written)
-            if self._job.is_speculative or _may_have_run_twice(written):
-                paths = [file.path for file in files]
-                folders = {path.rpartition("/")[0] for path in paths}
-                delete_leftovers(context, self._job.name_prefix, folders, kept=paths)
+            self._delete_leftovers(context, written, kept=[file.path for file in files])
         elif result.tries == 1:
             # It was committed before this one tried anything, and so by others, and with other files.
-            delete_quietly(context.store, [file.path for file in files])
+            self._delete_all(context, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what the tasks of a failed job uploaded.
@@ -186,12 +189,28 @@ class TableWriter(DataSourceArrowWriter):
                 f"{context.url}: the rows of this task were committed by another attempt at it; there is nothing to do"
             )
 
-    def _current_table(self, context: TableContext, files: Sequence[SplitFile]) -> Snapshot:
+    def _delete_all(self, context: TableContext, written: Sequence[SplitsWritten]) -> None:
+        """Delete all that the job uploaded, of which nothing is part of the table, or ever will be."""
+        delete_quietly(context.store, [path for message in written for path in message.paths])
+        self._delete_leftovers(context, written, kept=())
+
+    def _delete_leftovers(
+        self, context: TableContext, written: Sequence[SplitsWritten], kept: Collection[str]
+    ) -> None:
+        """Delete what attempts uploaded that were lost, or that lost a race, where there may be some.
+
+        They had the same rows as those that are known, and so the same partitions.
+        """
+        if self._job.is_speculative or _may_have_run_twice(written):
+            folders = {path.rpartition("/")[0] for message in written for path in message.paths}
+            delete_leftovers(context, self._job.name_prefix, folders, kept)
+
+    def _current_table(self, context: TableContext, written: Sequence[SplitsWritten]) -> Snapshot:
         """The table to commit to. Until this returns no log can refer to the splits, which go if it fails."""
         try:
             return self._create_or_check(context)
         except IndexTablesError:
-            delete_quietly(context.store, [file.path for file in files])
+            self._delete_all(context, written)
             raise
 
     def _create_or_check(self, context: TableContext) -> Snapshot:
@@ -252,12 +271,16 @@ def _known(messages: Sequence[WriterCommitMessage | None]) -> list[SplitsWritten
 
 
 def _may_have_run_twice(written: Sequence[SplitsWritten]) -> bool:
-    """Whether Spark started more tasks than these from the first of them to the last, be it for another job.
+    """Whether a task was tried again, or Spark started more of them than these meanwhile, be it for another job.
 
-    The number of the attempt at one task would not tell: where the input of a stage is lost, Spark counts from anew.
+    Neither tells enough alone. Where the input of a stage is lost, the attempts at its tasks are counted from anew. And
+    where the first task is tried again, the ids of what is left have no gap.
     """
     attempts = [message.attempt_id for message in written]
-    return max(attempts) - min(attempts) >= len(attempts) if attempts else False
+    if not attempts:
+        return False
+    has_gaps = max(attempts) - min(attempts) >= len(attempts)
+    return has_gaps or any(message.attempt_number > 0 for message in written)
 
 
 def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
