@@ -51,3 +51,8 @@ def test_partition_column_that_cannot_be_one_is_refused(names, message):
 def test_partitioning_by_every_column_is_refused():
     with pytest.raises(InvalidSchemaError, match="leave at least one"):
         check_partition_columns(pa.schema([("a", pa.int8()), ("b", pa.int8())]), ["a", "b"])
+
+
+def test_a_table_needs_a_column():
+    with pytest.raises(InvalidSchemaError, match="there are no columns"):
+        check_partition_columns(pa.schema([]), [])

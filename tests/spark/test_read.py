@@ -39,6 +39,11 @@ def test_columns_and_schema_choose_what_is_read(spark: SparkSession, table: str)
     assert frame.where("ID = 3").collect() == [("disk full", 3)]
     with pytest.raises(PySparkException, match="there is no column 'nothing'"):
         load(spark, table, columns="nothing")
+    for nothing in ("", " , ", "[]"):
+        with pytest.raises(PySparkException, match="option columns names no column"):
+            load(spark, table, columns=nothing)
+        with pytest.raises(PySparkException, match="option columns names no column"):
+            spark.readStream.format("indextables").option("columns", nothing).load(table)
     with pytest.raises(PySparkException, match="cannot be read as string"):
         spark.read.format("indextables").schema("id string").load(table).collect()
 

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,22 @@ def test_complete_mode_replaces_the_table_by_every_batch(spark: SparkSession, so
     run(counts, path, "complete")
     assert IndexTable(path).to_arrow()["count"].to_pylist() == [4]
     assert IndexTable(path).history()["operation"].to_pylist() == ["OVERWRITE", "OVERWRITE", "CREATE TABLE"]
+
+
+def test_complete_mode_replaces_everything_whatever_the_session_says_about_overwrites(
+    spark: SparkSession, source: str, path: str
+) -> None:
+    counts = follow(spark, source).groupBy("day").count()
+    run(counts, path, "complete", partitionBy="day")
+    assert IndexTable(path).to_arrow()["count"].to_pylist() == [3]
+    IndexTable(path).append(pa.table({"day": ["2030-01-01"], "count": [7]}))
+    IndexTable(source).append(rows(4))
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        run(counts, path, "complete")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert IndexTable(path).to_arrow()["count"].to_pylist() == [4]
 
 
 def test_a_table_is_followed_while_it_is_written_and_merged(

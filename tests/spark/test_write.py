@@ -1,5 +1,6 @@
 """Writing DataFrames: modes, partitions, settings, columns, and what the history says about it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import fastavro
@@ -90,6 +91,44 @@ def test_dynamic_overwrite_replaces_the_partitions_that_rows_came_for(spark: Spa
     new = logs(spark, 3, 5).withColumn("id", functions.col("id") * 10)
     new.write.format("indextables").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(path)
     assert ids(load(spark, path)) == [1, 2, 30, 50]
+
+
+@pytest.fixture
+def dynamic(spark: SparkSession) -> Iterator[None]:
+    """The session replaces only the partitions that rows came for."""
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "Dynamic")
+    yield
+    spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_what_a_session_says_about_overwrites_holds_unless_the_call_says_otherwise(
+    spark: SparkSession, dynamic: None, path: str
+) -> None:
+    logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
+    new = logs(spark, 3).withColumn("id", functions.lit(30).cast("long"))
+    writer = new.write.format("indextables").mode("overwrite")
+    writer.save(path)
+    assert ids(load(spark, path)) == [1, 2, 5, 30]
+    writer.option("replaceWhere", "day >= '2026-01-01'").save(path)
+    assert ids(load(spark, path)) == [5, 30]
+    logs(spark, 1).write.format("indextables").mode("overwrite").option(
+        "PartitionOverwriteMode", "STATIC"
+    ).save(path)
+    assert ids(load(spark, path)) == [1]
+
+
+def test_without_partitions_a_dynamic_overwrite_replaces_everything(
+    spark: SparkSession, dynamic: None, path: str
+) -> None:
+    for mode, written in (("overwrite", 1), ("append", 2), ("overwrite", 3), ("ignore", 4)):
+        logs(spark, written).write.format("indextables").mode(mode).save(path)
+    assert ids(load(spark, path)) == [3]
+
+
+def test_a_table_without_columns_is_refused(spark: SparkSession, path: str) -> None:
+    with pytest.raises(PySparkException, match="there are no columns; a table needs at least one"):
+        spark.range(1).select().write.format("indextables").mode("append").save(path)
+    assert not Path(path).exists()
 
 
 def test_save_modes_that_spark_does_not_offer_work_on_an_enabled_session(

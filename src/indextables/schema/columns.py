@@ -46,7 +46,9 @@ def check_partition_columns(schema: pa.Schema, names: Sequence[str]) -> tuple[st
                 "partition by a number, a string, a boolean, a date or a timestamp"
             )
         partition_columns.append(field.name)
-    if partition_columns and len(partition_columns) == len(schema):
+    if not len(schema):
+        raise InvalidSchemaError("there are no columns; a table needs at least one")
+    if len(partition_columns) == len(schema):
         raise InvalidSchemaError("every column is a partition column; leave at least one for the data")
     return tuple(partition_columns)
 

@@ -20,7 +20,14 @@ from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.errors import InvalidOptionError
 from indextables.spark.filters import MARKER_PREFIX
 from indextables.spark.jobs.workers import check_workers
-from indextables.spark.options import PARTITION_BY, SAVE_MODE, SCAN_ID, SESSION_PREFIX, SPECULATION
+from indextables.spark.options import (
+    PARTITION_BY,
+    SAVE_MODE,
+    SCAN_ID,
+    SESSION_OVERWRITE_MODE,
+    SESSION_PREFIX,
+    SPECULATION,
+)
 from indextables.spark.source import FORMATS
 
 ENABLED: Final = "spark.indextables.python.enabled"
@@ -32,7 +39,7 @@ STATEMENT_HANDLERS: Final[list[StatementHandler]] = []
 
 _CALLS: Final = "_indextables_calls"
 _PATCHED: Final = "_indextables_patched"
-_HADOOP_PREFIX: Final = "spark.hadoop.fs."
+_KNOWN_PREFIXES: Final = (PREFIX, OLDER_PREFIX, "spark.hadoop.fs.")
 
 # Spark accepts these for a data source in Python; the others are told to the source by an option.
 _PLAIN_MODES: Final = frozenset({"append", "overwrite"})
@@ -233,11 +240,14 @@ def _is_ours(source: Any) -> bool:
 
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings of a session that a data source has to know: ours, those of Hadoop's file systems, and one more."""
-    prefixes = (PREFIX, OLDER_PREFIX, _HADOOP_PREFIX)
+    """The settings of a session that a data source has to know: ours, those of Hadoop's file systems, and two more."""
     settings = spark.conf.getAll
-    ours = {key: value for key, value in settings.items() if key.startswith(prefixes) and key != ENABLED}
-    return {**ours, SPECULATION: settings.get(SPECULATION, "false")}
+    known = {
+        key: value
+        for key, value in settings.items()
+        if key != ENABLED and (key.startswith(_KNOWN_PREFIXES) or key == SESSION_OVERWRITE_MODE)
+    }
+    return {**known, SPECULATION: settings.get(SPECULATION, "false")}
 
 
 def as_options(settings: Mapping[str, str]) -> dict[str, str]:

@@ -42,8 +42,9 @@ OVERWRITE_MODE: Final = "partitionOverwriteMode"
 SAVE_MODE: Final = "saveMode"
 TXN_APP_ID: Final = "txnAppId"
 TXN_VERSION: Final = "txnVersion"
-# Spark's own setting, which only sessions tell.
+# Spark's own settings, which only sessions tell.
 SPECULATION: Final = "spark.speculation"
+SESSION_OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
 class TablePlace(msgspec.Struct, frozen=True):
@@ -102,12 +103,12 @@ class ReadOptions(msgspec.Struct, frozen=True):
         version, timestamp = options.get(VERSION_AS_OF.lower()), options.get(TIMESTAMP_AS_OF.lower())
         if version is not None and timestamp is not None:
             raise InvalidOptionError(f"give {VERSION_AS_OF} or {TIMESTAMP_AS_OF}, not both")
-        columns, scan_id = options.get(COLUMNS), options.get(SCAN_ID)
+        scan_id = options.get(SCAN_ID)
         return cls(
             scan_id=scan_id or source_id,
             is_marked=bool(scan_id),
             where=options.get(WHERE),
-            columns=None if columns is None else names_of(columns),
+            columns=_columns(options),
             query=options.get(QUERY),
             query_fields=names_of(options.get(QUERY_FIELDS.lower(), "")),
             has_search_columns=_switch(options, SEARCH),
@@ -133,12 +134,14 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
     `partition_by` is None if nobody said anything. `save_mode` is what the user of an enabled session asked for,
     where Spark itself offers less. `transaction` is what makes a write that is repeated do nothing. That Spark does
-    not speculate is known from enabled sessions alone.
+    not speculate is known from enabled sessions alone. `is_dynamic` is what the call says about overwrites, and
+    `is_session_dynamic` what is meant where neither it nor `replace_where` says anything.
     """
 
     partition_by: tuple[str, ...] | None = None
     replace_where: str | None = None
     is_dynamic: bool = False
+    is_session_dynamic: bool = False
     save_mode: str | None = None
     transaction: TransactionAction | None = None
     is_speculative: bool = True
@@ -147,16 +150,16 @@ class WriteOptions(msgspec.Struct, frozen=True):
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
         """The writer's options. Raises InvalidOptionError."""
         partition_by = options.get(PARTITION_BY.lower())
-        mode = options.get(OVERWRITE_MODE.lower(), "static").lower()
-        if mode not in ("static", "dynamic"):
-            raise InvalidOptionError(f"{OVERWRITE_MODE} is {mode!r}, but must be static or dynamic")
+        is_dynamic = _is_dynamic(options, OVERWRITE_MODE)
+        of_session = _is_dynamic(options, f"{SESSION_PREFIX}{SESSION_OVERWRITE_MODE}")
         replace_where = options.get(REPLACE_WHERE.lower())
-        if replace_where is not None and mode == "dynamic":
+        if replace_where is not None and is_dynamic:
             raise InvalidOptionError(f"give {REPLACE_WHERE} or {OVERWRITE_MODE}=dynamic, not both")
         return cls(
             partition_by=None if partition_by is None else names_of(partition_by),
             replace_where=replace_where,
-            is_dynamic=mode == "dynamic",
+            is_dynamic=bool(is_dynamic),
+            is_session_dynamic=bool(of_session) and is_dynamic is None and replace_where is None,
             save_mode=options.get(SAVE_MODE.lower()),
             transaction=_transaction(options),
             is_speculative=options.get(f"{SESSION_PREFIX}{SPECULATION}".lower()) != "false",
@@ -213,6 +216,14 @@ def _by_source(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
     return {key: value for key, value in lowered.items() if not key.startswith(SESSION_PREFIX)}, session
 
 
+def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = options.get(COLUMNS)
+    names = None if text is None else names_of(text)
+    if names == ():
+        raise InvalidOptionError(f"option {COLUMNS} names no column; name one, or leave it out to read all")
+    return names
+
+
 def _switch(options: Mapping[str, str], name: str) -> bool:
     try:
         return Boolean().read(options.get(name.lower(), "false"))
@@ -220,6 +231,17 @@ def _switch(options: Mapping[str, str], name: str) -> bool:
         raise InvalidOptionError(
             f"option {name} is {options[name.lower()]!r}, but must be true or false"
         ) from error
+
+
+def _is_dynamic(options: Mapping[str, str], name: str) -> bool | None:
+    """Whether an overwrite replaces only partitions that rows come for; None if nothing is said about it."""
+    mode = options.get(name.lower())
+    if mode is None:
+        return None
+    if mode.lower() not in ("static", "dynamic"):
+        shown = name.removeprefix(SESSION_PREFIX)
+        raise InvalidOptionError(f"{shown} is {mode!r}, but must be static or dynamic")
+    return mode.lower() == "dynamic"
 
 
 def _transaction(options: Mapping[str, str]) -> TransactionAction | None:

@@ -100,7 +100,7 @@ class IndexTablesSource(DataSource):
         except TableNotFoundError:
             target = self._new_table(schema, options)
         job = Job.new(is_speculative=options.is_speculative)
-        return StreamWriter(place, target, _replacement(options, overwrite, target), job)
+        return StreamWriter(place, target, _replacement(options, overwrite, target, is_stream=True), job)
 
     def _new_table(self, schema: StructType, options: WriteOptions) -> WriteTarget:
         place = TablePlace.of(self._given)
@@ -192,7 +192,14 @@ SOURCES: Final[tuple[type[IndexTablesSource], ...]] = (
 FORMATS: Final = frozenset(source.name().lower() for source in SOURCES)
 
 
-def _replacement(options: WriteOptions, overwrite: bool, target: WriteTarget) -> Replacement | None:
+def _replacement(
+    options: WriteOptions, overwrite: bool, target: WriteTarget, *, is_stream: bool = False
+) -> Replacement | None:
+    """What a write replaces; None for an append.
+
+    In its complete mode a stream hands over the whole result each time: what a session says about overwrites is not
+    meant for it.
+    """
     where = options.where()
     if not overwrite:
         if where is not None or options.is_dynamic:
@@ -202,4 +209,5 @@ def _replacement(options: WriteOptions, overwrite: bool, target: WriteTarget) ->
     if where is not None:
         # Complains about other columns than those of partitions now, and not when all rows are written.
         match_partitions(empty_entries(), where, target.schema, target.partition_columns)
-    return Replacement(where, options.replace_where, options.is_dynamic)
+    is_dynamic = options.is_dynamic or (options.is_session_dynamic and not is_stream)
+    return Replacement(where, options.replace_where, is_dynamic)
