@@ -21,6 +21,7 @@ from indextables.errors import (
 )
 from indextables.spark.source import IndexTablesSource
 from indextables.spark.stream_read import StreamReader
+from indextables.spark.stream_refused import RefusedStream
 from row_tables import SCHEMA, rows
 
 limits = pytest.importorskip(
@@ -48,7 +49,11 @@ def reader_of(path: str, **options: object) -> StreamReader:
     source = IndexTablesSource({"path": path, **{key: str(value) for key, value in options.items()}})
     schema = source.schema()
     assert isinstance(schema, StructType)
-    return source.streamReader(schema)
+    reader = source.streamReader(schema)
+    if isinstance(reader, RefusedStream):
+        reader.initialOffset()
+    assert isinstance(reader, StreamReader)
+    return reader
 
 
 def ids(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:

@@ -132,6 +132,27 @@ def test_an_error_of_the_source_reaches_the_user(spark: SparkSession, source: st
         run(follow(spark, source, startingVersion=1), path)
 
 
+def test_a_wrong_option_is_what_spark_reports_at_the_start_and_after_a_restart(
+    spark: SparkSession, source: str, path: str
+) -> None:
+    def complaint() -> str:
+        with pytest.raises(PySparkException) as refused:
+            run(follow(spark, source, maxFilesPerTrigger="x"), path)
+        return next(line for line in str(refused.value).splitlines()[::-1] if "Error:" in line)
+
+    told = "InvalidOptionError: option maxFilesPerTrigger is 'x', but must be a positive number"
+    assert complaint().endswith(told)
+    run(follow(spark, source), path)
+    IndexTable(source).append(rows(4))
+    # The last batch is done, and a new one is asked for.
+    assert complaint().endswith(told)
+    # The last batch is to be repeated.
+    forget_last_commit(path)
+    assert complaint().endswith(told)
+    run(follow(spark, source), path)
+    assert set(ids_of(IndexTable(path))) >= {1, 2, 3}
+
+
 def test_settings_of_the_session_and_partition_by_reach_the_stream(
     spark: SparkSession, source: str, path: str
 ) -> None:

@@ -8,7 +8,12 @@ from typing import Final
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from indextables.errors import InvalidOptionError, TableAlreadyExistsError, TableNotFoundError
+from indextables.errors import (
+    IndexTablesError,
+    InvalidOptionError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
 from indextables.log.entries import empty_entries
 from indextables.log.protocol import check_writable
 from indextables.pruning import match_partitions
@@ -27,6 +32,7 @@ from indextables.spark.options import (
 from indextables.spark.spared_collections import spare_collections
 from indextables.spark.stream_options import StreamOptions
 from indextables.spark.stream_read import StreamReader
+from indextables.spark.stream_refused import RefusedStream
 from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
 from indextables.table import Snapshot, load_snapshot
@@ -87,10 +93,13 @@ class IndexTablesSource(DataSource):
         replacement = _replacement(options, overwrite, target)
         return TableWriter(place, target, replacement, options.transaction, job)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # the name is Spark's
-        """A reader that follows the table."""
-        options = ReadOptions.of(self._given, self._scan_id)
-        return StreamReader(TablePlace.of(self._given), options, StreamOptions.of(self._given), schema)
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:  # noqa: N802  # the name is Spark's
+        """A reader that follows the table, or one that says why it cannot."""
+        try:
+            options = ReadOptions.of(self._given, self._scan_id)
+            return StreamReader(TablePlace.of(self._given), options, StreamOptions.of(self._given), schema)
+        except IndexTablesError as error:
+            return RefusedStream(error)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # the name is Spark's
         """A writer for the batches of a query. Raises InvalidSchemaError if its rows do not fit the table."""
