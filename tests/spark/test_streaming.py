@@ -168,6 +168,23 @@ def test_settings_of_the_session_and_partition_by_reach_the_stream(
     assert table.count("body:row") == 3
 
 
+def test_optimized_write_shuffles_streams_by_partition(spark: SparkSession, source: str, path: str) -> None:
+    IndexTable(source).append(rows(*range(10, 50)))
+    frame = follow(spark, source).selectExpr("id", "cast(id % 4 as string) as `p.a``rt`").repartition(4)
+    run(frame.where("id < 10"), path, partitionBy="p.a`rt")
+    before = IndexTable(path).num_files
+    # By the partitions of the table, and then by those of the call: another query each, but for the same table.
+    for number in (1, 2):
+        writer = frame.where("id >= 10").writeStream.format("indextables").outputMode("append")
+        writer = writer.options(**{"spark.indextables.write.optimizeWrite.enabled": True})
+        writer = writer.option("checkpointLocation", f"{path}-{number}").trigger(availableNow=True)
+        query = (writer.partitionBy("p.a`rt") if number == 2 else writer).queryName(f"q{number}").start(path)
+        query.awaitTermination()
+        assert query.name == f"q{number}"
+        assert IndexTable(path).num_files == before + 4 * number
+    assert IndexTable(path).num_rows == 3 + 2 * 40
+
+
 def _stream_writer(path: str) -> StreamWriter:
     fields = [("id", "long"), ("day", "string"), ("body", "string")]
     schema = StructType.fromJson(

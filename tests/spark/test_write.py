@@ -231,6 +231,41 @@ def test_optimized_write_shuffles_by_partition(spark: SparkSession, tmp_path: Pa
     assert counts == {"false": 16, "true": 4}
 
 
+OPTIMIZED = "spark.indextables.write.optimizeWrite.enabled"
+
+
+def test_optimized_write_knows_the_partitions_of_a_table_and_of_the_option(
+    spark: SparkSession, path: str
+) -> None:
+    frame = spark.range(40).selectExpr("id", "cast(id % 4 as string) as `p.a``rt`").repartition(4)
+    spark.conf.set(OPTIMIZED, "true")
+    try:
+        frame.write.format("indextables").option("partitionBy", "P.a`rt").mode("append").save(path)
+        assert IndexTable(path).num_files == 4
+        frame.write.format("indextables").mode("append").save(path)
+        assert IndexTable(path).num_files == 8
+        frame.write.format("indextables").mode("overwrite").option("Path", path).save()
+        assert IndexTable(path).num_files == 4
+    finally:
+        spark.conf.unset(OPTIMIZED)
+    frame.write.format("indextables").mode("overwrite").save(path)
+    assert IndexTable(path).num_files == 16
+
+
+def test_optimized_write_leaves_tables_without_partitions_and_wrong_columns_to_the_source(
+    spark: SparkSession, path: str
+) -> None:
+    for expected in (1, 2):
+        logs(spark, 1).write.format("indextables").mode("append").option(OPTIMIZED, True).save(path)
+        assert IndexTable(path).num_files == expected
+    with pytest.raises(PySparkException, match="partition column 'nothing' does not exist"):
+        logs(spark).write.format("indextables").partitionBy("nothing").option(OPTIMIZED, True).save(
+            f"{path}2"
+        )
+    with pytest.raises(PySparkException, match="the options name no path"):
+        logs(spark).write.format("indextables").mode("append").option(OPTIMIZED, True).save()
+
+
 def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="the options name no path"):
         logs(spark).write.format("indextables").mode("append").save()

@@ -401,7 +401,7 @@ WRITE_TARGET_SPLIT_SIZE = _splits.size(
 WRITE_OPTIMIZE_ENABLED = _splits.boolean(
     "write.optimizeWrite.enabled",
     False,
-    "Shuffle rows by partition before Spark writes them: fewer and larger splits.",
+    "Shuffle rows by partition before an enabled Spark session writes them: fewer and larger splits.",
 )
 INDEX_WRITER_HEAP_SIZE = _splits.size(
     "indexWriter.heapSize", "256M", "Memory for building the index of a split.", minimum="32M"

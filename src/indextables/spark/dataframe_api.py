@@ -14,20 +14,27 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from indextables.config import Settings
-from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
 from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.errors import InvalidOptionError
 from indextables.spark.filters import MARKER_PREFIX
 from indextables.spark.jobs.workers import check_workers
+from indextables.spark.noted_calls import (
+    flat_names,
+    last_argument,
+    noted_options,
+    noted_partition_columns,
+    noting,
+)
 from indextables.spark.options import (
     PARTITION_BY,
+    PATH,
     SAVE_MODE,
     SCAN_ID,
     SESSION_OVERWRITE_MODE,
-    SESSION_PREFIX,
     SPECULATION,
+    as_options,
 )
+from indextables.spark.shuffle import quoted, shuffled
 from indextables.spark.source import FORMATS
 
 ENABLED: Final = "spark.indextables.python.enabled"
@@ -37,7 +44,6 @@ StatementHandler: TypeAlias = Callable[[SparkSession, str], DataFrame | None]
 
 STATEMENT_HANDLERS: Final[list[StatementHandler]] = []
 
-_CALLS: Final = "_indextables_calls"
 _PATCHED: Final = "_indextables_patched"
 _KNOWN_PREFIXES: Final = (PREFIX, OLDER_PREFIX, "spark.hadoop.fs.")
 
@@ -74,7 +80,7 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
     if _is_patched(writer_type):
         return
     for name in ("format", "mode", "option", "options", "partitionBy"):
-        setattr(writer_type, name, _noting(getattr(writer_type, name)))
+        setattr(writer_type, name, noting(getattr(writer_type, name)))
     original = writer_type.save
 
     @functools.wraps(original)
@@ -86,22 +92,22 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         partitionBy: str | list[str] | None = None,  # noqa: N803  # the name is Spark's
         **options: Any,
     ) -> None:
-        source = format or _last(self, "format")
+        source = format or last_argument(self, "format")
         if not _is_ours(source) or not is_enabled(self._spark):
             original(self, path, format, mode, partitionBy, **options)
             return
         _activate(self._spark)
         check_workers(self._spark)
         frame = self._df if isinstance(self._df, DataFrame) else frame_type(self._df, self._spark)
-        noted = _noted_options(self) | options
-        partition_by = _names(partitionBy) or _partition_columns(self)
+        noted = noted_options(self) | options
+        partition_by = flat_names(partitionBy) or noted_partition_columns(self)
         settings = session_settings(self._spark)
-        if partition_by and _is_shuffled(noted, settings):
-            frame = frame.repartition(*partition_by)
+        place = {} if path is None else {PATH: path}
+        frame = shuffled(frame, partition_by, {**noted, **place}, settings)
         writer = frame.write.format(source).options(**noted, **as_options(settings))
         if partition_by:
             writer = writer.option(PARTITION_BY, json.dumps(list(partition_by)))
-        original(_with_mode(writer, mode or _last(self, "mode")), path)
+        original(_with_mode(writer, mode or last_argument(self, "mode")), path)
 
     writer_type.save = save
 
@@ -109,7 +115,7 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
 def _patch_reader(reader_type: type[Any]) -> None:
     if _is_patched(reader_type):
         return
-    reader_type.format = _noting(reader_type.format)
+    reader_type.format = noting(reader_type.format)
     original = reader_type.load
 
     @functools.wraps(original)
@@ -121,7 +127,7 @@ def _patch_reader(reader_type: type[Any]) -> None:
         **options: Any,
     ) -> DataFrame:
         spark = getattr(self, "_spark", None) or self._client
-        if not _is_ours(format or _last(self, "format")) or not is_enabled(spark):
+        if not _is_ours(format or last_argument(self, "format")) or not is_enabled(spark):
             plain: DataFrame = original(self, path, format, schema, **options)
             return plain
         _activate(spark)
@@ -161,53 +167,6 @@ def _is_patched(patched: type[Any]) -> bool:
     return False
 
 
-def _noting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, which also notes down how it was called."""
-
-    @functools.wraps(original)
-    def noting(self: Any, *arguments: Any, **named: Any) -> Any:
-        self.__dict__.setdefault(_CALLS, []).append((original.__name__, arguments, named))
-        return original(self, *arguments, **named)
-
-    return noting
-
-
-def _calls(writer: Any, *names: str) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    return [call for call in writer.__dict__.get(_CALLS, []) if call[0] in names]
-
-
-def _last(writer: Any, name: str) -> Any:
-    """The argument of the last call of a method that takes one."""
-    found = _calls(writer, name)
-    return next(iter([*found[-1][1], *found[-1][2].values()]), None) if found else None
-
-
-def _noted_options(writer: Any) -> dict[str, Any]:
-    noted: dict[str, Any] = {}
-    for name, arguments, named in _calls(writer, "option", "options"):
-        if name == "options":
-            noted |= named
-        else:
-            key, value = [*arguments, *(named[each] for each in ("key", "value") if each in named)]
-            noted[key] = value
-    return noted
-
-
-def _partition_columns(writer: Any) -> tuple[str, ...]:
-    found = _calls(writer, "partitionBy")
-    return _names(list(found[-1][1])) if found else ()
-
-
-def _names(columns: Any) -> tuple[str, ...]:
-    if columns is None:
-        return ()
-    if isinstance(columns, str):
-        return (columns,)
-    return tuple(
-        name for each in columns for name in (_names(each) if not isinstance(each, str) else (each,))
-    )
-
-
 def _with_mode(writer: Any, mode: str | None) -> Any:
     name = (mode or "error").lower()
     if name in _PLAIN_MODES:
@@ -227,12 +186,7 @@ def _marked(frame: DataFrame, scan_id: str) -> DataFrame | None:
     texts = [field.name for field in frame.schema if isinstance(field.dataType, StringType)]
     if not texts:
         return None
-    name = texts[-1].replace("`", "``")
-    return frame.where(f"NOT (`{name}` <=> '{MARKER_PREFIX}{scan_id}')")
-
-
-def _is_shuffled(options: Mapping[str, Any], session: Mapping[str, str]) -> bool:
-    return Settings.resolve(options, session=session)[WRITE_OPTIMIZE_ENABLED]
+    return frame.where(f"NOT ({quoted(texts[-1])} <=> '{MARKER_PREFIX}{scan_id}')")
 
 
 def _is_ours(source: Any) -> bool:
@@ -248,8 +202,3 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
         if key != ENABLED and (key.startswith(_KNOWN_PREFIXES) or key == SESSION_OVERWRITE_MODE)
     }
     return {**known, SPECULATION: settings.get(SPECULATION, "false")}
-
-
-def as_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a session under the names by which a data source knows them from the options of a call."""
-    return {f"{SESSION_PREFIX}{key}": value for key, value in settings.items()}

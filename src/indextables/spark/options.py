@@ -200,6 +200,11 @@ def index_settings(options: Mapping[str, str], schema: pa.Schema) -> dict[str, s
     return found
 
 
+def as_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a session under the names by which a data source knows them from the options of a call."""
+    return {f"{SESSION_PREFIX}{key}": value for key, value in settings.items()}
+
+
 @lru_cache(maxsize=16)
 def _opened(location: StoreLocation) -> ObjectStore:
     return location.open()

@@ -1,7 +1,8 @@
 """What Spark's streaming classes do for our formats on a session that `enable` has equipped, and nowhere else.
 
 Spark shows streams no settings of the session, and ignores `.partitionBy(…)` on those that write to a data source in
-Python, without a word. Both become options here.
+Python, without a word. Both become options here. Where rows are to be shuffled, the calls on a writer are repeated on
+one for the shuffled rows.
 """
 
 import functools
@@ -12,14 +13,24 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from indextables.spark.dataframe_api import as_options, is_enabled, session_settings
+from indextables.spark.dataframe_api import is_enabled, session_settings
 from indextables.spark.jobs.workers import check_workers
-from indextables.spark.options import PARTITION_BY
+from indextables.spark.noted_calls import (
+    flat_names,
+    last_argument,
+    noted_options,
+    noted_partition_columns,
+    noting,
+    repeat_calls,
+)
+from indextables.spark.options import PARTITION_BY, PATH, as_options
+from indextables.spark.shuffle import shuffled
 from indextables.spark.source import FORMATS
 
 _PATCHED: Final = "_indextables_stream_patched"
-_FORMAT: Final = "_indextables_format"
-_PARTITION_BY: Final = "_indextables_partition_by"
+_NOTED: Final = (
+    "format", "option", "options", "outputMode", "partitionBy", "queryName", "trigger", "foreach", "foreachBatch"
+)  # fmt: skip
 
 
 def patch_stream_api(spark: SparkSession) -> None:
@@ -27,13 +38,13 @@ def patch_stream_api(spark: SparkSession) -> None:
     reader_type = type(spark.readStream)
     _patch_reader(reader_type)
     # A writer comes only with a stream to write; its class stands beside that of the reader.
-    _patch_writer(sys.modules[reader_type.__module__].DataStreamWriter)
+    _patch_writer(sys.modules[reader_type.__module__].DataStreamWriter, type(spark.range(0)))
 
 
 def _patch_reader(reader_type: type[Any]) -> None:
     if _is_patched(reader_type):
         return
-    _note_format(reader_type)
+    reader_type.format = noting(reader_type.format)
     original = reader_type.load
 
     @functools.wraps(original)
@@ -54,16 +65,12 @@ def _patch_reader(reader_type: type[Any]) -> None:
     reader_type.load = load
 
 
-def _patch_writer(writer_type: type[Any]) -> None:
+def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
     if _is_patched(writer_type):
         return
-    _note_format(writer_type)
     partition_by, start = writer_type.partitionBy, writer_type.start
-
-    @functools.wraps(partition_by)
-    def noting(self: Any, *columns: Any) -> Any:
-        self.__dict__[_PARTITION_BY] = columns[0] if columns and not isinstance(columns[0], str) else columns
-        return partition_by(self, *columns)
+    for name in _NOTED:
+        setattr(writer_type, name, noting(getattr(writer_type, name)))
 
     @functools.wraps(start)
     def started(
@@ -79,30 +86,22 @@ def _patch_writer(writer_type: type[Any]) -> None:
         if not _is_ours(self, format) or not is_enabled(spark):
             return start(self, path, format, outputMode, partitionBy, queryName, **options)
         check_workers(spark)
-        columns = partitionBy or self.__dict__.get(_PARTITION_BY)
-        options = {**as_options(session_settings(spark)), **options}
+        columns = flat_names(partitionBy) or noted_partition_columns(self)
+        settings = session_settings(spark)
+        place = {} if path is None else {PATH: path}
+        frame = self._df if hasattr(self, "_df") else frame_type(self._write_stream._child, spark)
+        rows = shuffled(frame, columns, {**noted_options(self), **options, **place}, settings)
+        writer = self if rows is frame else repeat_calls(self, rows.writeStream)
         if columns:
-            names = [columns] if isinstance(columns, str) else list(columns)
-            partition_by(self, [])
-            self.option(PARTITION_BY, json.dumps(names))
-        return start(self, path, format, outputMode, None, queryName, **options)
+            partition_by(writer, [])
+            writer.option(PARTITION_BY, json.dumps(columns))
+        return start(writer, path, format, outputMode, None, queryName, **{**as_options(settings), **options})
 
-    writer_type.partitionBy, writer_type.start = noting, started
-
-
-def _note_format(patched: type[Any]) -> None:
-    original = patched.format
-
-    @functools.wraps(original)
-    def noting(self: Any, source: str) -> Any:
-        self.__dict__[_FORMAT] = source
-        return original(self, source)
-
-    patched.format = noting
+    writer_type.start = started
 
 
 def _is_ours(stream: Any, source: str | None) -> bool:
-    name = source or stream.__dict__.get(_FORMAT)
+    name = source or last_argument(stream, "format")
     return isinstance(name, str) and name.lower() in FORMATS
 
 
