@@ -207,6 +207,16 @@ def test_a_struct_of_another_shape_is_refused(spark: SparkSession, path: str) ->
         )
 
 
+def test_nulls_without_a_type_fit_every_column(spark: SparkSession, path: str) -> None:
+    frame = spark.sql(
+        "select 1L as id, struct(1 as a) as s, array(1) as l, map('k', struct(1 as a)) as m, 'x' as t"
+    )
+    frame.write.format("indextables").mode("append").save(path)
+    empty = spark.sql("select 2L as id, null as s, null as l, null as m, null as t")
+    empty.write.format("indextables").mode("append").save(path)
+    assert load(spark, path).where("id = 2").collect() == [(2, None, None, None, None)]
+
+
 def test_history_tells_what_a_write_took(spark: SparkSession, path: str) -> None:
     frame = logs(spark).repartition(2)
     frame.write.format("indextables").partitionBy("level").mode("append").save(path)

@@ -59,7 +59,9 @@ def check_written(given: pa.Schema, table: pa.Schema, place: str) -> None:
         raise InvalidSchemaError(f"{place}: {error}") from error
     for field in table:
         found = find_column(given, field.name)
-        if found is not None and pa.types.is_nested(field.type) and not _is_same(found.type, field.type):
+        if found is None or pa.types.is_null(found.type) or not pa.types.is_nested(field.type):
+            continue
+        if not _is_same(found.type, field.type):
             raise InvalidSchemaError(
                 f"{place}: column {field.name!r} has the type {found.type}, and the table has {field.type}; cast it"
             )
