@@ -6,7 +6,7 @@ import os
 import pytest
 
 from indextables import IndexTable, errors
-from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
+from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key, version_key
 from indextables.log.segment import list_log
 from indextables.ops.purge_report import PurgeKind
 from indextables.ops.write import commit_files
@@ -255,6 +255,17 @@ def test_rule_4_gap_in_the_log_stops_the_purge(store):
     store.delete_many([version_key(2)])
     store.clock.advance(30 * DAY)
     with pytest.raises(errors.LogGapError, match="nothing was deleted"):
+        run_purge(store)
+    assert len(splits_in(store)) == 4
+
+
+def test_rule_4_version_that_only_the_hint_names_stops_the_purge(store):
+    table_of(store, "a.split", "b.split", "c.split")
+    checkpoint(store)
+    put_split(store, "orphan.split")
+    store.delete_many([state_manifest_key(3), version_key(3)])
+    store.clock.advance(30 * DAY)
+    with pytest.raises(errors.LogGapError, match=r"checkpoint of version 3, and .* is 2"):
         run_purge(store)
     assert len(splits_in(store)) == 4
 

@@ -23,6 +23,7 @@ from indextables.config.registry import (
     PURGE_RETENTION_CHECK_ENABLED,
 )
 from indextables.errors import InvalidOptionError, LogGapError
+from indextables.log.hint import LastCheckpoint, read_hint
 from indextables.log.paths import version_key
 from indextables.log.protocol import check_writable
 from indextables.log.segment import LogListing, list_log
@@ -104,8 +105,10 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
     """
     now_ms = store_now_ms(context)
     metas = list(context.store.list(""))
+    # Before the newest version is looked for, which may be a later one by the time that this is read.
+    hint = read_hint(context.store)
     head = load_snapshot(context)
-    _check_may_purge(head)
+    _check_may_purge(head, hint)
     listing = _whole_listing(head)
     cleanup = _plan_cleanup(head, listing, rules, now_ms)
     retained = _without(listing, cleanup)
@@ -162,7 +165,7 @@ class _Cutoffs(msgspec.Struct, frozen=True):
     orphan_ms: int
 
 
-def _check_may_purge(head: Snapshot) -> None:
+def _check_may_purge(head: Snapshot, hint: LastCheckpoint | None) -> None:
     # Whoever does not know what the table needs does not know what refers to its files either.
     check_writable(head.protocol, head.context.url)
     if head.gap is not None:
@@ -170,6 +173,12 @@ def _check_may_purge(head: Snapshot) -> None:
             f"{head.context.url}: nothing was deleted, because version {head.gap.first_missing} is missing or "
             f"unreadable although version {head.gap.newest} exists, and what it refers to is unknown. Restore the "
             f"file, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+        )
+    if hint is not None and hint.bears_witness_beyond(head.version):
+        raise LogGapError(
+            f"{head.context.url}: nothing was deleted, because there was a checkpoint of version {hint.version}, and "
+            f"the newest version that can be read is {head.version}; what the lost ones refer to is unknown. Restore "
+            f"the log from a backup, or rebuild it with REPAIR INDEXFILES TRANSACTION LOG"
         )
 
 
