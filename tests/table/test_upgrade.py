@@ -108,16 +108,72 @@ def test_a_checkpoint_makes_an_avro_state_of_any_older_format(tables, legacy):
     assert files["docMappingRef"].drop_null().to_pylist() == list(state.schema_registry)
 
 
-@pytest.mark.parametrize("older", ["json", "parquet"])
+OLDER_FORMATS = {
+    "json": {"state__format": "json"},
+    "multi-part json": {"state__format": "json", "checkpoint__maxFileSize": "1K"},
+    "parquet": {"state__format": "parquet"},
+}
+
+
+def format_of(table) -> str:
+    return dict(zip(*table.describe_state().to_pydict().values(), strict=True))["format"]
+
+
+@pytest.mark.parametrize("older", OLDER_FORMATS)
 def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
-    tables.open().checkpoint()
-    report = tables.open(state__format=older).checkpoint()
-    assert (report.previous_format, report.new_format) == ("avro-state", older)
+    before = tables.open()
+    before.checkpoint()
+    table = tables.open(**OLDER_FORMATS[older])
+    report = table.checkpoint()
+    name = older.removeprefix("multi-part ")
+    assert (report.version, report.previous_format, report.new_format) == (3, "avro-state", name)
+    # Whoever opens the table, and whoever has it open, reads what the hint names.
+    assert {format_of(each) for each in (tables.open(), table, before.refresh())} == {name}
+    check_content(tables)
     for file in log_of(tables).rglob("*.avro"):
         file.unlink()
     for version in range(4):
         (log_of(tables) / f"{version:020d}.json").unlink()
     check_content(tables)
+
+
+@pytest.mark.parametrize("older", OLDER_FORMATS)
+def test_after_the_way_back_the_state_of_the_same_version_is_not_read(tables, older):
+    tables.open().checkpoint()
+    tables.open(**OLDER_FORMATS[older]).checkpoint()
+    for file in log_of(tables).rglob("*.avro"):
+        file.write_bytes(b"the reason for the way back")
+    check_content(tables)
+    table = tables.open(**OLDER_FORMATS[older])
+    table.commit(adds=[split(4, day="4")])
+    assert table.checkpoint().previous_format == ("json-multipart" if older.startswith("multi") else older)
+    assert tables.open().num_files == 3
+
+
+@pytest.mark.parametrize("older", OLDER_FORMATS)
+def test_the_state_of_the_same_version_stands_in_for_a_damaged_checkpoint(tables, older):
+    tables.open().checkpoint()
+    tables.open(**OLDER_FORMATS[older]).checkpoint()
+    for file in log_of(tables).rglob("*.checkpoint*"):
+        file.write_bytes(b"damaged")
+    assert format_of(tables.open()) == "avro-state"
+    check_content(tables)
+
+
+def test_the_way_forward_again_needs_no_new_state(tables):
+    tables.open().checkpoint()
+    states = {file: file.read_bytes() for file in log_of(tables).rglob("*.avro")}
+    tables.open(state__format="json").checkpoint()
+    assert tables.open().checkpoint().new_format == "avro-state"
+    assert format_of(tables.open()) == "avro-state"
+    assert {file: file.read_bytes() for file in log_of(tables).rglob("*.avro")} == states
+
+
+def test_the_protocol_stays_on_the_way_back(tables):
+    """Whoever wrote since may have relied on it."""
+    tables.open().checkpoint()
+    tables.open(state__format="json").checkpoint()
+    assert tables.open().protocol.min_reader_version == 4
 
 
 @pytest.mark.parametrize("legacy", ["json", "multi-part json", "parquet"])

@@ -10,6 +10,7 @@ import msgspec
 
 from indextables.errors import ObjectNotFoundError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, MAX_VERSION
+from indextables.log.segment import BaseFormat
 from indextables.storage import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,13 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     format: str | None = None
     state_dir: str | None = None
     protocol_version: int | None = None
+
+    @property
+    def base_format(self) -> BaseFormat | None:
+        """What kind of checkpoint it names; None for one that we do not know."""
+        # Older writers knew only one.
+        name = "json" if self.format in (None, "json-multipart") else self.format
+        return next((kind for kind in BaseFormat if kind.value == name), None)
 
     def bears_witness_beyond(self, version: int) -> bool:
         """Whether there must have been a newer version than this one: a hint follows the checkpoint that it names."""

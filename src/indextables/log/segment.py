@@ -74,6 +74,11 @@ class LogListing(msgspec.Struct, frozen=True):
         }
         return LogListing(self.versions, {version: found for version, found in kept.items() if found})
 
+    def preferring(self, version: int, kind: BaseFormat) -> "LogListing":
+        """The listing, with the bases of a version in another order: first those in this format."""
+        found = sorted(self.bases.get(version, ()), key=lambda base: base.format is not kind)
+        return LogListing(self.versions, {**self.bases, version: tuple(found)} if found else self.bases)
+
     def bases_newest_first(self) -> list[Base]:
         """Every base, in the order in which a reader should try them."""
         return [base for version in sorted(self.bases, reverse=True) for base in self.bases[version]]

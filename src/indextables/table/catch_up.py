@@ -53,7 +53,7 @@ def catch_up(snapshot: Snapshot) -> CaughtUp:
     except ObjectNotFoundError:
         # Cleaned up since it was listed.
         return CaughtUp(load_snapshot(context), None)
-    if _has_newer_base(caught_up.snapshot, listing):
+    if _has_another_base(caught_up.snapshot, listing):
         return replace(caught_up, snapshot=rebase(caught_up.snapshot))
     return replace(caught_up, snapshot=rebase_if_long(caught_up.snapshot))
 
@@ -84,10 +84,12 @@ def _extended(snapshot: Snapshot, files: Sequence[tuple[int, ObjectMeta]]) -> Ca
     return CaughtUp(snapshot.extended(files, log_files), winners)
 
 
-def _has_newer_base(snapshot: Snapshot, listing: LogListing) -> bool:
+def _has_another_base(snapshot: Snapshot, listing: LogListing) -> bool:
+    """Whether there is a newer base, or one of the same version in another format, which may be the one to read."""
     base = snapshot.segment.base
     known = base.version if base is not None else -1
-    return any(known < version <= snapshot.version for version in listing.bases)
+    is_alone = len(listing.bases.get(known, ())) <= 1
+    return not is_alone or any(known < version <= snapshot.version for version in listing.bases)
 
 
 def _is_ground_listed(snapshot: Snapshot, listing: LogListing) -> bool:

@@ -140,9 +140,15 @@ def _check_still_listed(context: TableContext, listing: LogListing | None) -> No
 def _list_from_hint(
     context: TableContext, hint: LastCheckpoint, passing_over: Collection[str]
 ) -> LogListing | None:
-    """The log from the hint on, or None if the base that it promises is not there."""
+    """The log from the hint on, or None if the base that it promises is not there.
+
+    Of several bases of that version the hint names the one that was asked for last.
+    """
     listing = list_log(context.store, from_version=hint.version).without(passing_over)
-    return listing if hint.version in listing.bases else None
+    if hint.version not in listing.bases:
+        return None
+    kind = hint.base_format
+    return listing if kind is None else listing.preferring(hint.version, kind)
 
 
 def _first_readable(context: TableContext, listing: LogListing, version: int | None) -> _Start | None:
