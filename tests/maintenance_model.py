@@ -25,11 +25,12 @@ from indextables.ops.read import scan
 from indextables.ops.restore import restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
-from indextables.ops.uploads import check_still_there
+from indextables.ops.uploads import check_uploads
 from indextables.ops.write import append, commit_files, overwrite
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectMeta
 from indextables.table import load_snapshot
+from indextables.table.purge_fence import purge_fence_ms
 from purge_tables import HOUR, SAMPLES, clocked_store, newest, put_split, sample_ids, splits_in
 from tables import FORMATS, SCHEMA, context, new_table
 
@@ -146,9 +147,9 @@ class MaintenanceMachine(RuleBasedStateMachine):
         path = _pick(sorted(self.waiting), which)
         upload = self.waiting.pop(path)
         try:
-            check_still_there(self._table().context, {path: upload.uploaded_ms})
+            check_uploads({path: upload.uploaded_ms}, self._table())
         except CommitConflictError:
-            assert path not in self.stored
+            assert path not in self.stored or upload.uploaded_ms <= purge_fence_ms(self._table())
             return
         assert path in self.stored
         add = put_split(clocked_store(), path, upload.sample, upload.date)
@@ -214,6 +215,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         listed = dry.to_arrow()["path"].to_pylist()
         assert before - self._files() == set(listed) == set(real.to_arrow()["path"].to_pylist())
         assert purge(table, hours, log_hours, dry_run=True).to_arrow().num_rows == 0
+        self._committed(self._newest.rows)
         bases = list_log(self.store).bases
         self._check_kept(KEPT_HOURS if log_hours is None else log_hours)
         if log_hours == 0:

@@ -3,10 +3,12 @@
 import pytest
 
 from indextables.errors import StorageError, VersionNotFoundError
-from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key
+from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key
+from indextables.log.segment import list_log
 from indextables.ops.checkpoint import compact, write_checkpoint
 from indextables.ops.garbage import collect_garbage
 from indextables.ops.truncate import truncate_time_travel
+from indextables.table import load_snapshot
 from purge_tables import (
     DAY,
     ClockedStore,
@@ -87,6 +89,26 @@ def test_checkpoint_whose_files_were_collected_while_its_writer_slept_is_not_pub
     assert is_clean(store)
 
 
+@pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet"])
+def test_checkpoint_whose_files_were_collected_at_the_last_moment_is_taken_back(form):
+    store = clocked_store()
+    table_of(store, "a.split", "b.split", "c.split")
+    drowsy = another(store)
+
+    def sleep(_, operation, key):
+        if operation == "put_if_absent":
+            drowsy.before_call = None
+            store.clock.advance(30 * DAY)
+            assert collect_garbage(context(store), dry_run=False).keys
+
+    drowsy.before_call = sleep
+    with pytest.raises(StorageError, match="collected as garbage meanwhile; write it again"):
+        write_checkpoint(newest(drowsy, FORMATS[form]))
+    assert not list_log(store).bases
+    assert newest(store).num_files == 3
+    assert is_clean(store)
+
+
 def test_purge_whose_checkpoint_was_cleaned_up_while_it_looked_takes_the_next_one():
     store = clocked_store()
     table_of(store, "a.split", "b.split")
@@ -123,13 +145,16 @@ def overtaking(store: ClockedStore) -> None:
     run_purge(others, "7 days", "0 hours")
 
 
-def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged():
+@pytest.mark.parametrize("moment", ["put", "head", "put_if_absent"])
+def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged(moment):
+    """Before a file of its own is written, before it looks for the older one, or even after that."""
     store = clocked_store()
     with_an_old_state(store)
     writing = another(store)
 
     def overtake(_, operation, key):
-        if operation == "put" and "/manifest-" in key:
+        is_state = key.startswith((f"{LOG_PREFIX}manifests/", f"{LOG_PREFIX}state-v"))
+        if operation == moment and is_state:
             writing.before_call = None
             overtaking(store)
 
@@ -137,6 +162,27 @@ def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged():
     with pytest.raises(VersionNotFoundError, match="cleaned up"):
         write_checkpoint(newest(writing))
     assert newest(store).num_files == 4
+    assert is_clean(store)
+
+
+def test_collection_looks_again_when_a_state_vanishes_of_which_another_one_was_made():
+    store = clocked_store()
+    with_an_old_state(store)
+    slow = newest(store)
+    compact(add_split(slow, "d.split"))
+    store.clock.advance(DAY)
+    collecting = another(store)
+
+    def replace_the_old_state(_, operation, key):
+        if operation == "get" and key == state_manifest_key(2):
+            collecting.before_call = None
+            write_checkpoint(slow)
+            store.delete_many([state_manifest_key(2)])
+
+    collecting.before_call = replace_the_old_state
+    collect_garbage(context(collecting), dry_run=False)
+    assert collecting.before_call is None
+    assert load_snapshot(context(store), 3).num_files == 3
     assert is_clean(store)
 
 

@@ -1,16 +1,27 @@
 """Purging while others write: rules 9 and 10 of the ten."""
 
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 
 from indextables import errors
 from indextables.log.hint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
+from indextables.ops.uploads import check_uploads
 from indextables.ops.write import commit_files
 from indextables.storage import FaultStore
+from indextables.table import Operation, commit
+from indextables.table.intent import Append
+from indextables.table.purge_fence import purge_fence_ms
 from purge_tables import (
     ALL_OF_THE_LOG,
     DAY,
     HOUR,
+    UNCHECKED,
     ClockedStore,
     add_split,
     another,
@@ -42,11 +53,7 @@ def test_rule_9_purge_at_every_step_of_an_upload_and_commit_leaves_no_dangling_a
     store.clock.advance(30 * DAY)
     undisturbed = another(copy_of(store))
     append_some_rows(newest(undisturbed))
-    operations = [(call.operation, call.key) for call in undisturbed.calls]
-    # A writer that sleeps for longer than a day between its look at the splits and its commit is beyond help.
-    uploaded = next(i for i, (_, key) in enumerate(operations) if key.endswith(".split"))
-    last = uploaded if hours_asleep else len(operations) - 1
-    for step in range(last + 1):
+    for step in range(len(undisturbed.calls)):
         table = copy_of(store)
         writing = another(table)
 
@@ -79,6 +86,104 @@ def test_rule_9_writer_whose_split_was_purged_before_its_commit_gets_an_error(st
     with pytest.raises(errors.CommitConflictError, match="purge"):
         append_some_rows(newest(Sleeping(store)))
     assert newest(store).num_files == 0
+    assert is_clean(store)
+
+
+def waiting_for_long(store: ClockedStore) -> Callable[[ClockedStore], int]:
+    """A split is uploaded, and more than a day goes by; returns what commits it."""
+    add = put_split(store, "waiting.split")
+    store.clock.advance(30 * HOUR)
+    check = partial(check_uploads, {add.path: add.modification_time})
+
+    def finish(way: ClockedStore) -> int:
+        intent = Append((add,), has_new_paths=True)
+        return commit(newest(way), intent, Operation("WRITE"), before_each_try=check).version
+
+    return finish
+
+
+def test_rule_9_commit_of_a_split_that_waited_is_whole_or_refused_at_every_step_of_a_purge(store):
+    table_of(store, "a.split")
+    finish = waiting_for_long(store)
+    undisturbed = another(copy_of(store))
+    run_purge(undisturbed, "24 hours")
+    outcomes = Counter()
+    for step in range(len(undisturbed.calls)):
+        table = copy_of(store)
+        purging = another(table)
+
+        def interrupt(call, operation, key, step=step, table=table):
+            if call == step:
+                try:
+                    finish(another(table))
+                except errors.CommitConflictError:
+                    outcomes["refused"] += 1
+                else:
+                    outcomes["committed"] += 1
+
+        purging.before_call = interrupt
+        run_purge(purging, "24 hours")
+        assert is_clean(table), step
+    assert min(outcomes["refused"], outcomes["committed"]) > 0
+
+
+def test_rule_9_writer_that_found_its_split_just_before_the_purge_and_commits_just_before_the_deletion(store):
+    table_of(store, "a.split")
+    finish = waiting_for_long(store)
+    writing, purging = another(store), another(store)
+    is_about_to_commit, is_about_to_delete = threading.Event(), threading.Event()
+
+    def wait(_, operation, key):
+        if operation == "put_if_absent" and key == version_key(2):
+            is_about_to_commit.set()
+            assert is_about_to_delete.wait(60)
+
+    def let_the_other_go_on(_, operation, key):
+        if operation == "delete_many":
+            is_about_to_delete.set()
+            assert isinstance(future.exception(60), errors.CommitConflictError)
+
+    writing.before_call, purging.before_call = wait, let_the_other_go_on
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(finish, writing)
+        assert is_about_to_commit.wait(60)
+        assert run_purge(purging, "24 hours").num_deleted == 1
+    assert newest(store).num_files == 1
+    assert is_clean(store)
+
+
+def test_purge_commits_up_to_when_it_deletes_what_nobody_committed(store):
+    table_of(store, "a.split")
+    uploaded_ms = store.clock.now_ms()
+    put_split(store, "orphan.split")
+    store.clock.advance(30 * HOUR)
+    assert run_purge(store, "24 hours", dry_run=True).num_deleted == 0
+    assert newest(store).version == 1
+    run_purge(store, "24 hours")
+    assert (newest(store).version, purge_fence_ms(newest(store))) == (2, uploaded_ms)
+    checkpoint(store)
+    assert purge_fence_ms(newest(store)) == uploaded_ms
+    # Only what is newer needs another one.
+    run_purge(store, "24 hours")
+    assert newest(store).version == 2
+
+
+def test_purge_without_orphans_commits_nothing(store):
+    remove_split(table_of(store, "a.split", "b.split"), "a.split")
+    checkpoint(store)
+    store.clock.advance(30 * DAY)
+    before = newest(store).version
+    assert run_purge(store, "24 hours", ALL_OF_THE_LOG).num_deleted > 1
+    assert newest(store).version == before
+
+
+def test_splits_that_come_after_a_purge_of_everything_are_committed(store):
+    table_of(store, "a.split")
+    put_split(store, "orphan.split")
+    store.clock.advance(1)
+    assert run_purge(store, 0, settings=UNCHECKED).num_deleted == 1
+    append_some_rows(newest(store))
+    assert newest(store).num_files == 2
     assert is_clean(store)
 
 

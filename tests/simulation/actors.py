@@ -22,7 +22,7 @@ from indextables.ops.restore import restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.splits import add_of
 from indextables.ops.truncate import truncate_time_travel
-from indextables.ops.uploads import check_still_there, deleting_unless_landed
+from indextables.ops.uploads import check_uploads, deleting_unless_landed
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, Snapshot, TableContext, changes_since, commit, load_snapshot
@@ -178,8 +178,7 @@ def _write(actor: Actor, snapshot: Snapshot, intent: Intent, operation: Operatio
     """What `ops.write.append` does after the upload."""
     uploaded_ms = {add.path: add.modification_time for add in intent.adds}
     with deleting_unless_landed(actor.context.store, list(uploaded_ms)):
-        check = partial(check_still_there, snapshot.context, uploaded_ms)
-        result = commit(snapshot, intent, operation, before_each_try=check)
+        result = commit(snapshot, intent, operation, before_each_try=partial(check_uploads, uploaded_ms))
     actor.handle = after_commit(result.snapshot) if result.is_committed else result.snapshot
     return Acknowledged(result.version if result.is_committed else None)
 

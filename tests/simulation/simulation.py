@@ -36,7 +36,7 @@ START_MS = 1_700_000_000_000
 JUMPS_SECONDS = (1, 15, 15, 15, HOUR // 2, 2 * HOUR, 2 * HOUR, 30 * HOUR, 30 * HOUR, 10 * DAY)
 
 # Commits that an operation may make on its way to what it was asked for.
-HOUSEKEEPING = "COMPACT"
+HOUSEKEEPING = ("COMPACT", "PURGE")
 
 # Nothing is ever damaged here, so that nobody may come to think so.
 NEVER = (LogGapError, LogCorruptedError, SplitCorruptedError)
@@ -217,7 +217,7 @@ class Simulation:
         self.witness.ended(author.name, acknowledged=done.error is None)
         self._raise_if_broken()
         own = [commit for commit in self.witness.history if commit.author == author.name]
-        landed = [commit.version for commit in own if commit.operation != HOUSEKEEPING]
+        landed = [commit.version for commit in own if commit.operation not in HOUSEKEEPING]
         match done.error:
             case None if isinstance(done.result, Acknowledged):
                 expected = [] if done.result.version is None else [done.result.version]

@@ -30,7 +30,7 @@ from purge_tables import HOUR, ClockedStore
 ORPHAN_FLOOR_MS = 24 * HOUR * 1000
 LOG_FILE_FLOOR_MS = HOUR * 1000
 BEYOND_HELP_MS = 20 * HOUR * 1000
-"""A writer that sleeps for so long between its last look at its splits and its commit loses them, as documented."""
+"""What a writer that sleeps for so long in the middle of its commit removes is older by then than it seems."""
 
 
 class InvariantError(AssertionError):
@@ -62,11 +62,10 @@ class Commit:
 
 @dataclass
 class Upload:
-    """A split in the store: who put it there and when, and when the same looked for it last."""
+    """A file in the store: who put it there, and when."""
 
     author: str
     made_ms: int
-    looked_ms: int
 
 
 @dataclass
@@ -98,7 +97,6 @@ class WitnessStore(ClockedStore):
         self.said_removed_ms: dict[str, int] = {}
         self.log_files: dict[str, Upload] = {}
         self.named_late: set[str] = set()
-        self.committed_ms: dict[str, int] = {}
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
         self.ghosts: dict[int, str] = {}
@@ -112,19 +110,13 @@ class WitnessStore(ClockedStore):
     def newest(self) -> Commit:
         return self.history[-1]
 
-    def head(self, key):
-        meta = super().head(key)
-        if key in self.uploads and self.uploads[key].author == self.author.name:
-            self.uploads[key].looked_ms = self.clock.now_ms()
-        return meta
-
     def put(self, key, data) -> None:
         super().put(key, data)
         now_ms = self.clock.now_ms()
         if key.endswith(".split"):
-            self.uploads.setdefault(key, Upload(self.author.name, now_ms, now_ms))
+            self.uploads.setdefault(key, Upload(self.author.name, now_ms))
         if key.startswith(LOG_PREFIX):
-            self.log_files[key] = Upload(self.author.name, now_ms, now_ms)
+            self.log_files[key] = Upload(self.author.name, now_ms)
 
     def put_if_absent(self, key, data) -> PutOutcome:
         outcome = super().put_if_absent(key, data)
@@ -189,7 +181,6 @@ class WitnessStore(ClockedStore):
         for add in adds:
             files[add.path] = add
             self.where_added[add.path] = version
-            self.committed_ms.setdefault(add.path, self.clock.now_ms())
         if operation in ("OVERWRITE", "DROP PARTITIONS"):
             gone = {before.files[path].date for path in removes if path in before.files}
             samples = {date: counts for date, counts in samples.items() if date not in gone}
@@ -230,7 +221,7 @@ class WitnessStore(ClockedStore):
                 self._break(f"{place}: a merge changes how many rows there are")
             case "RESTORE":
                 self._check_restored(place, info, live, gone, adds)
-            case "COMPACT" | "SET PROPERTIES" if gone or adds:
+            case "COMPACT" | "PURGE" | "SET PROPERTIES" if gone or adds:
                 self._break(f"{place}: changes files")
 
     def _check_restored(
@@ -248,10 +239,6 @@ class WitnessStore(ClockedStore):
         sizes = {meta.key: meta.size for meta in self._inner.list("") if meta.key == add.path}
         if sizes.get(add.path) == add.size:
             return
-        upload = self.uploads.get(add.path)
-        if upload is not None and self.clock.now_ms() - upload.looked_ms >= BEYOND_HELP_MS:
-            self.notes.beyond_help += 1
-            return
         if add.path in self.removed_ms and self.author.name not in self.vouched:
             # A restore looks again after its commit.
             self._endanger(self.author.name, add.path)
@@ -267,8 +254,6 @@ class WitnessStore(ClockedStore):
             showing = [version for version in retained if key in self.history[version].files]
             if showing and self._is_being_restored(key, showing, retained):
                 self._endanger(self.history[self.where_added[key]].author, key)
-            elif showing and self._was_committed_too_late(key):
-                self.notes.beyond_help += 1
             elif showing:
                 self._break(f"{self.author.name} deletes {key}, which versions {sorted(showing)} show")
             elif key in self.removed_ms:
@@ -325,17 +310,6 @@ class WitnessStore(ClockedStore):
 
     def _is_named(self, key: str) -> bool:
         return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())
-
-    def _was_committed_too_late(self, key: str) -> bool:
-        """Whether a split had become an orphan that anybody may purge before its writer woke up and committed it.
-
-        The writer looked, and it was there; the purge looked, and nothing referred to it. One of them is the first.
-        """
-        upload = self.uploads.get(key)
-        committed_ms = self.committed_ms.get(key)
-        if upload is None or committed_ms is None:
-            return False
-        return committed_ms - upload.made_ms >= ORPHAN_FLOOR_MS
 
     def _was_removed_too_late(self, key: str, retention_ms: float) -> bool:
         """Whether whoever removed a split fell asleep in the middle of the commit, for longer than it is kept.

@@ -64,7 +64,7 @@ def test_writer_gives_up_when_the_settings_say_so(inner, attempts):
 def test_what_has_to_hold_is_looked_at_before_every_try(inner):
     looks: list[int] = []
 
-    def look() -> None:
+    def look(_) -> None:
         looks.append(len(looks))
         if len(looks) == 3:
             raise CommitConflictError("mine was purged while others were faster")

@@ -21,7 +21,7 @@ from indextables.log.paths import (
     json_checkpoint_part_name,
     parse_log_path,
 )
-from indextables.log.publishing import check_in_time
+from indextables.log.publishing import publish
 from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.small_actions import scan_lines
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
@@ -97,9 +97,8 @@ def write_json_checkpoint(
         version=version, checkpoint_id=checkpoint_id, parts=tuple(names), created_time=created_ms
     )
     key, data = json_checkpoint_key(version), msgspec.json.encode(manifest)
-    check_in_time(store, version, started_ms)
     # A client that repeats a write of its own finds it there: only a manifest that is not ours is a lost race.
-    if store.put_if_absent(key, data) is PutOutcome.EXISTS and store.get(key) != data:
+    if publish(store, key, data, version, started_ms) is PutOutcome.EXISTS and store.get(key) != data:
         store.delete_many(LOG_PREFIX + name for name in names)
     return len(names)
 

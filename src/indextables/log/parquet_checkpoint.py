@@ -18,7 +18,7 @@ from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_line
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_LIST, STRING_MAP, entries_from_columns
 from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
-from indextables.log.publishing import check_in_time
+from indextables.log.publishing import publish
 from indextables.storage import ObjectMeta, ObjectStore
 
 # The metadata as the first design has it.
@@ -91,8 +91,7 @@ def write_parquet_checkpoint(
     started_ms = store.clock.now_ms()
     store.put(parquet_checkpoint_key(version), buffer.getvalue())
     info = CheckpointMetadata(version=version, size=entries.num_rows, created_time=created_ms)
-    check_in_time(store, version, started_ms)
-    store.put_if_absent(parquet_checkpoint_info_key(version), msgspec.json.encode(info))
+    publish(store, parquet_checkpoint_info_key(version), msgspec.json.encode(info), version, started_ms)
 
 
 def _read_info(store: ObjectStore, key: str) -> CheckpointMetadata:

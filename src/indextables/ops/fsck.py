@@ -23,7 +23,7 @@ from indextables.ops.fsck_log import (
 )
 from indextables.ops.fsck_report import Finding, FsckReport, Severity, ordered_findings
 from indextables.ops.fsck_splits import check_contents, check_presence, count_orphans
-from indextables.ops.garbage import is_collectable, references
+from indextables.ops.garbage import checkpoint_files, is_collectable
 from indextables.ops.log_references import LivePaths, read_actions
 from indextables.ops.runner import LocalRunner, Runner
 from indextables.ops.stored_files import stored_table
@@ -104,7 +104,7 @@ def _history(context: TableContext, listing: LogListing, bases: list[CheckedBase
 def _count_log_orphans(
     context: TableContext, listing: LogListing, metas: list[ObjectMeta], remedy: str
 ) -> Iterator[Finding]:
-    used = references(context, listing.bases_newest_first())
+    used = checkpoint_files(context, listing.bases_newest_first())
     loose = [
         meta
         for meta in metas

@@ -5,12 +5,14 @@ deleted: corrupt never means orphan. What is younger than the protected age stay
 to refer to it.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Set
+from typing import Final
 
 import msgspec
 
 from indextables.config.registry import STATE_GC_MIN_MANIFEST_AGE_HOURS
-from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.json_checkpoint import read_part_names
 from indextables.log.paths import (
     LOG_PREFIX,
@@ -20,7 +22,7 @@ from indextables.log.paths import (
     parquet_checkpoint_key,
     parse_log_path,
 )
-from indextables.log.segment import Base, BaseFormat, build_listing
+from indextables.log.segment import Base, BaseFormat, list_log
 from indextables.ops.cleanup import MS_PER_HOUR
 from indextables.state.manifest_path import manifest_key
 from indextables.state.state_file import read_state_manifest
@@ -29,6 +31,8 @@ from indextables.table import TableContext
 
 # Whatever the setting says: a writer needs some time between writing a manifest and referring to it.
 MIN_AGE_FLOOR_HOURS = 1.0
+
+_LOOKS: Final = 5
 
 
 class GarbageReport(msgspec.Struct, frozen=True):
@@ -47,8 +51,7 @@ def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
     # The listing comes first: what is referred to later than that is then seen as referred to.
     metas = list(context.store.list(LOG_PREFIX))
     now_ms = context.store.now_ms()
-    listing = build_listing(context.store.list(LOG_PREFIX))
-    orphans = find_orphans(context, metas, listing.bases_newest_first(), now_ms)
+    orphans = find_orphans(context, metas, checkpoint_files_in_use(context), now_ms)
     if orphans and not dry_run:
         context.store.delete_many(meta.key for meta in orphans)
     return GarbageReport(
@@ -57,15 +60,14 @@ def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
 
 
 def find_orphans(
-    context: TableContext, metas: Iterable[ObjectMeta], bases: Iterable[Base], now_ms: int
+    context: TableContext, metas: Iterable[ObjectMeta], reachable: Set[str], now_ms: int
 ) -> list[ObjectMeta]:
-    """The files of the log, out of those listed, that none of these checkpoints refers to and that are old enough.
+    """The files of the log, out of those listed, that are not among those in use and that are old enough.
 
-    The listing must be older than what is known of the checkpoints. Raises LogCorruptedError as `collect_garbage`.
+    The listing must be older than what is known of those in use.
     """
     hours = max(context.settings[STATE_GC_MIN_MANIFEST_AGE_HOURS], MIN_AGE_FLOOR_HOURS)
     newest_ms = now_ms - hours * MS_PER_HOUR
-    reachable = references(context, bases)
     return [
         meta
         for meta in metas
@@ -73,9 +75,32 @@ def find_orphans(
     ]
 
 
-def references(context: TableContext, bases: Iterable[Base]) -> frozenset[str]:
-    """The keys of all files that checkpoints are made of. Raises LogCorruptedError if one cannot be read."""
-    return frozenset(key for base in bases for key in _references(context, base))
+def checkpoint_files(context: TableContext, bases: Iterable[Base]) -> frozenset[str]:
+    """The keys of all files that checkpoints are made of. Raises LogCorruptedError if one cannot be read.
+
+    One that was cleaned up since it was listed refers to nothing any more.
+    """
+    found: set[str] = set()
+    for base in bases:
+        with contextlib.suppress(ObjectNotFoundError):
+            found.update(_references(context, base))
+    return frozenset(found)
+
+
+def checkpoint_files_in_use(context: TableContext) -> frozenset[str]:
+    """The keys of all files that any checkpoint is made of: for those who are about to delete the others.
+
+    Raises LogCorruptedError as `checkpoint_files` does, and VersionNotFoundError if checkpoints keep vanishing.
+    """
+    for _ in range(_LOOKS):
+        # Another checkpoint may have been made from one that vanishes while it is to be read, and use its files.
+        with contextlib.suppress(ObjectNotFoundError):
+            bases = list_log(context.store).bases_newest_first()
+            return frozenset(key for base in bases for key in _references(context, base))
+    raise VersionNotFoundError(
+        f"{context.url}: no file was deleted that checkpoints may be made of, because these vanished while they were "
+        f"read; is somebody else cleaning up at the same time?"
+    )
 
 
 def is_collectable(meta: ObjectMeta) -> bool:
@@ -93,8 +118,6 @@ def _references(context: TableContext, base: Base) -> Iterable[str]:
                 return [LOG_PREFIX + name for name in read_part_names(context.store, base.meta)]
             case BaseFormat.PARQUET:
                 return [parquet_checkpoint_key(base.version)]
-    except ObjectNotFoundError:
-        return []  # cleaned up since it was listed: it refers to nothing any more
     except LogCorruptedError as error:
         raise LogCorruptedError(
             f"{context.url}: nothing was deleted, because it cannot be told what {base.meta.key} refers to: {error}"

@@ -20,10 +20,9 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.hint import read_hint
-from indextables.log.segment import list_log
 from indextables.ops.checkpoint import write_checkpoint
 from indextables.ops.deletion import BATCH_KEYS, delete_keys
-from indextables.ops.garbage import references
+from indextables.ops.garbage import checkpoint_files_in_use
 from indextables.ops.purge_plan import PurgePlan, PurgeRules, plan_purge, purge_rules
 from indextables.ops.purge_report import SPLIT_KINDS, PurgeKind, PurgeReport, with_outcome
 from indextables.ops.retention import Retention
@@ -31,6 +30,7 @@ from indextables.ops.runner import LocalRunner, Runner
 from indextables.ops.stored_files import among, normalised_paths
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
 from indextables.table.catch_up import catch_up
+from indextables.table.purge_fence import draw_purge_fence
 
 _PLANNING_ATTEMPTS: Final = 3
 
@@ -111,6 +111,9 @@ def _plan(context: TableContext, rules: PurgeRules) -> PurgePlan:
 
 
 def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table:
+    newest = plan.head
+    if plan.newest_orphan_ms is not None:
+        newest = draw_purge_fence(plan.head, plan.newest_orphan_ms).snapshot
     if plan.anchor is not None:
         ensure_hint(context, plan.anchor)
     kinds = plan.doomed["kind"]
@@ -124,7 +127,6 @@ def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table
             done.append(_untouched(used))
         done.append(_delete_log_files(context, doomed, runner))
     splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
-    newest = plan.head
     for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
         newest = catch_up(newest).snapshot
         if newest.metadata.id != plan.head.metadata.id:
@@ -141,7 +143,7 @@ def _split_by_use(context: TableContext, doomed: pa.Table) -> tuple[pa.Table, pa
 
     Whoever goes on from an older checkpoint looks, before publishing, whether it is still there: it is gone by now.
     """
-    used = references(context, list_log(context.store).bases_newest_first())
+    used = checkpoint_files_in_use(context)
     is_used = among(doomed["path"], pa.array(sorted(used), pa.string()))
     return doomed.filter(pc.invert(is_used)), doomed.filter(is_used)
 

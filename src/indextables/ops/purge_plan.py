@@ -28,7 +28,7 @@ from indextables.log.paths import version_key
 from indextables.log.protocol import check_writable
 from indextables.log.segment import LogListing, list_log
 from indextables.ops.cleanup import CleanupPlan, CleanupRules, verified_plan
-from indextables.ops.garbage import find_orphans
+from indextables.ops.garbage import checkpoint_files, find_orphans
 from indextables.ops.log_references import LivePaths, VersionActions, oldest_known_version, read_actions
 from indextables.ops.purge_report import PurgeKind, doomed_files, doomed_rows
 from indextables.ops.retention import MS_PER_HOUR, Retention, retention_hours, store_now_ms
@@ -52,7 +52,8 @@ class PurgeRules(msgspec.Struct, frozen=True):
 class PurgePlan(msgspec.Struct, frozen=True):
     """The files that go, with the columns of `DOOMED_SCHEMA`, in the order of deletion.
 
-    `anchor` is the checkpoint that the log rests on afterwards, None if none is touched.
+    `anchor` is the checkpoint that the log rests on afterwards, None if none is touched. `newest_orphan_ms` is when the
+    youngest of the orphaned splits was uploaded, None if there are none.
     """
 
     head: Snapshot
@@ -61,6 +62,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
     orphan_cutoff_ms: int
     doomed: pa.Table
     anchor: int | None
+    newest_orphan_ms: int | None
     left_over: int
     kept_for_time_travel: int
     kept_for_time_travel_bytes: int
@@ -142,6 +144,7 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
         orphan_cutoff_ms=cutoffs.orphan_ms,
         doomed=doomed.slice(0, rules.max_files),
         anchor=max(retained.bases, default=None) if cleanup.keys else None,
+        newest_orphan_ms=_newest_orphan_ms(splits, doomed),
         left_over=max(0, doomed.num_rows - rules.max_files),
         kept_for_time_travel=history.num_rows,
         kept_for_time_travel_bytes=pc.sum(history["size"]).as_py() or 0,
@@ -231,7 +234,7 @@ def _doomed_log_files(
 ) -> pa.Table:
     bases = {base.meta.key: base.meta for base in listing.bases_newest_first()}
     versions = {meta.key: meta for meta in listing.versions.values()}
-    orphans = find_orphans(context, metas, retained.bases_newest_first(), now_ms)
+    orphans = find_orphans(context, metas, checkpoint_files(context, retained.bases_newest_first()), now_ms)
     groups = (
         (PurgeKind.CHECKPOINT, [bases[key] for key in cleanup.checkpoints]),
         (PurgeKind.VERSION, [versions[key] for key in cleanup.versions]),
@@ -263,6 +266,14 @@ def _doomed_splits(splits: pa.Table, references: _References, cutoffs: _Cutoffs)
             (PurgeKind.ORPHANED_SPLIT, is_old_orphan),
         )
     ]
+
+
+def _newest_orphan_ms(splits: pa.Table, doomed: pa.Table) -> int | None:
+    orphans = doomed.filter(pc.equal(doomed["kind"], PurgeKind.ORPHANED_SPLIT.value))["path"]
+    newest: int | None = pc.max(
+        splits["modifiedMs"].filter(among(splits["path"], orphans.combine_chunks()))
+    ).as_py()
+    return newest
 
 
 def _is_kept_for_history(paths: pa.ChunkedArray, references: _References, head: Snapshot) -> pa.Array:

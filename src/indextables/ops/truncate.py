@@ -17,7 +17,7 @@ from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, build_listing, list_log
 from indextables.ops.checkpoint import write_checkpoint
 from indextables.ops.deletion import delete_keys
-from indextables.ops.garbage import find_orphans, references
+from indextables.ops.garbage import checkpoint_files, checkpoint_files_in_use, find_orphans
 from indextables.ops.purge_report import PurgeKind, doomed_files
 from indextables.ops.retention import store_now_ms
 from indextables.ops.runner import LocalRunner, Runner
@@ -97,7 +97,9 @@ def _doomed(head: Snapshot, metas: Sequence[ObjectMeta], now_ms: int) -> pa.Tabl
     listing = build_listing(metas)
     older_bases = [base.meta for base in listing.bases_newest_first() if base.version < head.version]
     older_versions = [meta for version, meta in listing.versions.items() if version < head.version]
-    orphans = find_orphans(head.context, metas, _remaining_bases(head), now_ms)
+    orphans = find_orphans(
+        head.context, metas, checkpoint_files(head.context, _remaining_bases(head)), now_ms
+    )
     return pa.concat_tables(
         [
             doomed_files(PurgeKind.CHECKPOINT, older_bases, now_ms),
@@ -123,8 +125,7 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
     for kind in (PurgeKind.CHECKPOINT, PurgeKind.VERSION, PurgeKind.MANIFEST):
         if kind is PurgeKind.MANIFEST:
             # Checkpoints that were made meanwhile, or in another way than expected, may refer to some of them.
-            bases = list_log(context.store).bases_newest_first()
-            used = pa.array(sorted(references(context, bases)), pa.string())
+            used = pa.array(sorted(checkpoint_files_in_use(context)), pa.string())
             files = files.filter(pc.invert(pc.is_in(files["path"], value_set=used)))
         keys = files.filter(pc.equal(files["kind"], kind.value))["path"].to_pylist()
         deletion = delete_keys(context, keys, runner, f"deleting old {kind.value}s")

@@ -22,7 +22,8 @@ from indextables.log.version_file import find_object, read_version_files
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.split.split_file import SplitFile
 from indextables.storage import ObjectStore
-from indextables.table import TableContext
+from indextables.table import Snapshot, TableContext
+from indextables.table.purge_fence import purge_fence_ms
 
 # Raised before a version file is written, or when every attempt has lost its race.
 _NOT_LANDED: Final = (
@@ -119,25 +120,39 @@ def _keys_below(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
     return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))
 
 
-def uploads_check(context: TableContext, files: Iterable[SplitFile]) -> Callable[[], None]:
-    """A function to be called before every try to commit splits, which raises CommitConflictError if one is gone.
+def uploads_check(files: Iterable[SplitFile]) -> Callable[[Snapshot], None]:
+    """A function to be called before every try to commit splits, which raises CommitConflictError if one may not be.
 
-    A purge may take splits that wait too long for their commit for what a crash has left.
+    A purge takes splits that wait too long for their commit for what a crash has left.
     """
-    return partial(check_still_there, context, {file.path: file.modification_time_ms for file in files})
+    return partial(check_uploads, {file.path: file.modification_time_ms for file in files})
 
 
-def check_still_there(context: TableContext, uploaded_ms: Mapping[str, int]) -> None:
-    """Look for those of the splits that have been waiting for long. Raises CommitConflictError.
+def check_uploads(uploaded_ms: Mapping[str, int], snapshot: Snapshot) -> None:
+    """Look for splits that have been waiting for long before they are committed upon a snapshot.
 
-    `uploaded_ms` are their paths, and when they were made.
+    `uploaded_ms` are their paths, and when they were made. Raises CommitConflictError if one is gone, or if it is from
+    before the time up to which a purge that the snapshot knows of deletes what nobody has committed: it may be about
+    to go. A purge that the snapshot does not know of yet takes the version which these splits were to be committed as.
     """
+    context, fence_ms = snapshot.context, purge_fence_ms(snapshot)
     now_ms = context.store.clock.now_ms()
-    waiting = [path for path, made_ms in uploaded_ms.items() if now_ms - made_ms > _LONG_WAIT_MS]
+    waiting = [
+        path
+        for path, made_ms in uploaded_ms.items()
+        if now_ms - made_ms > _LONG_WAIT_MS or made_ms <= fence_ms
+    ]
     found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
-    gone = next((path for path, meta in zip(waiting, found, strict=True) if meta is None), None)
+    gone = next(
+        (
+            path
+            for path, meta in zip(waiting, found, strict=True)
+            if meta is None or meta.last_modified_ms <= fence_ms
+        ),
+        None,
+    )
     if gone is not None:
         raise CommitConflictError(
-            f"{context.url}: {gone} was deleted, probably by a purge, before it could be committed; write again, and "
-            f"purge with a longer retention"
+            f"{context.url}: {gone} waited so long for its commit that a purge deletes it; write again, and purge "
+            f"with a longer retention"
         )

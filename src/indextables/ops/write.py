@@ -51,7 +51,7 @@ def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitR
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
-        check = uploads_check(snapshot.context, files)
+        check = uploads_check(files)
         result = commit(snapshot, intent, Operation("WRITE"), before_each_try=check)
     return _with_what_is_due(result, intent)
 
@@ -71,7 +71,7 @@ def overwrite(
         if where is not None:
             _check_selected(snapshot, files, where)
         intent = Overwrite(_adds(files), where, _mappings(files))
-        check = uploads_check(snapshot.context, files)
+        check = uploads_check(files)
         result = commit(snapshot, intent, Operation("OVERWRITE"), before_each_try=check)
     return _with_what_is_due(result, intent)
 
@@ -83,7 +83,7 @@ def run(
 
     `uploads` are the new splits that were written for it; without them nothing is committed.
     """
-    check = uploads_check(snapshot.context, uploads)
+    check = uploads_check(uploads)
     return _with_what_is_due(commit(snapshot, intent, operation, before_each_try=check), intent)
 
 

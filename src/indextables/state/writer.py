@@ -24,11 +24,9 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
-from indextables.errors import VersionNotFoundError
 from indextables.log.header import LogHeader
 from indextables.log.paths import state_manifest_key
-from indextables.log.publishing import check_in_time
-from indextables.log.version_file import find_object
+from indextables.log.publishing import publish
 from indextables.state.accounting import locate
 from indextables.state.avro_codec import Codec
 from indextables.state.compaction import (
@@ -264,13 +262,10 @@ def _publish(
     that it goes on from was cleaned up: its manifests go next.
     """
     data = encode_state_manifest(state, target.form.codec)
-    check_in_time(target.store, state.state_version, target.started_ms)
-    if target.origin is not None and find_object(target.store, target.origin) is None:
-        raise VersionNotFoundError(
-            f"{target.store.url}: the state of version {state.state_version} was not published, because others went on "
-            f"and cleaned up {target.origin}, which it goes on from; open the table again"
-        )
-    outcome = target.store.put_if_absent(state_manifest_key(state.state_version), data)
+    version = state.state_version
+    outcome = publish(
+        target.store, state_manifest_key(version), data, version, target.started_ms, target.origin
+    )
     is_written = outcome is PutOutcome.WRITTEN
     if not is_written:
         target.store.delete_many(file.key for file in new)

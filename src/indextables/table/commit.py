@@ -87,7 +87,7 @@ class CommitResult(msgspec.Struct, frozen=True):
         return self.snapshot.version
 
 
-def _nothing() -> None:
+def _nothing(_: Snapshot) -> None:
     return None
 
 
@@ -96,11 +96,12 @@ def commit(
     intent: Intent,
     operation: Operation,
     *,
-    before_each_try: Callable[[], None] = _nothing,
+    before_each_try: Callable[[Snapshot], None] = _nothing,
 ) -> CommitResult:
     """Commit a transaction that was planned on `snapshot`, going on from newer versions where that is right.
 
-    `before_each_try` is called right before a version file is written, and stops the commit with what it raises.
+    `before_each_try` is called with the snapshot that a version file is about to be written on, and stops the commit
+    with what it raises.
 
     Raises CommitConflictError if another writer's commit cannot be reconciled with this one,
     CommitRetriesExhaustedError if others were faster as often as the settings allow, LogGapError if
@@ -128,7 +129,11 @@ def commit(
 
 
 def _try(
-    snapshot: Snapshot, intent: Intent, operation: Operation, tries: int, before_each_try: Callable[[], None]
+    snapshot: Snapshot,
+    intent: Intent,
+    operation: Operation,
+    tries: int,
+    before_each_try: Callable[[Snapshot], None],
 ) -> CommitResult | None:
     """Write the version after `snapshot`; None if it is taken."""
     context = snapshot.context
@@ -140,7 +145,7 @@ def _try(
     lines = _lines(plan, info)
     version = snapshot.version + 1
     data = compress(lines) if context.settings[TRANSACTION_COMPRESSION_ENABLED] else lines
-    before_each_try()
+    before_each_try(snapshot)
     if isinstance(write_version_file(context.store, version, data), Conflict):
         return None
     if not is_landed(snapshot, version, info.commit_id):

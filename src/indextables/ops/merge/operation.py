@@ -215,7 +215,7 @@ def _adds(group: MergedGroup) -> tuple[AddAction, ...]:
 
 
 def _commit(snapshot: Snapshot, intent: Merge, operation: Operation, work: _Work) -> CommitResult:
-    check = uploads_check(snapshot.context, work.uploads)
+    check = uploads_check(work.uploads)
     try:
         return commit(snapshot, intent, operation, before_each_try=check)
     except CommitConflictError:
