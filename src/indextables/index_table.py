@@ -345,7 +345,12 @@ class IndexTable:
         self._writable()
         context = self._snapshot.context
         threads = ops.runner.LocalRunner(context.settings[PURGE_PARALLELISM], progress)
-        return ops.purge.purge(context, older_than, log_retention, dry_run=dry_run, runner=runner or threads)
+        report = ops.purge.purge(
+            context, older_than, log_retention, dry_run=dry_run, runner=runner or threads
+        )
+        if not dry_run:
+            self.refresh()
+        return report
 
     def truncate_time_travel(self, dry_run: bool = True) -> TruncateReport:
         """Delete, or with `dry_run` only list, all versions before the newest one: they cannot be read any more.

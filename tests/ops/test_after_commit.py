@@ -75,6 +75,15 @@ def test_interval_counts_from_the_last_checkpoint(store):
     assert states(store) == [3, 4, 7]
 
 
+def test_turn_that_a_version_without_a_write_took_is_made_up_for(store):
+    table = commit_times(new_table(store, EVERY_3), 2)
+    for _ in range(3):
+        # The third version after a checkpoint is always somebody else's, who writes none.
+        table = commit_times(do(table, append(f"other{table.version}")).snapshot, 2)
+    assert table.version == 11
+    assert states(store) == [7, 10]
+
+
 def test_table_property_sets_the_interval(store):
     table = new_table(store, {"checkpoint.enabled": "true"})
     table = set_properties(table, {"spark.indextables.checkpoint.interval": "2"}).snapshot

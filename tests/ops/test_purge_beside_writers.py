@@ -6,14 +6,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from indextables import errors
+from indextables.log.actions import encode_actions
 from indextables.log.hint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
+from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads
 from indextables.ops.write import commit_files
-from indextables.storage import FaultStore
+from indextables.schema import to_spark_json
+from indextables.storage import FaultStore, PutOutcome, VirtualClock
 from indextables.table import Operation, commit
 from indextables.table.intent import Append
 from indextables.table.purge_fence import purge_fence_ms
@@ -35,7 +40,7 @@ from purge_tables import (
     run_purge,
     table_of,
 )
-from tables import checkpoint, log_keys, new_table
+from tables import SCHEMA, checkpoint, context, log_keys, new_table
 
 
 @pytest.fixture
@@ -177,14 +182,73 @@ def test_purge_without_orphans_commits_nothing(store):
     assert newest(store).version == before
 
 
-def test_splits_that_come_after_a_purge_of_everything_are_committed(store):
+def test_splits_that_come_in_the_same_moment_as_a_purge_of_everything_are_committed(store):
     table_of(store, "a.split")
     put_split(store, "orphan.split")
-    store.clock.advance(1)
     assert run_purge(store, 0, settings=UNCHECKED).num_deleted == 1
     append_some_rows(newest(store))
-    assert newest(store).num_files == 2
+    assert (newest(store).version, newest(store).num_files) == (2, 2)
     assert is_clean(store)
+
+
+@pytest.mark.parametrize("seconds_ahead", [-600, -5, 0, 5, 600])
+@pytest.mark.parametrize("resolution_ms", [1, 1000])
+def test_rule_9_writer_whose_clock_stood_still_is_refused_too(store, seconds_ahead, resolution_ms):
+    """A machine that is suspended may wake up with the time of when it fell asleep."""
+    table_of(store, "a.split")
+    clock = VirtualClock(store.clock.now_ms() + seconds_ahead * 1000)
+
+    class Resumed(ClockedStore):
+        def put(self, key, data):
+            super().put(key, data)
+            self.times[key] = store.clock.now_ms() // resolution_ms * resolution_ms
+            store.clock.advance(30 * HOUR)
+            assert run_purge(store, "24 hours").num_deleted == 1
+
+    with pytest.raises(errors.CommitConflictError, match="purge"):
+        append_some_rows(newest(Resumed(store._inner, clock, store.times)))
+    assert is_clean(store)
+
+
+def test_rule_9_writer_on_a_store_without_times_is_not_refused(store):
+    new_table(store)
+    finish = waiting_for_long(store)
+    timeless = another(store)
+    timeless.times = dict.fromkeys(store.times, 0)
+    assert finish(timeless) == 1
+
+
+def test_purge_that_reaches_its_limit_before_any_orphan_commits_nothing(store):
+    remove_split(table_of(store, "a.split", "b.split"), "a.split")
+    put_split(store, "orphan.split")
+    truncate_time_travel(context(store), dry_run=False)
+    store.clock.advance(30 * DAY)
+    before = newest(store).version
+    one = {"purge.maxFilesToDelete": "1"}
+    assert run_purge(store, "24 hours", settings=one).to_arrow()["path"].to_pylist() == ["a.split"]
+    assert newest(store).version == before
+
+
+def test_change_of_the_schema_at_any_step_of_a_purge_does_not_stop_it(store):
+    table_of(store, "a.split")
+    put_split(store, "orphan.split")
+    store.clock.advance(30 * HOUR)
+    undisturbed = another(copy_of(store))
+    run_purge(undisturbed, "24 hours")
+    wider = to_spark_json(SCHEMA.append(pa.field("more", pa.string())))
+    for step in range(len(undisturbed.calls)):
+        table = copy_of(store)
+        purging = another(table)
+
+        def interrupt(call, operation, key, step=step, table=table):
+            if call == step:
+                head = newest(table)
+                line = encode_actions([replace(head.metadata, schema_string=wider)])
+                assert table.put_if_absent(version_key(head.version + 1), line) is PutOutcome.WRITTEN
+
+        purging.before_call = interrupt
+        assert run_purge(purging, "24 hours").num_deleted == 1, step
+        assert is_clean(table), step
 
 
 # --- rule 10: numbers are not used again --------------------------------------------------------------

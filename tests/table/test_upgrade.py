@@ -169,6 +169,17 @@ def test_the_way_forward_again_needs_no_new_state(tables):
     assert {file: file.read_bytes() for file in log_of(tables).rglob("*.avro")} == states
 
 
+def test_compaction_after_the_way_back_writes_a_state_of_its_own(tables):
+    table = tables.open()
+    for number in (4, 5, 6):
+        table.commit(adds=[split(number, day="4")])
+        table.checkpoint()
+    assert len(state_of(tables.open()).manifests) > 1
+    tables.open(state__format="json").checkpoint()
+    assert (tables.open().compact().version, len(state_of(tables.open()).manifests)) == (7, 1)
+    assert tables.open().num_files == 5
+
+
 def test_the_protocol_stays_on_the_way_back(tables):
     """Whoever wrote since may have relied on it."""
     tables.open().checkpoint()

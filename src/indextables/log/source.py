@@ -18,6 +18,12 @@ class Selection(msgspec.Struct, frozen=True):
     partition_columns: tuple[str, ...]
 
 
+class PathSelection(msgspec.Struct, frozen=True):
+    """Files by their paths."""
+
+    paths: pa.Array
+
+
 class LoadedEntries(msgspec.Struct, frozen=True):
     """File entries, and how many manifests were there and were skipped to get them."""
 
@@ -39,7 +45,9 @@ class EntrySource(Protocol):
         """The sum of their sizes."""
         ...
 
-    def load(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
+    def load(
+        self, selection: Selection | PathSelection | None, columns: Sequence[str] | None
+    ) -> LoadedEntries:
         """Entries that may be selected: at least those that are. None asks for all.
 
         With `columns`, at least these are there. Raises LogCorruptedError if entries cannot be read.
@@ -62,6 +70,10 @@ class MemorySource(msgspec.Struct, frozen=True):
         """The sum of their sizes."""
         return pc.sum(self.entries["size"]).as_py() or 0
 
-    def load(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:  # noqa: ARG002
+    def load(
+        self,
+        selection: Selection | PathSelection | None,  # noqa: ARG002
+        columns: Sequence[str] | None,  # noqa: ARG002
+    ) -> LoadedEntries:
         """All entries: there is nothing to skip."""
         return LoadedEntries(self.entries)

@@ -65,9 +65,11 @@ def _checkpointed(snapshot: Snapshot, checkpoint: Callable[[Snapshot], Snapshot]
 
 
 def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
-    since = _versions_since_checkpoint(snapshot)
-    # Every writer sees the same versions: only the one whose turn it is writes.
-    if since <= 0 or since % snapshot.context.settings[CHECKPOINT_INTERVAL]:
+    since, interval = _versions_since_checkpoint(snapshot), snapshot.context.settings[CHECKPOINT_INTERVAL]
+    # Every writer sees the same versions: only the one whose turn it is writes. But versions that are nobody's write,
+    # or whose writer died, may take the turns.
+    is_due = since > 0 and (since % interval == 0 or since > 2 * interval)
+    if not is_due:
         return rebase_if_long(snapshot)
     report = write_checkpoint(snapshot)
     clean_up(snapshot.context, report.version)

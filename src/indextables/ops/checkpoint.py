@@ -83,8 +83,7 @@ def compact(
 def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write(snapshot, _WRITERS[_configured_format(snapshot)])
-    base = snapshot.segment.base
-    if base is not None and base.format is BaseFormat.AVRO_STATE and base.version == snapshot.version:
+    if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
         snapshot = commit(snapshot, Mark(), Operation("COMPACT")).snapshot
     return _write(snapshot, lambda snapshot: write_state(snapshot, trigger))
 

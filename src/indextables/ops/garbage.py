@@ -46,7 +46,8 @@ class GarbageReport(msgspec.Struct, frozen=True):
 def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
     """Delete, or with `dry_run` only list, the orphans of the log.
 
-    Raises LogCorruptedError, with nothing deleted, if anything that could refer to a file cannot be read.
+    Raises LogCorruptedError, with nothing deleted, if anything that could refer to a file cannot be read, and
+    VersionNotFoundError if others clean up at the same time.
     """
     # The listing comes first: what is referred to later than that is then seen as referred to.
     metas = list(context.store.list(LOG_PREFIX))

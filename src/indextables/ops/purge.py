@@ -52,9 +52,12 @@ def purge(
     store's clock. Versions and checkpoints go by `log_retention`, or by the table's settings. Without `older_than`,
     the settings decide.
 
-    Raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError, LogCorruptedError and
-    UnsafePathError with nothing deleted; StorageError if files of the log could not be deleted: no split was then.
-    Splits that could not be deleted are in the report.
+    Before splits go that nobody has committed, a version is committed that says so (`purge_fence`).
+
+    Raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError, LogCorruptedError,
+    UnsafePathError, and what `commit` raises, with nothing deleted; StorageError if files of the log could not be
+    deleted: no split was then; VersionNotFoundError and CommitConflictError if others cleaned up at the same time, or
+    created the table again: what is left goes with the next purge. Splits that could not be deleted are in the report.
     """
     settled = load_snapshot(context).context
     return run_purge(settled, purge_rules(settled, older_than, log_retention), dry_run=dry_run, runner=runner)
@@ -65,13 +68,15 @@ def run_purge(
 ) -> PurgeReport:
     """What `purge` does, by rules of the caller's own."""
     plan = _plan(context, rules)
-    files = _untouched(plan.doomed)
+    files, newest = _untouched(plan.doomed), plan.head
     if not dry_run and plan.doomed.num_rows:
-        files = _execute(context, plan, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
+        if plan.fence_ms is not None:
+            newest = draw_purge_fence(plan.head, plan.fence_ms)
+        files = _execute(context, plan, newest, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
         context.cache.invalidate(context.store)
     return PurgeReport(
         url=context.url,
-        version=plan.head.version,
+        version=newest.version,
         is_dry_run=dry_run,
         now_ms=plan.now_ms,
         split_cutoff_ms=plan.split_cutoff_ms,
@@ -110,14 +115,14 @@ def _plan(context: TableContext, rules: PurgeRules) -> PurgePlan:
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table:
-    newest = plan.head
-    if plan.newest_orphan_ms is not None:
-        newest = draw_purge_fence(plan.head, plan.newest_orphan_ms).snapshot
+def _execute(context: TableContext, plan: PurgePlan, fenced: Snapshot, runner: Runner) -> pa.Table:
+    """Delete what the plan says, now that `fenced` is the newest version, or the one that the plan was made on."""
+    kinds = plan.doomed["kind"]
+    splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
+    splits, committed = _split_by_commits(splits, plan.head, fenced)
+    done = [_untouched(committed)]
     if plan.anchor is not None:
         ensure_hint(context, plan.anchor)
-    kinds = plan.doomed["kind"]
-    done = []
     for kind in PurgeKind:
         if kind in SPLIT_KINDS:
             continue
@@ -126,7 +131,7 @@ def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table
             doomed, used = _split_by_use(context, doomed)
             done.append(_untouched(used))
         done.append(_delete_log_files(context, doomed, runner))
-    splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
+    newest = fenced
     for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
         newest = catch_up(newest).snapshot
         if newest.metadata.id != plan.head.metadata.id:
@@ -134,7 +139,8 @@ def _execute(context: TableContext, plan: PurgePlan, runner: Runner) -> pa.Table
                 f"{context.url}: the table was dropped and created again while it was purged; what is left of the "
                 f"old one goes with the next purge"
             )
-        done.append(_delete_splits(context, splits.slice(start, _KEYS_PER_ROUND), plan.head, newest, runner))
+        doomed, committed = _split_by_commits(splits.slice(start, _KEYS_PER_ROUND), fenced, newest)
+        done += [_delete_splits(context, doomed, runner), _untouched(committed)]
     return pa.concat_tables(done)
 
 
@@ -160,20 +166,18 @@ def _delete_log_files(context: TableContext, doomed: pa.Table, runner: Runner) -
     return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
 
 
-def _delete_splits(
-    context: TableContext, doomed: pa.Table, planned_on: Snapshot, newest: Snapshot, runner: Runner
-) -> pa.Table:
-    """Delete splits, but for those that were committed since the plan was made."""
-    if newest.version > planned_on.version:
-        added = changes_since(newest, planned_on.version).adds["path"].combine_chunks()
-        is_added = among(doomed["path"], normalised_paths(added, context.url))
-        kept, doomed = doomed.filter(is_added), doomed.filter(pc.invert(is_added))
-    else:
-        kept = doomed.slice(0, 0)
+def _split_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -> tuple[pa.Table, pa.Table]:
+    """Splits, without and with those that were committed since a version."""
+    if newest.version == since.version:
+        return doomed, doomed.slice(0, 0)
+    added = changes_since(newest, since.version).adds["path"].combine_chunks()
+    is_added = among(doomed["path"], normalised_paths(added, newest.context.url))
+    return doomed.filter(pc.invert(is_added)), doomed.filter(is_added)
+
+
+def _delete_splits(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:
     deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting splits")
-    return pa.concat_tables(
-        [with_outcome(doomed, deletion.is_deleted, list(deletion.errors)), _untouched(kept)]
-    )
+    return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
 
 
 def _untouched(doomed: pa.Table) -> pa.Table:

@@ -35,6 +35,7 @@ from indextables.ops.retention import MS_PER_HOUR, Retention, retention_hours, s
 from indextables.ops.stored_files import among, normalised_paths, split_files, stored_table
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
+from indextables.table.purge_fence import LONG_WAIT_MS
 
 # A writer may take long between the upload of a split and its commit.
 ORPHAN_FLOOR_HOURS: Final = 24.0
@@ -52,8 +53,8 @@ class PurgeRules(msgspec.Struct, frozen=True):
 class PurgePlan(msgspec.Struct, frozen=True):
     """The files that go, with the columns of `DOOMED_SCHEMA`, in the order of deletion.
 
-    `anchor` is the checkpoint that the log rests on afterwards, None if none is touched. `newest_orphan_ms` is when the
-    youngest of the orphaned splits was uploaded, None if there are none.
+    `anchor` is the checkpoint that the log rests on afterwards, None if none is touched. `fence_ms` is when the
+    youngest of the orphaned splits was uploaded of those that no writer could be about to commit unless it slept.
     """
 
     head: Snapshot
@@ -62,7 +63,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
     orphan_cutoff_ms: int
     doomed: pa.Table
     anchor: int | None
-    newest_orphan_ms: int | None
+    fence_ms: int | None
     left_over: int
     kept_for_time_travel: int
     kept_for_time_travel_bytes: int
@@ -144,7 +145,7 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
         orphan_cutoff_ms=cutoffs.orphan_ms,
         doomed=doomed.slice(0, rules.max_files),
         anchor=max(retained.bases, default=None) if cleanup.keys else None,
-        newest_orphan_ms=_newest_orphan_ms(splits, doomed),
+        fence_ms=_fence_ms(splits, doomed.slice(0, rules.max_files), now_ms),
         left_over=max(0, doomed.num_rows - rules.max_files),
         kept_for_time_travel=history.num_rows,
         kept_for_time_travel_bytes=pc.sum(history["size"]).as_py() or 0,
@@ -268,11 +269,11 @@ def _doomed_splits(splits: pa.Table, references: _References, cutoffs: _Cutoffs)
     ]
 
 
-def _newest_orphan_ms(splits: pa.Table, doomed: pa.Table) -> int | None:
+def _fence_ms(splits: pa.Table, doomed: pa.Table, now_ms: int) -> int | None:
     orphans = doomed.filter(pc.equal(doomed["kind"], PurgeKind.ORPHANED_SPLIT.value))["path"]
-    newest: int | None = pc.max(
-        splits["modifiedMs"].filter(among(splits["path"], orphans.combine_chunks()))
-    ).as_py()
+    modified_ms = splits["modifiedMs"].filter(among(splits["path"], orphans.combine_chunks()))
+    long_ago = modified_ms.filter(pc.less_equal(modified_ms, now_ms - LONG_WAIT_MS))
+    newest: int | None = pc.max(long_ago).as_py()
     return newest
 
 

@@ -2,12 +2,15 @@
 
 import time
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.header import LogHeader, replay_header
 from indextables.log.replay import removed_paths
 from indextables.log.segment import BaseFormat
+from indextables.log.source import PathSelection
 from indextables.metrics import (
     STATE_TOMBSTONE_COUNT,
     STATE_TOMBSTONE_RATIO,
@@ -84,4 +87,6 @@ def is_compact(snapshot: Snapshot) -> bool:
 def _changes(source: StateSource, tail: Tail) -> NetChanges:
     if is_exact(tail):
         return net_changes_of_exact_tail(tail)
-    return net_changes(tail, source.load(None, ["path", "size"]).entries)
+    paths = pa.chunked_array([*tail.adds["path"].chunks, *tail.removes["path"].chunks], pa.string())
+    touched = PathSelection(pc.unique(paths))
+    return net_changes(tail, source.load(touched, ["path", "size"]).entries)

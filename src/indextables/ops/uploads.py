@@ -23,7 +23,7 @@ from indextables.ops.ordered_parallel import parallel_map
 from indextables.split.split_file import SplitFile
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, TableContext
-from indextables.table.purge_fence import purge_fence_ms
+from indextables.table.purge_fence import LONG_WAIT_MS, purge_fence_ms
 
 # Raised before a version file is written, or when every attempt has lost its race.
 _NOT_LANDED: Final = (
@@ -40,9 +40,6 @@ _MOST_FILES: Final = 100_000
 
 # The commit of the job that a late attempt belonged to is among the newest versions.
 _MOST_VERSIONS: Final = 64
-
-# No purge takes younger files for orphans, unless somebody has switched its check off.
-_LONG_WAIT_MS: Final = 3_600_000
 
 
 @contextlib.contextmanager
@@ -136,18 +133,15 @@ def check_uploads(uploaded_ms: Mapping[str, int], snapshot: Snapshot) -> None:
     to go. A purge that the snapshot does not know of yet takes the version which these splits were to be committed as.
     """
     context, fence_ms = snapshot.context, purge_fence_ms(snapshot)
-    now_ms = context.store.clock.now_ms()
-    waiting = [
-        path
-        for path, made_ms in uploaded_ms.items()
-        if now_ms - made_ms > _LONG_WAIT_MS or made_ms <= fence_ms
-    ]
+    # By the clock of this machine, which may differ from the store's, or may have stood still.
+    latest_ms = max(context.store.clock.now_ms() - LONG_WAIT_MS, fence_ms + LONG_WAIT_MS)
+    waiting = [path for path, made_ms in uploaded_ms.items() if made_ms < latest_ms]
     found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
     gone = next(
         (
             path
             for path, meta in zip(waiting, found, strict=True)
-            if meta is None or meta.last_modified_ms <= fence_ms
+            if meta is None or 0 < meta.last_modified_ms <= fence_ms
         ),
         None,
     )

@@ -24,6 +24,7 @@ from indextables.table import Snapshot, TableContext, load_snapshot
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.history import version_at
 from indextables.table.moments import timestamp_ms
+from indextables.table.purge_fence import PURGE_APP_ID
 
 SESSION_PREFIX: Final = "indextables.session."
 
@@ -255,6 +256,8 @@ def _transaction(options: Mapping[str, str]) -> TransactionAction | None:
         return None
     if not app_id or version is None:
         raise InvalidOptionError(f"give both {TXN_APP_ID} and {TXN_VERSION}, or none of them")
+    if app_id == PURGE_APP_ID:
+        raise InvalidOptionError(f"{TXN_APP_ID} {app_id!r} is what purges write under; choose another name")
     return TransactionAction(app_id=app_id, version=_whole_number(TXN_VERSION, version))
 
 

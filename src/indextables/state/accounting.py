@@ -10,28 +10,31 @@ from msgspec.structs import replace
 from indextables.log.entries import empty_entries
 from indextables.state.manifest_path import normalized_manifest_path
 from indextables.state.net_changes import NetChanges
+from indextables.state.path_ranges import manifests_that_may_hold
 from indextables.state.source import StateSource, have_each_path_once, newest_per_path
-from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
+from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo, StateManifest, no_tombstones
 
 
 class Located(msgspec.Struct, frozen=True):
     """A state after removes, before anything is written.
 
     `state` has the new tombstones and counts. `outdated` are paths whose old entry must go physically, because
-    a newer one joins the table. `paths` has the paths of each manifest, or None where nothing had to be read.
+    a newer one joins the table. `paths` has the paths of each manifest that may hold what is gone.
     """
 
     source: StateSource
     state: StateManifest
     outdated: pa.Array
-    paths: dict[str, pa.ChunkedArray] | None
+    paths: dict[str, pa.ChunkedArray]
 
     @property
     def with_outdated_entries(self) -> tuple[ManifestInfo, ...]:
         """The manifests that have to be rewritten whatever else is done."""
-        if self.paths is None or not len(self.outdated):
-            return ()
-        return tuple(info for info in self.state.manifests if _count_in(self.paths[info.path], self.outdated))
+        return tuple(
+            info
+            for info in self.state.manifests
+            if info.path in self.paths and _count_in(self.paths[info.path], self.outdated)
+        )
 
     def kept(self, rewritten: Set[str]) -> tuple[ManifestInfo, ...]:
         """The manifests that are not rewritten."""
@@ -48,34 +51,58 @@ class Located(msgspec.Struct, frozen=True):
         return entries if have_each_path_once(manifests, tables) else newest_per_path(entries)
 
     def tombstones_of(self, kept: Sequence[ManifestInfo]) -> pa.StringArray:
-        """The tombstones that these manifests still need."""
-        if not kept or not any(info.live_entry_count != info.num_entries for info in kept):
+        """The tombstones that these manifests still need, where the others are rewritten."""
+        hiding = [info for info in kept if info.live_entry_count != info.num_entries]
+        if not hiding:
             return no_tombstones()
-        if self.paths is None:
-            return self.state.tombstones
-        present = pa.chunked_array(
-            [chunk for info in kept for chunk in self.paths[info.path].chunks], pa.string()
+        tombstones = self.state.tombstones
+        if all(info.path in self.paths for info in hiding):
+            return _among(tombstones, self._paths_of(hiding))
+        names = {info.path for info in kept}
+        freed = _among(tombstones, self._paths_of([i for i in self.state.manifests if i.path not in names]))
+        elsewhere = _among(freed, self._paths_of(manifests_that_may_hold(hiding, freed)))
+        is_needed = pc.or_(
+            pc.invert(pc.is_in(tombstones, value_set=freed)), pc.is_in(tombstones, value_set=elsewhere)
         )
-        return self.state.tombstones.filter(pc.is_in(self.state.tombstones, value_set=present))
+        return tombstones.filter(is_needed)
+
+    def _paths_of(self, manifests: Sequence[ManifestInfo]) -> pa.ChunkedArray:
+        unread = [info for info in manifests if info.path not in self.paths]
+        paths = self.paths | _read_paths(self.source, unread)
+        return pa.chunked_array(
+            [chunk for info in manifests for chunk in paths[info.path].chunks], pa.string()
+        )
 
 
 def locate(source: StateSource, changes: NetChanges) -> Located:
-    """Find where the entries are that `changes` remove or replace. Reads paths only, and only if there are any."""
+    """Find where the entries are that `changes` remove or replace.
+
+    Only paths are read, and only of manifests that may hold such entries, or of which nobody counted those that live.
+    """
     before = _normalized(source.manifest)
     added = changes.adds["path"].combine_chunks()
     revived = before.tombstones.filter(pc.is_in(before.tombstones, value_set=added))
     outdated = pa.concat_arrays([changes.replaced["path"].combine_chunks(), revived])
     removed = changes.removed["path"].combine_chunks()
     if not len(outdated) and not len(removed):
-        return Located(source, before, outdated, None)
+        return Located(source, before, outdated, {})
 
-    tables = source.read(before.manifests, ["path"])
-    paths = {info.path: table["path"] for info, table in zip(before.manifests, tables, strict=True)}
+    uncounted = [info for info in before.manifests if info.live_entry_count == UNKNOWN_COUNT]
+    touched = manifests_that_may_hold(before.manifests, pa.concat_arrays([outdated, removed]))
+    paths = _read_paths(source, list({info.path: info for info in (*touched, *uncounted)}.values()))
     still_hidden = before.tombstones.filter(pc.invert(pc.is_in(before.tombstones, value_set=revived)))
     tombstones = pc.unique(pa.concat_arrays([still_hidden, removed]))
-    manifests = tuple(_recount(info, paths[info.path], tombstones) for info in before.manifests)
+    manifests = tuple(
+        _recount(info, paths[info.path], tombstones) if info.path in paths else info
+        for info in before.manifests
+    )
     after = replace(before, manifests=manifests, tombstones=tombstones)
     return Located(source, after, outdated, paths)
+
+
+def _read_paths(source: StateSource, manifests: Sequence[ManifestInfo]) -> dict[str, pa.ChunkedArray]:
+    tables = source.read(manifests, ["path"])
+    return {info.path: table["path"] for info, table in zip(manifests, tables, strict=True)}
 
 
 def _normalized(state: StateManifest) -> StateManifest:
@@ -94,6 +121,10 @@ def _normalized(state: StateManifest) -> StateManifest:
 def _recount(info: ManifestInfo, paths: pa.ChunkedArray, tombstones: pa.Array) -> ManifestInfo:
     dead = _count_in(paths, tombstones)
     return replace(info, tombstone_count=dead, live_entry_count=info.num_entries - dead)
+
+
+def _among(paths: pa.StringArray, others: pa.ChunkedArray) -> pa.StringArray:
+    return paths.filter(pc.is_in(paths, value_set=others))
 
 
 def _count_in(paths: pa.ChunkedArray, wanted: pa.Array) -> int:

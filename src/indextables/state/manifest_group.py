@@ -64,6 +64,7 @@ def _put(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes)
     path = new_manifest_path()
     store.put(LOG_PREFIX + path, data)
     versions = pc.min_max(entries["addedAtVersion"]).as_py()
+    paths = pc.min_max(entries["path"]).as_py()
     bounds = None
     if form.partition_columns:
         bounds = partition_bounds(entries["partitionValues"], form.partition_columns, form.schema)
@@ -76,5 +77,7 @@ def _put(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes)
         has_typed_bounds=True,
         tombstone_count=0,
         live_entry_count=entries.num_rows,
+        first_path=paths["min"],
+        last_path=paths["max"],
     )
     return NewManifest(info, len(data))

@@ -109,8 +109,10 @@ _MANIFEST_INFO_ITEM = {
         },
         {"name": "tombstoneCount", "type": "long", "default": 0},
         {"name": "liveEntryCount", "type": "long", "default": -1},
-        # Ours: other readers skip it.
+        # Ours: other readers skip them.
         {"name": "hasTypedBounds", "type": "boolean", "default": False},
+        {"name": "firstPath", "type": _OPTIONAL_TEXT, "default": None},
+        {"name": "lastPath", "type": _OPTIONAL_TEXT, "default": None},
     ],
 }
 

@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.log.source import LoadedEntries, Selection
+from indextables.log.source import LoadedEntries, PathSelection, Selection
 from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.foreign_columns import with_foreign_columns_folded
 from indextables.state.manifest_path import manifest_key
 from indextables.state.manifest_reader import ManifestFile, read_manifests
 from indextables.state.manifest_work import work_elsewhere
+from indextables.state.path_ranges import manifests_that_may_hold
 from indextables.state.portions import portions
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from indextables.storage import ObjectStore
@@ -58,7 +59,9 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
     def _sizes(self) -> pa.Table:
         return self.load(None, ["size"]).entries
 
-    def load(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
+    def load(
+        self, selection: Selection | PathSelection | None, columns: Sequence[str] | None
+    ) -> LoadedEntries:
         """Live entries of the manifests that may hold selected ones, with the columns of a file entry."""
         started = time.perf_counter()
         wanted = self.relevant(selection)
@@ -79,10 +82,12 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         everything = self.manifest.manifests
         return self._live_of(everything, self.read(everything, None), FILE_ENTRY_SCHEMA)
 
-    def relevant(self, selection: Selection | None) -> tuple[ManifestInfo, ...]:
-        """The manifests that may hold selected entries, by their partition bounds."""
+    def relevant(self, selection: Selection | PathSelection | None) -> tuple[ManifestInfo, ...]:
+        """The manifests that may hold selected entries, by their partition bounds or their paths."""
         if selection is None:
             return self.manifest.manifests
+        if isinstance(selection, PathSelection):
+            return manifests_that_may_hold(self.manifest.manifests, selection.paths)
         kept = {info.path for order in BoundsOrder for info in self._kept(selection, order)}
         return tuple(info for info in self.manifest.manifests if info.path in kept)
 

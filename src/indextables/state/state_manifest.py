@@ -26,7 +26,8 @@ class ManifestInfo(msgspec.Struct, frozen=True):
     `path` is as written: see `manifest_path` for its three forms. `partition_bounds` is None if nobody
     computed them, and such a manifest is never pruned. `has_typed_bounds` says that they were compared by the
     columns' types; other writers compare texts. It is the mark of our own writer, with bounds or without.
-    `live_entry_count` may be UNKNOWN_COUNT.
+    `live_entry_count` may be UNKNOWN_COUNT. `first_path` and `last_path`, in the order of their characters, are None if
+    nobody looked.
     """
 
     path: str
@@ -37,6 +38,8 @@ class ManifestInfo(msgspec.Struct, frozen=True):
     tombstone_count: int = 0
     live_entry_count: int = UNKNOWN_COUNT
     has_typed_bounds: bool = False
+    first_path: str | None = None
+    last_path: str | None = None
 
 
 class StateManifest(msgspec.Struct, frozen=True):

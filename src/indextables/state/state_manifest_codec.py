@@ -59,6 +59,8 @@ class _ManifestItem(msgspec.Struct, rename="camel"):
     tombstone_count: _Long = 0
     live_entry_count: _Long = UNKNOWN_COUNT
     has_typed_bounds: bool = False
+    first_path: str | None = None
+    last_path: str | None = None
 
 
 class _OnDisk(msgspec.Struct, rename="camel"):
@@ -149,6 +151,8 @@ def _manifest_record(info: ManifestInfo) -> dict[str, Any]:
         "tombstoneCount": info.tombstone_count,
         "liveEntryCount": info.live_entry_count,
         "hasTypedBounds": info.has_typed_bounds,
+        "firstPath": info.first_path,
+        "lastPath": info.last_path,
     }
 
 
@@ -217,6 +221,8 @@ def _manifest_info(item: _ManifestItem) -> ManifestInfo:
         tombstone_count=item.tombstone_count,
         live_entry_count=item.live_entry_count,
         has_typed_bounds=item.has_typed_bounds,
+        first_path=item.first_path,
+        last_path=item.last_path,
     )
 
 

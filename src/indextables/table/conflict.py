@@ -19,7 +19,7 @@ import msgspec
 
 from indextables.log.actions import Metadata
 from indextables.log.header import SCHEMA_PROPERTY_PREFIX
-from indextables.table.intent import ChangeProperties, Intent, Kind
+from indextables.table.intent import ChangeProperties, Intent, Kind, Mark, RecordTransaction
 from indextables.table.snapshot import Snapshot
 from indextables.table.winner import Winner
 
@@ -125,6 +125,8 @@ def _changed_ground(intent: Intent, before: Metadata, after: Metadata) -> str | 
     """What a metadata change took away that the transaction stands on."""
     if before.id != after.id:
         return "the table itself: it was created again"
+    if isinstance(intent, Mark | RecordTransaction):
+        return None
     if before.schema_string != after.schema_string:
         return "the schema"
     if before.partition_columns != after.partition_columns:

@@ -104,6 +104,13 @@ class UpgradeProtocol(msgspec.Struct, frozen=True):
     kind = Kind.METADATA
 
 
+class RecordTransaction(msgspec.Struct, frozen=True):
+    """Record the number of a transaction, and change nothing else. A number that was reached before stays."""
+
+    transaction: TransactionAction
+    kind = Kind.APPEND
+
+
 class Mark(msgspec.Struct, frozen=True):
     """Commit a version that changes nothing, so that a state can be written under a number of its own."""
 
@@ -119,5 +126,6 @@ Intent = (
     | Merge
     | ChangeProperties
     | UpgradeProtocol
+    | RecordTransaction
     | Mark
 )

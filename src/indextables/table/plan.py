@@ -22,6 +22,7 @@ from indextables.table.intent import (
     Merge,
     MergeGroup,
     Overwrite,
+    RecordTransaction,
     RemoveFiles,
     Restore,
     UpgradeProtocol,
@@ -107,6 +108,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
         case UpgradeProtocol(reader_version, writer_version):
             protocol = upgraded(snapshot.protocol, reader_version, writer_version)
             return Plan(() if protocol == snapshot.protocol else (protocol,))
+        case RecordTransaction(transaction):
+            return Plan() if _is_done(transaction, snapshot) else Plan((transaction,))
         case Mark():
             return Plan(is_marker=True)
         case _ as unreachable:
@@ -242,8 +245,7 @@ def _live(snapshot: Snapshot) -> pa.Table:
 
 
 def _live_among(paths: Sequence[str], snapshot: Snapshot) -> pa.Table:
-    live = _live(snapshot)
-    return live.filter(pc.is_in(live["path"], value_set=pa.array(paths, pa.string())))
+    return snapshot.select_paths(paths, _REMOVE_COLUMNS)
 
 
 def _sum(entries: pa.Table | None, column: str) -> int:

@@ -9,20 +9,27 @@ the version after the newest one can be written.
 from typing import Final
 
 from indextables.log.actions import TransactionAction
-from indextables.table.commit import CommitResult, Operation, commit
-from indextables.table.intent import Append
+from indextables.table.commit import Operation, commit
+from indextables.table.intent import RecordTransaction
 from indextables.table.snapshot import Snapshot
 
 # It lives where the last batch of each streaming writer does, so that every checkpoint carries it on.
-_APP_ID: Final = "indextables.purge"
+PURGE_APP_ID: Final = "indextables.purge"
+
+# No purge takes younger splits, unless somebody has switched its check off: that is at everybody's own risk, because
+# the times of some stores are too coarse to tell what came before such a purge from what came after it.
+LONG_WAIT_MS: Final = 3_600_000
 
 
 def purge_fence_ms(snapshot: Snapshot) -> int:
     """Splits of up to this time, by the store's clock, must not be committed any more; 0 if there is no such time."""
-    return snapshot.header.transactions.get(_APP_ID, 0)
+    return snapshot.header.transactions.get(PURGE_APP_ID, 0)
 
 
-def draw_purge_fence(snapshot: Snapshot, until_ms: int) -> CommitResult:
-    """Let nobody commit splits of up to this time any more. Nothing is committed if that is so already."""
-    fence = Append((), has_new_paths=True, transaction=TransactionAction(app_id=_APP_ID, version=until_ms))
-    return commit(snapshot, fence, Operation("PURGE", {"uncommittedUntil": str(until_ms)}))
+def draw_purge_fence(snapshot: Snapshot, until_ms: int) -> Snapshot:
+    """Let nobody commit splits of up to this time any more. Nothing is committed if that is so already.
+
+    Returns a snapshot that says so. Raises what `commit` raises.
+    """
+    fence = RecordTransaction(TransactionAction(app_id=PURGE_APP_ID, version=until_ms))
+    return commit(snapshot, fence, Operation("PURGE", {"uncommittedUntil": str(until_ms)})).snapshot

@@ -22,7 +22,7 @@ from indextables.log.header import LogHeader, replay_header
 from indextables.log.protocol import check_readable
 from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.segment import Gap, LogSegment
-from indextables.log.source import EntrySource, LoadedEntries, Selection
+from indextables.log.source import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.predicates import Predicate, bind
 from indextables.pruning import prune_files
 from indextables.schema import from_spark_json
@@ -173,6 +173,12 @@ class Snapshot:
             files_skipped_by_statistics=pruned.skipped_by_statistics,
         )
 
+    def select_paths(self, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """Those of the live files that have one of these paths. Manifests are skipped by the paths that they cover."""
+        wanted = pa.array(paths, pa.string())
+        entries = _project(self._load(PathSelection(wanted), columns).entries, columns)
+        return entries.filter(pc.is_in(entries["path"], value_set=wanted))
+
     def extended(self, files: Sequence[tuple[int, ObjectMeta]], log_files: Sequence[LogFile]) -> "Snapshot":
         """The snapshot after further versions, which directly follow this one; `log_files` is what they hold.
 
@@ -204,12 +210,16 @@ class Snapshot:
             self.__dict__["entries"] = other.entries
         return self
 
-    def _load(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
+    def _load(
+        self, selection: Selection | PathSelection | None, columns: Sequence[str] | None
+    ) -> LoadedEntries:
         if self.has_loaded_entries or (selection is None and columns is None):
             return LoadedEntries(self.entries)
         return self._read(selection, columns)
 
-    def _read(self, selection: Selection | None, columns: Sequence[str] | None) -> LoadedEntries:
+    def _read(
+        self, selection: Selection | PathSelection | None, columns: Sequence[str] | None
+    ) -> LoadedEntries:
         if columns is not None:
             columns = tuple(dict.fromkeys([*columns, "path"]))  # the replay goes by path
         try:
