@@ -67,7 +67,7 @@ FULL_ACTIONS = {
         "timestamp": 1696000000000,
         "numAdds": 3,
         "recentCommits": {"9": "c0ffee", "10": "decaf"},
-        "schemaRegistry": {"hash": "[]"},
+        "knownSchemas": ["hash"],
     },
 }
 

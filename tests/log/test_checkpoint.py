@@ -63,8 +63,10 @@ def test_header_lines_are_json_lines_and_the_checkpoint_info_comes_first():
         "timestamp": 70,
         "numAdds": 5,
         "recentCommits": {"2": "c2"},
-        "schemaRegistry": {"h1": "[1]"},
+        "knownSchemas": ["h1"],
     }
+    # Where other readers look for it.
+    assert actions[2]["metaData"]["configuration"]["docMappingSchema.h1"] == "[1]"
 
 
 def test_a_checkpoint_with_entries_missing_is_refused():

@@ -44,6 +44,23 @@ def newest(store: ObjectStore) -> Snapshot:
     return load_snapshot(context(store))
 
 
+@pytest.mark.parametrize("removes", [[], ["a"]])
+def test_doc_mappings_are_registered_once_and_referred_to(store, table, removes):
+    mapping, spelled_otherwise = '[{"name":"id","type":"i64"}]', '[ {"type": "i64", "name": "id"} ]'
+    adds = [
+        msgspec.structs.replace(add("c"), doc_mapping_json=mapping),
+        msgspec.structs.replace(add("d"), doc_mapping_json=spelled_otherwise),
+        msgspec.structs.replace(add("e"), doc_mapping_json="not JSON"),
+    ]
+    commit_files(table, adds, removes)
+    found = newest(store)
+    (hash_,) = found.header.schema_registry
+    entries = {row["path"]: row for row in found.entries.to_pylist()}
+    assert [entries[path]["docMappingRef"] for path in "cde"] == [hash_, hash_, None]
+    assert [entries[path]["docMappingJson"] for path in "cde"] == [None, None, "not JSON"]
+    assert list(found.metadata.configuration) == [f"docMappingSchema.{hash_}"]
+
+
 # --- what the combinations mean -----------------------------------------------------------------------
 
 

@@ -180,6 +180,28 @@ def test_text_bounds_in_the_order_of_the_jvm_lose_no_manifest():
     assert not may_match("region = 'b'", jvm, BoundsOrder.UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("where", "column", "texts"),
+    [
+        ("flag", "flag", ["True", "false", "FALSE"]),
+        ("flag = true", "flag", ["TRUE", "FALSE"]),
+        ("day < '2024-01-01'", "day", ["2024-01-05", "20240322"]),
+        ("day > '2024-01-01'", "day", ["+10000-01-01", "2024-01-01"]),
+    ],
+)
+def test_bounds_by_text_hold_only_for_values_in_the_one_spelling_that_sorts_like_them(where, column, texts):
+    by_text = {column: Bounds(min(texts), max(texts))}
+    assert may_match(where, by_text, BoundsOrder.UNKNOWN)
+
+
+def test_bounds_by_text_of_booleans_and_dates_in_their_one_spelling_prune():
+    for where, column, least, greatest in (
+        ("flag", "flag", "false", "false"),
+        ("day > '2024-03-22'", "day", "2024-01-05", "2024-03-22"),
+    ):
+        assert not may_match(where, {column: Bounds(least, greatest)}, BoundsOrder.UNKNOWN)
+
+
 def test_many_manifests_are_answered_at_once():
     manifests = [{"month": Bounds(str(n), str(n))} for n in range(1, 13)] + [None, {}]
     kept = prune_manifests(parse_predicate("month > 9"), manifests, SCHEMA, PARTITION_COLUMNS)

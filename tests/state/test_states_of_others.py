@@ -2,6 +2,8 @@
 
 import itertools
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,44 @@ from state_tables import TableBuilder, numbered, paths, split, state_of
 OUR_FIELDS = {"protocol", "skips", "transactions", "unknownActions", "timestamp", "recentCommits"}
 
 
-def remove_as_on_the_jvm(tables: TableBuilder, path: str) -> None:
-    """The next state, as the writer on the JVM makes it of ours: a tombstone more, and all counts but one as before."""
+OUR_FIELDS_OF_MANIFESTS = {"hasTypedBounds", "firstPath", "lastPath"}
+
+
+def write_as_on_the_jvm(tables: TableBuilder, **changes: object) -> None:
+    """The next state, as the writer on the JVM makes it of ours: without the fields that it does not know."""
     older = Path(tables.path, state_manifest_key(1)).read_bytes()
     schema: Any = json.loads(json.dumps(avro_schema(older)))
     schema["fields"] = [field for field in schema["fields"] if field["name"] not in OUR_FIELDS]
     manifests = next(field for field in schema["fields"] if field["name"] == "manifests")["type"]["items"]
-    manifests["fields"] = [field for field in manifests["fields"] if field["name"] != "hasTypedBounds"]
+    manifests["fields"] = [
+        field for field in manifests["fields"] if field["name"] not in OUR_FIELDS_OF_MANIFESTS
+    ]
     (state,) = fastavro_rows(older)
-    newer = {**state, "stateVersion": 2, "tombstones": [path], "numFiles": state["numFiles"] - 1}
     target = Path(tables.path, state_manifest_key(2))
     target.parent.mkdir()
-    target.write_bytes(fastavro_file(schema, [newer]))
+    target.write_bytes(fastavro_file(schema, [{**state, "stateVersion": 2, **changes}]))
+
+
+def remove_as_on_the_jvm(tables: TableBuilder, path: str) -> None:
+    """A tombstone more, and all counts but one as before."""
+    num_files = state_of(tables.open()).num_files
+    write_as_on_the_jvm(tables, tombstones=[path], numFiles=num_files - 1)
+
+
+def add_again_as_on_the_jvm(tables: TableBuilder) -> None:
+    """A manifest more, with all paths of the first one, and counts that know of no repetition."""
+    older = state_of(tables.open())
+    (first,) = fastavro_rows(Path(tables.path, state_manifest_key(1)).read_bytes())[0]["manifests"]
+    again = Path(first["path"]).with_name("manifest-again.avro").as_posix()
+    Path(tables.path, LOG_PREFIX, again).write_bytes(
+        Path(tables.path, LOG_PREFIX, first["path"]).read_bytes()
+    )
+    write_as_on_the_jvm(
+        tables,
+        manifests=[first, {**first, "path": again}],
+        numFiles=2 * older.num_files,
+        totalBytes=2 * older.total_bytes,
+    )
 
 
 @pytest.mark.parametrize("then", ["checkpoint", "compact"])
@@ -56,6 +84,19 @@ def test_the_bytes_of_what_another_writer_removed_do_not_count(builder):
     assert found.total_bytes == pc.sum(found.files()["size"]).as_py() == sum(100 + n for n in range(1, 21))
 
 
+def test_files_that_another_writer_added_twice_count_once(builder):
+    tables = builder("day")
+    tables.create().commit(adds=[split(n, day=str(n)) for n in range(20)])
+    tables.open().checkpoint()
+    add_again_as_on_the_jvm(tables)
+    found = tables.open()
+    assert (found.num_files, found.total_bytes) == (20, sum(100 + n for n in range(20)))
+    found.commit(adds=[split(20, day="20")])
+    found.checkpoint()
+    state = state_of(tables.open())
+    assert (state.num_files, state.total_bytes) == (21, sum(100 + n for n in range(21)))
+
+
 @pytest.mark.parametrize("how", ["checkpoint", "compact"])
 def test_compaction_keeps_the_columns_of_other_writers(builder, how):
     tables = builder("day")
@@ -65,7 +106,11 @@ def test_compaction_keeps_the_columns_of_other_writers(builder, how):
     schema: Any = json.loads(json.dumps(avro_schema(manifest.read_bytes())))
     weight = {"type": "map", "values": "double"}
     schema["fields"].append({"name": "weights", "type": ["null", weight], "default": None, "field-id": 199})
-    rows = [{**row, "weights": {"a": 0.5}} for row in fastavro_rows(manifest.read_bytes())]
+    money = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+    schema["fields"].append({"name": "price", "type": money})
+    schema["fields"].append({"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]})
+    theirs = {"weights": {"a": 0.5}, "price": Decimal("1.25"), "day": date(2024, 2, 29)}
+    rows = [{**row, **theirs} for row in fastavro_rows(manifest.read_bytes())]
     manifest.write_bytes(fastavro_file(schema, rows))
     tables.open().commit(removes=numbered(range(5)))
     getattr(tables.open(), how)()
@@ -74,7 +119,7 @@ def test_compaction_keeps_the_columns_of_other_writers(builder, how):
     assert {field["name"]: field.get("field-id") for field in avro_schema(written)["fields"]}[
         "weights"
     ] == 199
-    assert [row["weights"] for row in fastavro_rows(written)] == [{"a": 0.5}] * 15
+    assert [{name: row[name] for name in theirs} for row in fastavro_rows(written)] == [theirs] * 15
 
 
 def commit_in_six_spellings(tables: TableBuilder, version: int) -> None:

@@ -1,13 +1,20 @@
 """Tables of older protocol versions, and the way back."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
+from indextables.log.codec import decompress
+from indextables.log.paths import state_dir
+from indextables.ops.write import run
 from indextables.schema import to_spark_json
+from indextables.table import Operation, load_snapshot
+from indextables.table.intent import Append
 from state_tables import SCHEMA, TableBuilder, numbered, paths, split, state_of
 
 MAPPING = '[{"name":"id","type":"i64"}]'
@@ -126,7 +133,8 @@ def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
     table = tables.open(**OLDER_FORMATS[older])
     report = table.checkpoint()
     name = older.removeprefix("multi-part ")
-    assert (report.version, report.previous_format, report.new_format) == (3, "avro-state", name)
+    in_hint = "json-multipart" if older == "multi-part json" else name
+    assert (report.version, report.previous_format, report.new_format) == (3, "avro-state", in_hint)
     # Whoever opens the table, and whoever has it open, reads what the hint names.
     assert {format_of(each) for each in (tables.open(), table, before.refresh())} == {name}
     check_content(tables)
@@ -178,6 +186,39 @@ def test_compaction_after_the_way_back_writes_a_state_of_its_own(tables):
     tables.open(state__format="json").checkpoint()
     assert (tables.open().compact().version, len(state_of(tables.open()).manifests)) == (7, 1)
     assert tables.open().num_files == 5
+
+
+@pytest.mark.parametrize("more", [{}, {"checkpoint__maxFileSize": "1K"}])
+def test_on_the_way_back_other_readers_find_the_doc_mappings_in_the_metadata(tables, more):
+    tables.open().checkpoint()
+    (hash_,) = state_of(tables.open()).schema_registry
+    tables.open(state__format="json", **more).checkpoint()
+    files = sorted(log_of(tables).glob("*.checkpoint.*"))
+    lines = b"".join(decompress(file.read_bytes(), file.name) for file in files)
+    actions = [json.loads(line) for line in lines.splitlines()]
+    (metadata,) = (action["metaData"] for action in actions if "metaData" in action)
+    assert metadata["configuration"] == {"kept": "yes", f"docMappingSchema.{hash_}": MAPPING}
+    assert {action["add"].get("docMappingRef") for action in actions if "add" in action} == {hash_, None}
+    # For us it is what it was.
+    assert tables.open()._snapshot.metadata.configuration == {"kept": "yes"}
+
+
+def test_version_files_make_sense_without_the_state(tables):
+    """A doc mapping that only the state knows is registered with the first split that needs it."""
+    tables.open().checkpoint()
+    (hash_,) = state_of(tables.open()).schema_registry
+    intent = Append((replace(split(4, day="4"), doc_mapping_ref=hash_),), {hash_: MAPPING})
+    run(load_snapshot(tables.open()._snapshot.context), intent, Operation("WRITE"))
+    shutil.rmtree(log_of(tables) / state_dir(3))
+    assert tables.open()._snapshot.header.schema_registry == {hash_: MAPPING}
+
+
+def test_the_hint_of_an_older_writer_with_parts_names_its_format(tables):
+    tables.open(**OLDER_FORMATS["multi-part json"]).checkpoint()
+    hint_file = log_of(tables) / "_last_checkpoint"
+    hint = json.loads(hint_file.read_text())
+    hint_file.write_text(json.dumps({key: hint[key] for key in ("version", "size", "parts", "checkpointId")}))
+    assert tables.open().checkpoint().previous_format == "json-multipart"
 
 
 def test_the_protocol_stays_on_the_way_back(tables):

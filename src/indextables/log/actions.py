@@ -150,13 +150,15 @@ class CheckpointInfo(Action, frozen=True):
     """What a checkpoint knows about itself. Other implementations ignore this action.
 
     `num_adds` lets a reader notice that lines are missing; `recent_commits` maps versions to commit ids.
+    `known_schemas` are the hashes of doc mappings that the table knows without its metadata saying so: they are in the
+    checkpoint's metaData, where other readers look for them.
     """
 
     version: Int64
     timestamp: Int64
     num_adds: Int64
     recent_commits: Mapping[Int64, str] = msgspec.field(default_factory=dict)
-    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
+    known_schemas: tuple[str, ...] = ()
 
 
 AnyAction = (

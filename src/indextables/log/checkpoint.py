@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from indextables.errors import LogCorruptedError
 from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
 from indextables.log.decode import VersionSummary
-from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
+from indextables.log.header import (
+    EMPTY_HEADER,
+    SCHEMA_PROPERTY_PREFIX,
+    LogHeader,
+    registry_of,
+    replay_header,
+)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -21,16 +27,23 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 def header_lines(header: LogHeader, num_adds: int) -> bytes:
     """A header as JSON lines: everything of a checkpoint that is not a file entry."""
+    known = header.schema_registry.keys() - registry_of(header.metadata).keys()
     actions: list[AnyAction] = [
         CheckpointInfo(
             version=header.version,
             timestamp=header.timestamp_ms,
             num_adds=num_adds,
             recent_commits=header.recent_commits,
-            schema_registry=header.schema_registry,
+            known_schemas=tuple(sorted(known)),
         )
     ]
-    actions += [action for action in (header.protocol, header.metadata) if action is not None]
+    if header.protocol is not None:
+        actions.append(header.protocol)
+    if header.metadata is not None:
+        schemas = {
+            f"{SCHEMA_PROPERTY_PREFIX}{hash_}": header.schema_registry[hash_] for hash_ in sorted(known)
+        }
+        actions.append(replace(header.metadata, configuration={**header.metadata.configuration, **schemas}))
     actions += header.skips.values()
     actions += [
         TransactionAction(app_id=app, version=version) for app, version in header.transactions.items()
@@ -62,10 +75,12 @@ def build_checkpoint(
         raise LogCorruptedError(f"{name}: the checkpoint holds version {info.version}, not {version}")
     if info.num_adds != entries.num_rows:
         raise LogCorruptedError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
+    known = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}" for hash_ in info.known_schemas}
+    configuration = {key: value for key, value in header.metadata.configuration.items() if key not in known}
     restored = replace(
         header,
         timestamp_ms=info.timestamp,
-        schema_registry={**info.schema_registry, **header.schema_registry},
+        metadata=replace(header.metadata, configuration=configuration),
         recent_commits=info.recent_commits,
     )
     return Checkpoint(restored, entries)

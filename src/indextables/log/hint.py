@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 # More commits than any table has seen: a hint with a larger number is damaged.
 _PLAUSIBLE_VERSION: Final = 10**12
 
+_PARTS_OF_JSON: Final = "json-multipart"
+
 
 class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The content of `_last_checkpoint`; `size` counts actions, `size_in_bytes` the bytes of live files."""
@@ -34,10 +36,14 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     protocol_version: int | None = None
 
     @property
+    def format_name(self) -> str:
+        """The format of the checkpoint that it names: older writers, which knew only one, do not say."""
+        return self.format or ("json" if self.checkpoint_id is None else _PARTS_OF_JSON)
+
+    @property
     def base_format(self) -> BaseFormat | None:
         """What kind of checkpoint it names; None for one that we do not know."""
-        # Older writers knew only one.
-        name = "json" if self.format in (None, "json-multipart") else self.format
+        name = self.format_name.replace(_PARTS_OF_JSON, "json")
         return next((kind for kind in BaseFormat if kind.value == name), None)
 
     def bears_witness_beyond(self, version: int) -> bool:

@@ -104,12 +104,12 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     found = _find_readable(context, version, wanted)
     if found is None:
         raise _lost(context, version)
-    previous = read_hint(context.store)
-    _advance_hint(context, previous, _hint(snapshot, found))
+    previous, hint = read_hint(context.store), _hint(snapshot, found)
+    _advance_hint(context, previous, hint)
     return CheckpointReport(
         version=version,
-        previous_format=None if previous is None else previous.format or BaseFormat.JSON.value,
-        new_format=wanted.value,
+        previous_format=None if previous is None else previous.format_name,
+        new_format=hint.format_name,
         num_files=found.source.num_files,
         total_bytes=found.source.total_bytes,
     )

@@ -16,6 +16,7 @@ from indextables.ops.splits import add_of
 from indextables.ops.uploads import deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.pruning import match_partitions
+from indextables.schema.mapping_hash import hash_or_none
 from indextables.split.split_file import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, commit
@@ -27,18 +28,34 @@ def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequenc
 
     Adds alone are an append. Removes alone pass over what is not live any more. Both together replace files:
     if any of `removes` is gone by the time of the commit, nothing is committed, because its rows may be in a split that
-    somebody else put in its place, and would be there twice. Raises what `commit` raises.
+    somebody else put in its place, and would be there twice. Doc mappings that come with the files are registered, and
+    referred to by their hash. Raises what `commit` raises.
     """
     if not adds and not removes:
         raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")
     intent: Intent
+    gone, (files, schemas) = tuple(dict.fromkeys(removes)), _deduplicated(adds)
     if not removes:
-        intent, name = Append(tuple(adds)), "WRITE"
+        intent, name = Append(files, schemas), "WRITE"
     elif not adds:
-        intent, name = RemoveFiles(tuple(dict.fromkeys(removes))), "DELETE"
+        intent, name = RemoveFiles(gone), "DELETE"
     else:
-        intent, name = Merge((MergeGroup(tuple(dict.fromkeys(removes)), tuple(adds)),)), "REPLACE"
+        intent, name = Merge((MergeGroup(gone, files),), schemas=schemas), "REPLACE"
     return run(snapshot, intent, Operation(name))
+
+
+def _deduplicated(adds: Sequence[AddAction]) -> tuple[tuple[AddAction, ...], dict[str, str]]:
+    """The same files, with references in the place of doc mappings; and the mappings by their hash."""
+    schemas: dict[str, str] = {}
+    files = []
+    for add in adds:
+        mapping = add.doc_mapping_json
+        hash_ = None if mapping is None or add.doc_mapping_ref is not None else hash_or_none(mapping)
+        if mapping is not None and hash_ is not None:
+            schemas[hash_] = mapping
+            add = replace(add, doc_mapping_json=None, doc_mapping_ref=hash_)
+        files.append(add)
+    return tuple(files), schemas
 
 
 def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:

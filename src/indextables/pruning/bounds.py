@@ -19,7 +19,7 @@ from indextables.pruning.maps import map_values
 from indextables.pruning.order import order_keys
 from indextables.pruning.ranges import HIVE_NULL, ColumnRange, unknown_range
 from indextables.pruning.trust import text_lower_keys, text_upper_keys
-from indextables.pruning.values import parse_values
+from indextables.pruning.values import DATE, parse_values
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -36,8 +36,9 @@ class BoundsOrder(Enum):
     UNKNOWN = auto()  # perhaps as text: then the bounds of the integers 1 to 12 are 1 and 9
 
 
-# Their texts sort like their values. Text itself is handled apart: the JVM sorts it in its own way.
-SORT_LIKE_TEXT = (pa.types.is_boolean, pa.types.is_date32)
+# Their texts sort like their values, if they are spelled like this. Text itself is handled apart: the JVM sorts it in
+# its own way.
+_SORT_LIKE_TEXT = ((pa.types.is_boolean, "^(?:true|false)$"), (pa.types.is_date32, f"^{DATE}$"))
 
 
 def partition_bounds(
@@ -141,10 +142,14 @@ def _in_any_order(
     """Keep the bounds that hold whether the writer compared values or texts."""
     if pa.types.is_string(data_type):
         return text_lower_keys(minima), text_upper_keys(maxima)
-    if any(is_type(data_type) for is_type in SORT_LIKE_TEXT):
-        return lower, upper
-    # One single text is one single value in any order. A minimum above its maximum as text shows that texts
-    # were not what was compared.
-    certain = pc.or_(pc.equal(minima, maxima), pc.greater(minima, maxima))
+    spelling = next((spelling for is_type, spelling in _SORT_LIKE_TEXT if is_type(data_type)), None)
+    if spelling is not None:
+        certain = pc.and_(
+            pc.match_substring_regex(minima, spelling), pc.match_substring_regex(maxima, spelling)
+        )
+    else:
+        # One single text is one single value in any order. A minimum above its maximum as text shows that texts were
+        # not what was compared.
+        certain = pc.or_(pc.equal(minima, maxima), pc.greater(minima, maxima))
     nothing = pa.scalar(None, lower.type)
     return pc.if_else(certain, lower, nothing), pc.if_else(certain, upper, nothing)

@@ -15,6 +15,14 @@ def doc_mapping_hash(mapping_json: str) -> str:
     return base64.urlsafe_b64encode(digest).decode()[:HASH_LENGTH]
 
 
+def hash_or_none(mapping_json: str) -> str | None:
+    """The hash of a doc mapping's JSON, or None if it is not JSON."""
+    try:
+        return doc_mapping_hash(mapping_json)
+    except ValueError:
+        return None
+
+
 def canonical_json(text: str) -> bytes:
     """Keys sorted, arrays of named objects sorted by name, no white space."""
     return orjson.dumps(_canonical(orjson.loads(text)), option=orjson.OPT_SORT_KEYS)

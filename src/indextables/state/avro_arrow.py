@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from indextables.errors import InvalidSchemaError
@@ -20,6 +21,7 @@ from indextables.state.avro_types import (
 )
 
 FIELD_ID = b"field-id"
+_ANNOTATION = b"logical-type"
 
 _PRIMITIVE_TYPES: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -35,9 +37,13 @@ _AVRO_NAMES: dict[pa.DataType, str] = {arrow: name for name, arrow in _PRIMITIVE
 
 
 def arrow_field(field: RecordField) -> pa.Field:
-    """The column for a field, with the field's id in its metadata."""
-    metadata = None if field.field_id is None else {FIELD_ID: str(field.field_id).encode()}
-    return pa.field(field.name, arrow_type(field.type), is_nullable(field.type), metadata)
+    """The column for a field, with the field's id and its logical type in its metadata."""
+    metadata: dict[bytes, bytes] = {}
+    if field.field_id is not None:
+        metadata[FIELD_ID] = str(field.field_id).encode()
+    if field.annotation is not None:
+        metadata[_ANNOTATION] = field.annotation
+    return pa.field(field.name, arrow_type(field.type), is_nullable(field.type), metadata or None)
 
 
 def arrow_type(avro_type: AvroType) -> pa.DataType:
@@ -86,16 +92,16 @@ def is_columnar(avro_type: AvroType) -> bool:
 
 
 def avro_field_json(field: pa.Field) -> dict[str, Any]:
-    """A nullable Avro field for a column that the specification does not list, with its id if it has one.
+    """A nullable Avro field for a column that the specification does not list, with its id and logical type if any.
 
     Raises InvalidSchemaError if no Avro type holds the column.
     """
-    described: dict[str, Any] = {
-        "name": field.name,
-        "type": ["null", _avro_json(field.type, field.name)],
-        "default": None,
-    }
-    field_id = (field.metadata or {}).get(FIELD_ID)
+    avro, metadata = _avro_json(field.type, field.name), field.metadata or {}
+    if _ANNOTATION in metadata:
+        annotation = orjson.loads(metadata[_ANNOTATION])
+        avro = {**(avro if isinstance(avro, dict) else {"type": avro}), **annotation}
+    described: dict[str, Any] = {"name": field.name, "type": ["null", avro], "default": None}
+    field_id = metadata.get(FIELD_ID)
     if field_id is not None and field_id.isdigit():
         described["field-id"] = int(field_id)
     return described

@@ -22,13 +22,16 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+_ANNOTATED = frozenset({*PRIMITIVES, "fixed"})
+_ANNOTATIONS = ("logicalType", "precision", "scale")
+
 
 class AvroFormatError(Exception):
     """Bytes are not the Avro that they claim to be. The caller knows the file, and translates."""
 
 
 class Primitive(msgspec.Struct, frozen=True):
-    """One of the types without parameters. Logical types are annotations on these, and are dropped."""
+    """One of the types without parameters. Logical types are annotations on these, and mean nothing here."""
 
     name: str
 
@@ -58,11 +61,15 @@ class Map(msgspec.Struct, frozen=True):
 
 
 class RecordField(msgspec.Struct, frozen=True):
-    """A field of a record; `field_id` is what the writer gave as "field-id"."""
+    """A field of a record; `field_id` is what the writer gave as "field-id".
+
+    `annotation` is the logical type that the writer says its values have, as JSON, for those who write them down again.
+    """
 
     name: str
     type: "AvroType"
     field_id: int | None = None
+    annotation: bytes | None = None
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -212,6 +219,7 @@ class _Parser(msgspec.Struct):
                 _checked_name(item.get("name")),
                 self.parse(item.get("type"), namespace, depth + 1),
                 _field_id(item.get("field-id")),
+                _annotation(item.get("type")),
             )
             for item in fields
         )
@@ -269,6 +277,14 @@ def _fixed_size(size: Any) -> int:
     if type(size) is not int or not 0 <= size <= MAX_FIXED_BYTES:
         raise AvroFormatError(f"its schema has a fixed type of {str(size)[:30]} bytes")
     return size
+
+
+def _annotation(schema: Any) -> bytes | None:
+    branches = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
+    branch = branches[0] if len(branches) == 1 else None
+    if not isinstance(branch, dict) or "logicalType" not in branch or branch.get("type") not in _ANNOTATED:
+        return None
+    return orjson.dumps({key: branch[key] for key in _ANNOTATIONS if key in branch})
 
 
 def _field_id(value: Any) -> int | None:

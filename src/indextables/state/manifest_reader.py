@@ -34,9 +34,9 @@ def read_manifest(
 ) -> pa.Table:
     """The entries of a manifest, in order, with the columns of `FILE_ENTRY_SCHEMA` and those it has beyond.
 
-    A column that we do not know has the natural Arrow type of its Avro type, and its field id, if any, under
-    `b"field-id"` in its metadata. `columns` chooses columns, in that order. `name` is the file's, for
-    messages.
+    A column that we do not know has the natural Arrow type of its Avro type, and its field id and logical type, if any,
+    under `b"field-id"` and `b"logical-type"` in its metadata. `columns` chooses columns, in that order.
+    `name` is the file's, for messages.
 
     Raises ManifestCorruptedError if the manifest is damaged, exceeds the limits in `avro_container`, or does
     not have exactly `expected_entries`; InvalidOptionError for a column that exists nowhere; StorageError if

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.schema.mapping_hash import doc_mapping_hash
+from indextables.schema.mapping_hash import hash_or_none
 
 
 def deduplicate(entries: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
@@ -23,7 +23,7 @@ def deduplicate(entries: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Tabl
     found: dict[str, str] = {}
     hashes: dict[str, str | None] = {}
     for mapping in pc.unique(inline.drop_null()).to_pylist():
-        hashes[mapping] = _hash_or_none(mapping)
+        hashes[mapping] = hash_or_none(mapping)
         if (hash_ := hashes[mapping]) is not None:
             found[hash_] = mapping
     references = _translated(inline, hashes)
@@ -36,7 +36,7 @@ def deduplicate(entries: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Tabl
 def is_renormalization_due(registry: Mapping[str, str], threshold: int) -> bool:
     """Whether there are more mappings than `threshold`, and some of them under another hash than the canonical one."""
     return len(registry) > threshold and any(
-        _hash_or_none(mapping) not in (None, hash_) for hash_, mapping in registry.items()
+        hash_or_none(mapping) not in (None, hash_) for hash_, mapping in registry.items()
     )
 
 
@@ -51,18 +51,11 @@ def renormalize(
     merged = dict(registry)
     for reference in pc.unique(references.drop_null()).to_pylist():
         mapping = registry.get(reference)
-        hash_ = _hash_or_none(mapping) if mapping is not None else None
+        hash_ = hash_or_none(mapping) if mapping is not None else None
         canonical[reference] = hash_ or reference
         if hash_ is not None and mapping is not None:
             merged.setdefault(hash_, mapping)
     return _with_column(entries, "docMappingRef", _translated(references, canonical)), merged
-
-
-def _hash_or_none(mapping: str) -> str | None:
-    try:
-        return doc_mapping_hash(mapping)
-    except ValueError:
-        return None
 
 
 def _translated(column: pa.ChunkedArray, translation: Mapping[str, str | None]) -> pa.ChunkedArray:

@@ -52,8 +52,8 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def _has_exact_totals(self) -> bool:
-        """Other writers, which do not note down the protocol, go on counting the bytes of what was removed."""
-        return self.manifest.protocol is not None or not len(self.manifest.tombstones)
+        """Other writers, which do not note down the protocol, count what was removed, and what was added twice."""
+        return self.manifest.protocol is not None
 
     @cached_property
     def _sizes(self) -> pa.Table:

@@ -228,15 +228,14 @@ def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -
 
 
 def _registration(schemas: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:
-    """The metaData action that registers doc mappings which the table does not know yet."""
-    new = {
-        f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping
-        for hash_, mapping in schemas.items()
-        if hash_ not in snapshot.header.schema_registry
-    }
-    if not new:
+    """The metaData action that registers doc mappings which the table's metadata does not have yet.
+
+    Whether a state knows them does not matter: the log must make sense without it.
+    """
+    registered = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in schemas.items()}
+    if registered.keys() <= snapshot.metadata.configuration.keys():
         return ()
-    configuration = {**snapshot.metadata.configuration, **new}
+    configuration = {**registered, **snapshot.metadata.configuration}
     return (msgspec.structs.replace(snapshot.metadata, configuration=configuration),)
 
 
