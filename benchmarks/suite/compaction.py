@@ -1,13 +1,14 @@
 """Write the state of a large table anew."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 from deltalake import DeltaTable
 
 from benchmarks import delta, ours
 from benchmarks.benchmark import Benchmark
-from benchmarks.figures import Figure, MostTimes, Unit
+from benchmarks.figures import AtMost, Figure, MostTimes, Unit
 from benchmarks.measure import Action, Preparation, measure_times
 from benchmarks.workshop import Workshop
 
@@ -15,7 +16,7 @@ from benchmarks.workshop import Workshop
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     files = workshop.sizes.table_files
     times = measure_times(compaction_sides(workshop, files), runs=workshop.sizes.runs)
-    yield Figure(
+    time = Figure(
         name=f"compact {files:,} entries",
         unit=Unit.SECONDS,
         ours=times["ours"].median,
@@ -25,6 +26,8 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         note="The figure of deltalake is of `create_checkpoint`, from a table that is in memory; ours reads it first.",
         samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
     )
+    yield time
+    yield replace(time, name=f"compact {files:,} entries: whatever the peer's", goal=AtMost(2), note="")
 
 
 def compaction_sides(workshop: Workshop, table_files: int) -> dict[str, Preparation]:

@@ -16,7 +16,9 @@ from purge_tables import (
     clocked_store,
     is_clean,
     newest,
+    remove_split,
     run_purge,
+    splits_in,
     table_of,
 )
 from tables import FORMATS, checkpoint, context
@@ -167,6 +169,29 @@ def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged(mo
         write_checkpoint(newest(writing))
     assert newest(store).num_files == 4
     assert is_clean(store)
+
+
+def test_splits_of_an_older_version_are_kept_if_a_checkpoint_of_it_is_published_meanwhile():
+    store = clocked_store()
+    with_an_old_state(store)
+    slow = newest(store)
+    remove_split(slow, "a.split", "c.split")
+    compact(newest(store))
+    store.clock.advance(30 * DAY)
+    purging = another(store)
+
+    def publish_an_older_state(_, operation, key):
+        if operation == "delete_many":
+            purging.before_call = None
+            write_checkpoint(load_snapshot(context(store), 3))
+
+    purging.before_call = publish_an_older_state
+    run_purge(purging, "7 days", "0 hours")
+    assert purging.before_call is None
+    assert load_snapshot(context(store), 3).num_files == 3
+    assert is_clean(store)
+    run_purge(store, "7 days", "0 hours")
+    assert splits_in(store) == {"b.split"}
 
 
 def test_collection_looks_again_when_a_state_vanishes_of_which_another_one_was_made():

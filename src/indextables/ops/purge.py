@@ -4,6 +4,7 @@ What may go is decided in one plan (`purge_plan`), which a dry run shows and a r
 deletion is that of `PurgeKind`: pointers, then what they point at. A crash at any point leaves orphans.
 """
 
+import contextlib
 from typing import Final
 
 import numpy as np
@@ -20,9 +21,11 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.hint import read_hint
+from indextables.log.segment import list_log
 from indextables.ops.checkpoint import write_checkpoint
 from indextables.ops.deletion import BATCH_KEYS, delete_keys
 from indextables.ops.garbage import checkpoint_files_in_use
+from indextables.ops.log_references import LivePaths
 from indextables.ops.purge_plan import PurgePlan, PurgeRules, plan_purge, purge_rules
 from indextables.ops.purge_report import SPLIT_KINDS, PurgeKind, PurgeReport, with_outcome
 from indextables.ops.retention import Retention
@@ -131,6 +134,8 @@ def _execute(context: TableContext, plan: PurgePlan, fenced: Snapshot, runner: R
             doomed, used = _split_by_use(context, doomed)
             done.append(_untouched(used))
         done.append(_delete_log_files(context, doomed, runner))
+    splits, shown = _split_by_late_checkpoints(context, splits, plan)
+    done.append(_untouched(shown))
     newest = fenced
     for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
         newest = catch_up(newest).snapshot
@@ -164,6 +169,22 @@ def _delete_log_files(context: TableContext, doomed: pa.Table, runner: Runner) -
             f"{context.url}: files of the log could not be deleted, and no split was: {deletion.first_error}"
         )
     return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
+
+
+def _split_by_late_checkpoints(
+    context: TableContext, doomed: pa.Table, plan: PurgePlan
+) -> tuple[pa.Table, pa.Table]:
+    """Splits, without and with those of checkpoints of older versions that were published since the plan was made.
+
+    They let somebody read a version that was to go with the older checkpoint from which they were made.
+    """
+    late = LivePaths(context)
+    for base in list_log(context.store).bases_newest_first():
+        if base.version < plan.head.version and base.meta.key not in plan.checkpoints:
+            with contextlib.suppress(ObjectNotFoundError):
+                late.add(base)
+    is_shown = among(doomed["path"], late.paths())
+    return doomed.filter(pc.invert(is_shown)), doomed.filter(is_shown)
 
 
 def _split_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -> tuple[pa.Table, pa.Table]:

@@ -53,8 +53,9 @@ class PurgeRules(msgspec.Struct, frozen=True):
 class PurgePlan(msgspec.Struct, frozen=True):
     """The files that go, with the columns of `DOOMED_SCHEMA`, in the order of deletion.
 
-    `anchor` is the checkpoint that the log rests on afterwards, None if none is touched. `fence_ms` is when the
-    youngest of the orphaned splits was uploaded of those that no writer could be about to commit unless it slept.
+    `checkpoints` are the keys of those that were looked at. `anchor` is the one that the log rests on afterwards, None
+    if none is touched. `fence_ms` is when the youngest of the orphaned splits was uploaded of those that no writer could
+    be about to commit unless it slept.
     """
 
     head: Snapshot
@@ -62,6 +63,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
     split_cutoff_ms: int
     orphan_cutoff_ms: int
     doomed: pa.Table
+    checkpoints: frozenset[str]
     anchor: int | None
     fence_ms: int | None
     left_over: int
@@ -144,6 +146,7 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
         split_cutoff_ms=cutoffs.split_ms,
         orphan_cutoff_ms=cutoffs.orphan_ms,
         doomed=doomed.slice(0, rules.max_files),
+        checkpoints=frozenset(base.meta.key for base in listing.bases_newest_first()),
         anchor=max(retained.bases, default=None) if cleanup.keys else None,
         fence_ms=_fence_ms(splits, doomed.slice(0, rules.max_files), now_ms),
         left_over=max(0, doomed.num_rows - rules.max_files),
