@@ -54,8 +54,8 @@ class PurgePlan(msgspec.Struct, frozen=True):
     """The files that go, with the columns of `DOOMED_SCHEMA`, in the order of deletion.
 
     `checkpoints` are the keys of those that were looked at. `anchor` is the one that the log rests on afterwards, None
-    if none is touched. `fence_ms` is when the youngest of the orphaned splits was uploaded of those that no writer could
-    be about to commit unless it slept.
+    if none is touched. `fence_ms` is when the youngest of the orphaned splits was uploaded, of those that no writer
+    could be about to commit unless it slept.
     """
 
     head: Snapshot
