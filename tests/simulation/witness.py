@@ -110,6 +110,11 @@ class WitnessStore(ClockedStore):
     def newest(self) -> Commit:
         return self.history[-1]
 
+    @property
+    def has_undecided_restores(self) -> bool:
+        """Whether a restore has committed splits that are gone, and is yet to notice."""
+        return bool(self.endangered.keys() - self.vouched - self.given_up)
+
     def put(self, key, data) -> None:
         super().put(key, data)
         now_ms = self.clock.now_ms()
