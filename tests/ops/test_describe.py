@@ -28,6 +28,24 @@ def store() -> ObjectStore:
     return memory_store()
 
 
+PROPERTIES = [
+    "format",
+    "version",
+    "numFiles",
+    "totalBytes",
+    "numManifests",
+    "numTombstones",
+    "tombstoneRatio",
+    "needs_compaction",
+    "createdAt",
+    "checkpointVersion",
+    "versionsSinceCheckpoint",
+    "protocolVersion",
+    "openSkips",
+    "gap",
+]
+
+
 def described(snapshot: Snapshot) -> dict[str, str | None]:
     table = describe_state(snapshot)
     assert table.schema == DESCRIBE_SCHEMA
@@ -57,6 +75,9 @@ def test_format_and_distance_from_the_checkpoint(store, form, name):
     found = newest(store)
     assert (found["format"], found["checkpointVersion"], found["versionsSinceCheckpoint"]) == (name, "1", "1")
     assert (found["version"], found["numFiles"]) == ("2", "2")
+    assert list(found) == PROPERTIES
+    of_states = PROPERTIES[4:9]
+    assert {found[name] is None for name in of_states} == {form != "avro"}
 
 
 def test_state_that_needs_compaction_says_so(store):

@@ -1,6 +1,7 @@
 """DESCRIBE STATE: what a table's state looks like, and whether it needs attention."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,8 +15,17 @@ DESCRIBE_SCHEMA = pa.schema(
 )
 
 
+_PROPERTIES_OF_STATES: Final = (
+    "numManifests",
+    "numTombstones",
+    "tombstoneRatio",
+    "needs_compaction",
+    "createdAt",
+)
+
+
 def describe_state(snapshot: Snapshot) -> pa.Table:
-    """Properties and values, both texts. Properties that the format does not have are left out."""
+    """Properties and values, both texts. Properties that the format does not have are null."""
     segment = snapshot.segment
     properties: dict[str, object] = {
         "format": segment.base.format.value if segment.base is not None else "none",
@@ -26,6 +36,8 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
     source = snapshot.source
     if isinstance(source, StateSource):
         properties |= _of_state(snapshot, source.manifest)
+    else:
+        properties |= dict.fromkeys(_PROPERTIES_OF_STATES)
     properties |= {
         "checkpointVersion": segment.base.version if segment.base is not None else None,
         "versionsSinceCheckpoint": len(segment.tail),
@@ -47,13 +59,13 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
 def _of_state(snapshot: Snapshot, state: StateManifest) -> dict[str, object]:
     rules = CompactionRules.from_settings(snapshot.context.settings)
     is_partitioned = bool(snapshot.partition_columns)
-    ratio = len(state.tombstones) / state.num_files if state.num_files else 0.0
-    return {
-        "numManifests": len(state.manifests),
-        "numTombstones": len(state.tombstones),
-        "tombstoneRatio": f"{ratio:.2%}",
-        "needs_compaction": str(
-            compaction_trigger(state, 0, rules, is_partitioned=is_partitioned) is not None
-        ).lower(),
-        "createdAt": datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
-    }
+    ratio = len(state.tombstones) / max(state.num_files, 1)
+    needs_compaction = compaction_trigger(state, 0, rules, is_partitioned=is_partitioned) is not None
+    values = (
+        len(state.manifests),
+        len(state.tombstones),
+        f"{ratio:.2%}",
+        str(needs_compaction).lower(),
+        datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
+    )
+    return dict(zip(_PROPERTIES_OF_STATES, values, strict=True))
