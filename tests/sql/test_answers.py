@@ -86,7 +86,9 @@ def test_describe_state_has_what_the_specification_lists(path):
     found = state(path)
     assert found["format"] == "avro-state"
     assert (found["version"], found["numFiles"], found["tombstoneRatio"]) == ("4", "4", "0.00%")
-    assert {"totalBytes", "numManifests", "numTombstones", "createdAt", "protocolVersion"} <= found.keys()
+    assert (found["needs_compaction"], found["protocolVersion"]) == ("false", "4")
+    assert (found["openSkips"], found["gap"]) == ("0", None)
+    assert {"totalBytes", "numManifests", "numTombstones", "createdAt"} <= found.keys()
 
 
 def test_describe_history_is_newest_first(path):
