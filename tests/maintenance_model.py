@@ -215,9 +215,8 @@ class MaintenanceMachine(RuleBasedStateMachine):
         listed = dry.to_arrow()["path"].to_pylist()
         assert before - self._files() == set(listed) == set(real.to_arrow()["path"].to_pylist())
         assert purge(table, hours, log_hours, dry_run=True).to_arrow().num_rows == 0
-        self._committed(self._newest.rows)
+        self._committed(self._newest.rows, kept_hours=KEPT_HOURS if log_hours is None else log_hours)
         bases = list_log(self.store).bases
-        self._check_kept(KEPT_HOURS if log_hours is None else log_hours)
         if log_hours == 0:
             assert self.kept[0] == max(bases, default=0)
         self._check_purged(hours)
@@ -262,8 +261,8 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def _newest(self) -> Version:
         return self.versions[-1]
 
-    def _committed(self, rows: Rows, *, written: Rows | None = None) -> None:
-        """All versions that came since the last look show these rows: the operation's own, and a compaction's."""
+    def _committed(self, rows: Rows, *, written: Rows | None = None, kept_hours: int = KEPT_HOURS) -> None:
+        """All versions that came since the last look show these rows: the operation's own, and its housekeeping's."""
         now_ms = self.store.clock.now_ms()
         before, head = self._newest.paths, newest(self.store).version
         for version in range(len(self.versions), head + 1):
@@ -278,7 +277,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         for path in after - before if written is not None else ():
             date = path.split("/")[0].removeprefix("date=")
             self.contents[path] = Counter(row for row in written if row[1] == date)
-        self._check_kept(KEPT_HOURS)
+        self._check_kept(kept_hours)
 
     def _merge(self, request: MergeRequest, settings: dict[str, str]) -> bool:
         result = merge_splits(newest(self.store, settings), request, LocalRunner(1))
