@@ -83,7 +83,8 @@ FORMS: Final = (
         statements.Purge,
         "PURGE INDEXTABLE table [OLDER THAN n DAYS|HOURS] [TRANSACTION LOG RETENTION n DAYS|HOURS] [DRY RUN]",
         "Delete what no version that is kept refers to and what is old enough: splits, versions, checkpoints, "
-        "manifests. Without retentions the table's settings decide. `DRY RUN` only lists.",
+        "manifests. Without retentions the table's settings decide. Before splits go that nobody has committed, a "
+        "version is committed that says so. `DRY RUN` only lists.",
         columns.PURGE,
         "PURGE INDEXTABLE 'logs' OLDER THAN 7 DAYS TRANSACTION LOG RETENTION 30 DAYS DRY RUN",
     ),
