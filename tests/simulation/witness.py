@@ -20,7 +20,7 @@ from indextables.log.paths import (
     parquet_checkpoint_key,
     parse_log_path,
 )
-from indextables.log.segment import Base, BaseFormat, list_log
+from indextables.log.segment import Base, BaseFormat, LogListing, list_log
 from indextables.ops.fsck_log import reachable_versions
 from indextables.state.manifest_path import manifest_key
 from indextables.state.state_file import read_state_manifest
@@ -253,7 +253,9 @@ class WitnessStore(ClockedStore):
     # --- deletions ----------------------------------------------------------------------------------
 
     def _check_splits_may_go(self, keys: list[str]) -> None:
-        retained = reachable_versions(list_log(self._inner)) & set(range(len(self.history)))
+        listing = list_log(self._inner)
+        reachable = reachable_versions(listing) & set(range(len(self.history)))
+        retained = {version for version in reachable if not self._is_behind_a_ghost(version, listing)}
         now_ms = self.clock.now_ms()
         for key in keys:
             showing = [version for version in retained if key in self.history[version].files]
@@ -277,6 +279,11 @@ class WitnessStore(ClockedStore):
                 is_own = upload.author == self.author.name
                 if not is_own and now_ms - upload.made_ms < ORPHAN_FLOOR_MS:
                     self._break(f"{self.author.name} deletes {key}, uploaded {self._ago(upload.made_ms)}")
+
+    def _is_behind_a_ghost(self, version: int, listing: LogListing) -> bool:
+        """Whether only the file of a writer that slept leads there from the newest checkpoint before it."""
+        base = max((found for found in listing.bases if found <= version), default=-1)
+        return any(base < ghost <= version and ghost in listing.versions for ghost in self.ghosts)
 
     def _is_being_restored(self, key: str, showing: list[int], retained: set[int]) -> bool:
         """Whether only a restore brought the split back whose version went meanwhile, and who is yet to notice."""
