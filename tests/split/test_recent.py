@@ -1,10 +1,10 @@
 """The most recently used values: which of them go, and that sizes are counted."""
 
-from indextables.split.recent import Recent
+from indextables._caching import LruCache
 
 
 def test_the_least_recently_used_value_goes_first():
-    recent = Recent(2)
+    recent = LruCache(2)
     recent.put("a", 1)
     recent.put("b", 2)
     assert recent.get("a") == 1
@@ -13,7 +13,7 @@ def test_the_least_recently_used_value_goes_first():
 
 
 def test_sizes_count_and_a_replaced_value_gives_its_size_back():
-    recent = Recent(10)
+    recent = LruCache(10)
     recent.put("a", 1, size=6)
     recent.put("a", 2, size=2)
     recent.put("b", 3, size=8)
@@ -23,7 +23,7 @@ def test_sizes_count_and_a_replaced_value_gives_its_size_back():
 
 
 def test_a_value_larger_than_the_capacity_is_not_kept():
-    recent = Recent(10)
+    recent = LruCache(10)
     recent.put("a", 1, size=11)
     assert recent.get("a") is None
     recent.put("b", 2, size=10)

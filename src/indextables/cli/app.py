@@ -9,11 +9,11 @@ from typing import Annotated, Final
 
 import typer
 
+from indextables._arrow import hide_pandas_from_pyarrow
 from indextables._version import __version__
 from indextables.cli.command_line import Command, CommandLine, examples
 from indextables.cli.ending import end_process
 from indextables.cli.interrupts import prompt_interrupts
-from indextables.without_pandas import without_pandas
 
 _USE: Final = "Index and search"
 _LOOK: Final = "Look at a table"
@@ -53,7 +53,7 @@ def run() -> None:
     with prompt_interrupts():
         needed = _needed(sys.argv[1:])
         if not _WITH_PANDAS.intersection(needed):
-            without_pandas()
+            hide_pandas_from_pyarrow()
         end_process(_exit_code(build_app(needed)))
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.from_numpy import from_numpy
+from indextables._arrow import arrow_from_numpy
 from indextables.log.careful import canonical_lines, has_unknown
 from indextables.log.entries import (
     ADD_STRUCT,
@@ -105,9 +105,9 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
     files_of_adds, files_of_removes = file_of_row[add_rows], file_of_row[remove_rows]
     add_columns = dict(zip(adds.type.names, adds.flatten(), strict=True))
     if "unknownFields" in rows.table.column_names:
-        add_columns["unknownFields"] = rows.table["unknownFields"].take(from_numpy(add_rows))
+        add_columns["unknownFields"] = rows.table["unknownFields"].take(arrow_from_numpy(add_rows))
     entries = entries_from_columns(add_columns, versions[files_of_adds], timestamps[files_of_adds])
-    remove_columns = [*removes.flatten(), from_numpy(versions[files_of_removes])]
+    remove_columns = [*removes.flatten(), arrow_from_numpy(versions[files_of_removes])]
     return Tail(
         versions=tuple(
             VersionSummary(file.version, int(timestamp), scan.actions, unknown_actions)
@@ -115,9 +115,9 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
                 files, timestamps, scanned, rows.unknown_actions, strict=True
             )
         ),
-        adds=entries.append_column(_SEQUENCE, from_numpy(add_rows)),
+        adds=entries.append_column(_SEQUENCE, arrow_from_numpy(add_rows)),
         removes=pa.Table.from_arrays(remove_columns, schema=REMOVE_SCHEMA).append_column(
-            _SEQUENCE, from_numpy(remove_rows)
+            _SEQUENCE, arrow_from_numpy(remove_rows)
         ),
     )
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.from_numpy import from_numpy
+from indextables._arrow import arrow_from_numpy
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 STRING_LIST = pa.list_(pa.string())
@@ -89,8 +89,8 @@ def entries_from_columns(
         found.setdefault(field.name, pa.chunked_array([pa.nulls(len(versions), field.type)]))
         if field.name in REQUIRED_ADD_FIELDS and found[field.name].null_count:
             raise ValueError(f"an add action has no {field.name}")
-    found["addedAtVersion"] = pc.coalesce(found["addedAtVersion"], from_numpy(versions))
-    found["addedAtTimestamp"] = pc.coalesce(found["addedAtTimestamp"], from_numpy(timestamps_ms))
+    found["addedAtVersion"] = pc.coalesce(found["addedAtVersion"], arrow_from_numpy(versions))
+    found["addedAtTimestamp"] = pc.coalesce(found["addedAtTimestamp"], arrow_from_numpy(timestamps_ms))
     for name, default in _DEFAULTS.items():
         found[name] = found[name].fill_null(default)
     return pa.Table.from_arrays(

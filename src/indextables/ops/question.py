@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from indextables._caching import LruCache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidQueryError
 from indextables.ops.index_cache import index_cache
@@ -26,7 +27,6 @@ from indextables.search.parse import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.base import Split
 from indextables.split.mapping import DocMapping
-from indextables.split.recent import Recent
 from indextables.table import Snapshot
 
 # Of each open split, so many questions are kept as its index understands them.
@@ -54,7 +54,7 @@ class Question(msgspec.Struct, frozen=True):
         )
 
 
-_ASKED: WeakKeyDictionary[Split, Recent[Question, Asked]] = WeakKeyDictionary()
+_ASKED: WeakKeyDictionary[Split, LruCache[Question, Asked]] = WeakKeyDictionary()
 
 
 def narrowed(snapshot: Snapshot, question: Question) -> tuple[pa.Table, Question]:
@@ -108,7 +108,7 @@ def ask_split(snapshot: Snapshot, question: Question, split: Split) -> Asked:
     index = split.index(index_cache(snapshot.context.settings))
     lately = _ASKED.get(split)
     if lately is None:
-        lately = _ASKED.setdefault(split, Recent(_KEPT_QUESTIONS))
+        lately = _ASKED.setdefault(split, LruCache(_KEPT_QUESTIONS))
     asked = lately.get(question)
     if asked is None or asked.index is not index:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)

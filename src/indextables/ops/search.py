@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._arrow import arrow_from_numpy
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError
-from indextables.from_numpy import from_numpy
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.question import Question, ask_split, matching, narrowed, on_each, open_splits
 from indextables.ops.read import projected_schema
@@ -34,7 +34,7 @@ def search(snapshot: Snapshot, question: Question, columns: Sequence[str] | None
         raise InvalidOptionError(f"the limit is {limit}; ask for at least one row")
     schema = projected_schema(snapshot.schema, columns)
     splits, hits = best_hits(snapshot, question, limit)
-    scores = from_numpy(hits.scores)
+    scores = arrow_from_numpy(hits.scores)
     if not schema.names:
         return pa.table([scores], schema=pa.schema([SCORE]))
     return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)

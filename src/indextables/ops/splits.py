@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pyarrow as pa
 
+from indextables._caching import LruCache
 from indextables.log.actions import AddAction
 from indextables.split.base import Split
 from indextables.split.reader import open_split
-from indextables.split.recent import Recent
 from indextables.split.split_file import SplitFile
 from indextables.storage import relative_key
 from indextables.table import Snapshot
@@ -95,7 +95,7 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
     return split
 
 
-_RECENT: Recent[Hashable, Split] = Recent(_OPEN_BYTES)
+_RECENT: LruCache[Hashable, Split] = LruCache(_OPEN_BYTES)
 
 
 def add_of(file: SplitFile) -> AddAction:

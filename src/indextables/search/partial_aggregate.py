@@ -10,7 +10,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 from tantivy import Index, Query, Searcher
 
-from indextables.computed import computed
+from indextables._caching import lazy_property
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.predicates import Comparison, IsNotNull, Operator
 from indextables.search.aggregation import Aggregation, Histogram, MetricFunction, Terms, column_of, is_number
@@ -149,11 +149,11 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
 
     # --- metrics -------------------------------------------------------------------------------------
 
-    @computed
+    @lazy_property
     def exact(self) -> ExactQueries:
         return ExactQueries(self.scope.mapping)
 
-    @computed
+    @lazy_property
     def metric_requests(self) -> dict[str, Any]:
         targets = enumerate(map(self.scope.find_column, self.aggregation.columns))
         return {

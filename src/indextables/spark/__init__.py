@@ -3,9 +3,9 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from indextables._arrow import hide_pandas_from_pyarrow
 from indextables.spark.availability import PYSPARK_VERSION
 from indextables.spark.session import enable, session
-from indextables.without_pandas import without_pandas
 
 if TYPE_CHECKING:
     from indextables.spark.source import IndexTablesSource
@@ -16,7 +16,7 @@ __all__ = ["PYSPARK_VERSION", "IndexTablesSource", "enable", "session"]
 _is_planning = any(name.startswith("pyspark.sql.worker.") for name in sys.modules)
 if _is_planning and "pyspark.worker" not in sys.modules:
     # A process that Spark starts for one step of planning, where no code of users runs.
-    without_pandas()
+    hide_pandas_from_pyarrow()
 
 
 def __getattr__(name: str) -> Any:

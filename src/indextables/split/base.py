@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 
-from indextables.computed import computed
+from indextables._arrow import arrow_from_numpy
+from indextables._caching import lazy_property
 from indextables.errors import SplitCorruptedError
-from indextables.from_numpy import from_numpy
 from indextables.predicates import Predicate, bind
 from indextables.split.bundle import Bundle
 from indextables.split.cache import IndexCache, cache_key
@@ -21,7 +21,7 @@ from indextables.split.mapping import DocMapping
 from indextables.split.table_columns import TableColumns
 from indextables.storage import ObjectStore
 
-_ONE_ROW = pa.table({"row": from_numpy(np.zeros(1, np.int64))})
+_ONE_ROW = pa.table({"row": arrow_from_numpy(np.zeros(1, np.int64))})
 
 RowNumbers: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 
@@ -120,7 +120,7 @@ class Split(ABC):
     def _fill(self, directory: Path) -> None:
         """Put the index into an empty directory."""
 
-    @computed
+    @lazy_property
     def _cache_key(self) -> str:
         return cache_key(self._index_parts())
 

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from indextables._caching import LruCache
 from indextables.errors import IndexCacheError
 from indextables.split.guarded import PRIVATE, new_guarded_directory, sweep_abandoned
-from indextables.split.recent import Recent
 
 _STRIPES: Final = 256
 # How many entries stay open in a process. Each takes a few files in its address space, and little memory.
@@ -73,7 +73,7 @@ class IndexCache:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._open_entries: Recent[str, _OpenEntry] = Recent(_OPEN_ENTRIES)
+        self._open_entries: LruCache[str, _OpenEntry] = LruCache(_OPEN_ENTRIES)
 
     @property
     def root(self) -> Path:

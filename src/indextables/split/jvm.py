@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import tantivy
 
-from indextables.computed import computed
+from indextables._caching import lazy_property
 from indextables.errors import SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import Predicate
 from indextables.schema import to_spark_json
@@ -43,7 +43,7 @@ class JvmSplit(Split):
         """How many rows there are."""
         return self._meta.num_docs
 
-    @computed
+    @lazy_property
     def mapping(self) -> DocMapping:
         """How the rows are indexed again."""
         return foreign_mapping(self._meta, self._table.schema, self._table.partition_columns)
@@ -97,7 +97,7 @@ class JvmSplit(Split):
             builder.abort()
             raise
 
-    @computed
+    @lazy_property
     def _meta(self) -> IndexMeta:
         data = read_member(self._store, self._key, self._bundle, META_FILE)
         meta = decode_meta(data, self._place)
@@ -108,7 +108,7 @@ class JvmSplit(Split):
             )
         return meta
 
-    @computed
+    @lazy_property
     def _documents(self) -> tuple[tantivy.Searcher, Sequence[tantivy.DocAddress]]:
         """A searcher over the split's own index, and where its documents are.
 

@@ -9,16 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indextables.computed import computed
+from indextables._arrow import arrow_from_numpy
+from indextables._caching import LruCache, lazy_property
 from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
-from indextables.from_numpy import from_numpy
 from indextables.predicates import Predicate
 from indextables.schema import find_column
 from indextables.split.bundle import Bundle, find_member, read_range
 from indextables.split.footer import ROWS_MEMBER, SplitInfo
 from indextables.split.parquet_ranges import SparseFile, plan_windows
 from indextables.split.prefetch import prefetched
-from indextables.split.recent import Recent
 from indextables.split.row_groups import matching_row_groups
 from indextables.split.table_columns import TableColumns, matching, needed_columns
 from indextables.storage import ObjectStore
@@ -32,7 +31,7 @@ _MOST_DECODING_THREADS: Final = 4
 # wants them once, and is faster if it uses the same memory again and again.
 _MOST_GROUPS_KEPT: Final = 16
 _DECODED_BYTES: Final = 128 * 1024**2
-_DECODED: Recent[Hashable, pa.Table] = Recent(_DECODED_BYTES)
+_DECODED: LruCache[Hashable, pa.Table] = LruCache(_DECODED_BYTES)
 
 
 class RowsReader:
@@ -80,15 +79,15 @@ class RowsReader:
         of_group = dict(zip(groups.tolist(), np.split(ascending, starts[1:]), strict=True))
         first_rows = self._group_ends - self._group_sizes
         taken = {
-            group: rows.take(from_numpy(of_group[group] - first_rows[group]))
+            group: rows.take(arrow_from_numpy(of_group[group] - first_rows[group]))
             for group, rows in self._groups(list(of_group), stored)
         }
         found = pa.concat_tables([taken[group] for group in of_group])
         if not np.array_equal(ascending, numbers):
-            found = found.take(from_numpy(np.argsort(order, kind="stable")))
+            found = found.take(arrow_from_numpy(np.argsort(order, kind="stable")))
         return self._table.assemble(found, names)
 
-    @computed
+    @lazy_property
     def metadata(self) -> pq.FileMetaData:
         """The metadata of the Parquet file, read with one request. Raises SplitCorruptedError."""
         size = self._member.size
@@ -177,14 +176,14 @@ class RowsReader:
         # A name with a dot in it also matches members of a struct.
         return rows.select(list(columns))
 
-    @computed
+    @lazy_property
     def _schema(self) -> pa.Schema:
         try:
             return self.metadata.schema.to_arrow_schema()
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
 
-    @computed
+    @lazy_property
     def _leaves(self) -> dict[str, range]:
         """Where each column's values are among the leaves of the file."""
         leaves: dict[str, range] = {}
@@ -211,12 +210,12 @@ class RowsReader:
         found = (find_column(self._schema, name) for name in names)
         return [field.name for field in found if field is not None]
 
-    @computed
+    @lazy_property
     def _group_sizes(self) -> npt.NDArray[np.int64]:
         groups = range(self.metadata.num_row_groups)
         return np.array([self.metadata.row_group(group).num_rows for group in groups], np.int64)
 
-    @computed
+    @lazy_property
     def _group_ends(self) -> npt.NDArray[np.int64]:
         return np.cumsum(self._group_sizes)
 

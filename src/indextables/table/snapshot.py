@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from indextables.computed import computed
+from indextables._caching import lazy_property
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
     InvalidOptionError,
@@ -106,17 +106,17 @@ class Snapshot:
         """The columns that the table is partitioned by, in order."""
         return self.metadata.partition_columns
 
-    @computed
+    @lazy_property
     def schema(self) -> pa.Schema:
         """The table's columns."""
         return from_spark_json(self.metadata.schema_string)
 
-    @computed
+    @lazy_property
     def tail(self) -> Tail:
         """The versions after the base, decoded as far as a replay needs them."""
         return read_last_actions(self.context, self.segment.tail)
 
-    @computed
+    @lazy_property
     def entries(self) -> pa.Table:
         """All live files, as file entries."""
         return cached(
