@@ -5,9 +5,8 @@ from obstore.exceptions import UnknownConfigurationKeyError
 
 from indextables.errors import InvalidOptionError, StorageError
 from indextables.storage import Secret, VirtualClock, open_store, parse_root
-from indextables.storage.credentials import CLIENT_SETTINGS, FAMILIES
+from indextables.storage.credentials import CLIENT_SETTINGS, FAMILIES, ClientSettings, client_settings
 from indextables.storage.remote import RemoteStore
-from indextables.storage.settings import ClientSettings, client_settings
 from indextables.storage.urls import Scheme
 
 ROOTS = {

@@ -8,7 +8,7 @@ import secrets
 
 from indextables.errors import ManifestCorruptedError, UnsafePathError
 from indextables.log.paths import LOG_PREFIX, SHARED_MANIFEST_PATH, ManifestFile, parse_log_path, state_dir
-from indextables.storage.paths import validate_key
+from indextables.storage.keys import validate_key
 
 # Names are random, and nothing else keeps two writers apart: 128 bits never meet.
 _ID_BYTES = 16

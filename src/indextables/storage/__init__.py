@@ -1,10 +1,7 @@
 """The object store behind a small protocol, and the rules for paths."""
 
-from indextables.storage.clock import Clock, SystemClock, VirtualClock
-from indextables.storage.connect import StoreLocation, open_store
 from indextables.storage.faults import Call, FaultStore, Moment, NoConditionalPutStore
-from indextables.storage.local import LocalStore
-from indextables.storage.paths import (
+from indextables.storage.keys import (
     NULL_PARTITION,
     escape_partition_value,
     partition_path,
@@ -12,10 +9,20 @@ from indextables.storage.paths import (
     unescape_partition_value,
     validate_key,
 )
-from indextables.storage.probe import PROBE_PREFIX, require_put_if_absent
-from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
+from indextables.storage.local import LocalStore
+from indextables.storage.open import StoreLocation, open_store
 from indextables.storage.redaction import Redactor, Secret
 from indextables.storage.retrying import RetryingStore, RetryPolicy
+from indextables.storage.store import (
+    PROBE_PREFIX,
+    Clock,
+    ObjectMeta,
+    ObjectStore,
+    PutOutcome,
+    SystemClock,
+    VirtualClock,
+    require_put_if_absent,
+)
 from indextables.storage.urls import Location, parse_root
 
 __all__ = [

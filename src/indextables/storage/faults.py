@@ -9,8 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from indextables.errors import TransientStorageError
-from indextables.storage.clock import Clock
-from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
+from indextables.storage.store import Clock, ObjectMeta, ObjectStore, PutOutcome
 
 _Result = TypeVar("_Result")
 

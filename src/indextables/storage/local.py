@@ -1,6 +1,7 @@
-"""The object store on local disk. docs/decisions/0002-durable-local-commits.md says why it is our own."""
+"""Translating the errors of the operating system into ours."""
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -8,10 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pyarrow as pa
 
-from indextables.errors import ObjectNotFoundError, StorageError, UnsafePathError
-from indextables.storage.clock import Clock
+from indextables.errors import (
+    AccessDeniedError,
+    ObjectNotFoundError,
+    StorageError,
+    TransientStorageError,
+    UnsafePathError,
+)
 from indextables.storage.durable import (
     TEMPORARY_PREFIX,
     flush_directory,
@@ -20,12 +27,139 @@ from indextables.storage.durable import (
     replace,
     write_new,
 )
-from indextables.storage.local_errors import translating, translating_writes
-from indextables.storage.paths import validate_folder, validate_key
-from indextables.storage.protocol import ObjectMeta, PutOutcome
+from indextables.storage.keys import validate_folder, validate_key
 from indextables.storage.redaction import fingerprint
-from indextables.storage.tree import files_below
+from indextables.storage.store import Clock, ObjectMeta, PutOutcome
 from indextables.storage.urls import Location
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT})
+
+
+@contextlib.contextmanager
+def translating(what: str) -> Iterator[None]:
+    """Raise our errors for those of the system. `what` says what failed and where."""
+    try:
+        yield
+    except OSError as error:
+        raise _translated(error, what) from error
+
+
+@contextlib.contextmanager
+def translating_writes(what: str) -> Iterator[None]:
+    """The same for writes, which create what is absent: if they cannot, something is in the way."""
+    try:
+        with translating(what):
+            yield
+    except ObjectNotFoundError as error:
+        raise StorageError(f"{what}: a file is where a folder should be, or the other way round") from error
+
+
+def _translated(error: OSError, what: str) -> StorageError:
+    reason = error.strerror or type(error).__name__
+    if error.errno in _ABSENT:
+        return ObjectNotFoundError(f"{what}: there is no such object")
+    if error.errno in _DENIED:
+        return AccessDeniedError(f"{what}: {reason}; check the owner and the permissions of the folder")
+    if error.errno in _FULL:
+        return StorageError(f"{what}: {reason}; nothing was written. Free some space, or raise the quota")
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return UnsafePathError(f"{what}: {reason}; this path cannot be used as a key")
+    if error.errno in _PASSING:
+        return TransientStorageError(f"{what}: {reason}")
+    return StorageError(f"{what}: {reason}")
+
+
+# Walking a directory tree in the order in which an object store would list it.
+
+
+class FoundFile(msgspec.Struct, frozen=True):
+    """A regular file. The key is that of the folder plus the path below it."""
+
+    key: str
+    status: os.stat_result
+
+
+def files_below(directory: Path, prefix: str, start_after: str | None) -> Iterator[FoundFile]:
+    """The regular files below a directory, in the string order of their keys.
+
+    `prefix` stands before each key. Links, temporary files and names that cannot be keys are left out, and so
+    is what disappears meanwhile. One directory at a time is read, and none in which every key would be
+    `start_after` or less. Raises OSError.
+    """
+    # A stack of its own, because folders can be nested more deeply than calls.
+    open_folders = [_Folder(directory, prefix, iter(_sorted_entries(directory)))]
+    while open_folders:
+        folder = open_folders[-1]
+        entry = next(folder.entries, None)
+        if entry is None:
+            open_folders.pop()
+            continue
+        key = folder.prefix + entry.name
+        if entry.is_folder:
+            if start_after is None or start_after < key or start_after.startswith(key):
+                path = folder.path / entry.name
+                open_folders.append(_Folder(path, key, iter(_sorted_entries(path))))
+        elif start_after is None or key > start_after:
+            status = _status(folder.path / entry.name)
+            if status is not None:
+                yield FoundFile(key, status)
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """A file, or a folder: its name ends in '/', which gives it its place in the order of keys."""
+
+    name: str
+    is_folder: bool
+
+
+class _Folder(msgspec.Struct, frozen=True):
+    path: Path
+    prefix: str
+    entries: Iterator[_Entry]
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """The status of a regular file, or None if it is gone, or something else by now."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _sorted_entries(directory: Path) -> list[_Entry]:
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not _can_be_key(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(_Entry(f"{entry.name}/", is_folder=True))
+                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(TEMPORARY_PREFIX):
+                    found.append(_Entry(entry.name, is_folder=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(found, key=_name)
+
+
+def _name(entry: _Entry) -> str:
+    return entry.name
+
+
+def _can_be_key(name: str) -> bool:
+    try:
+        validate_key(name)
+    except UnsafePathError:
+        return False
+    return True
+
+
+# The object store on local disk. docs/decisions/0002-durable-local-commits.md says why it is our own.
+
 
 _Result = TypeVar("_Result")
 

@@ -1,24 +1,210 @@
-"""The object store over obstore: S3, Azure, Google Cloud Storage, and memory."""
+"""Translating obstore's errors into ours, by their class and never by their text."""
 
 import contextlib
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import obstore
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    InvalidPathError,
+    JoinError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
-from indextables.errors import ObjectNotFoundError, StorageError, TransientStorageError
-from indextables.storage.clients import Client, LazyClient
-from indextables.storage.clock import Clock
-from indextables.storage.paths import validate_folder, validate_key
-from indextables.storage.probe import probe_key
-from indextables.storage.protocol import ObjectMeta, PutOutcome
+from indextables.errors import (
+    AccessDeniedError,
+    InvalidOptionError,
+    ObjectNotFoundError,
+    StorageError,
+    TransientStorageError,
+    UnsupportedStoreError,
+)
+from indextables.storage.credentials import ClientSettings
+from indextables.storage.keys import validate_folder, validate_key
 from indextables.storage.redaction import Redactor, fingerprint
-from indextables.storage.remote_errors import CLIENT_ERRORS, translate
-from indextables.storage.settings import ClientSettings
+from indextables.storage.store import Clock, ObjectMeta, PutOutcome, probe_key
 from indextables.storage.urls import Location, Scheme
+
+if TYPE_CHECKING:
+    # obstore has these for type checkers only.
+    from obstore.store import RetryConfig, S3Credential
+
+
+CLIENT_ERRORS = (BaseError, OSError, ValueError, NotImplementedError)
+"""Everything that a call of obstore may raise."""
+
+# obstore does not tell time-outs, resets and server errors from each other, nor from a request that the
+# server finds malformed: all of that is generic. Only the first group can be healed by trying again, but
+# taking it for final would be the worse mistake.
+_TRANSIENT = (GenericError, JoinError, AlreadyExistsError, PreconditionError)
+
+_MAX_DETAIL = 300
+
+
+def translate(error: Exception, what: str, redactor: Redactor) -> StorageError:
+    """Our error for one of obstore's. `what` says what failed and where.
+
+    The original is cleaned in place, so that the caller can chain it.
+    """
+    redactor.clean_error(error)
+    detail = _first_line(error)
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError(f"{what}: there is no such object")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
+        return AccessDeniedError(
+            f"{what}: the store refuses; check the credentials and their rights ({detail})"
+        )
+    if isinstance(error, NotSupportedError | NotImplementedError):
+        return UnsupportedStoreError(f"{what}: the store cannot do this ({detail})")
+    if isinstance(error, InvalidPathError):
+        return StorageError(
+            f"{what}: the store holds an object whose name no path can have; move it away ({detail})"
+        )
+    if isinstance(error, _TRANSIENT):
+        return TransientStorageError(
+            f"{what}: the store did not do it this time; if that goes on, check the endpoint, the region and the "
+            f"credentials ({detail})"
+        )
+    return StorageError(f"{what}: {detail}")
+
+
+def _first_line(error: Exception) -> str:
+    line = str(error).partition("\n")[0].strip() or type(error).__name__
+    return line if len(line) <= _MAX_DETAIL else f"{line[:_MAX_DETAIL]}…"
+
+
+# Opening obstore's clients: on first use, and in the process that uses them.
+#
+# A client does not retry by itself. `RetryingStore` does, because it has to know that an attempt failed: a
+# put-if-absent that is repeated behind its back finds its own object and takes it for somebody else's.
+
+
+Client = AzureStore | GCSStore | MemoryStore | S3Store
+
+_NO_RETRIES: "RetryConfig" = {"max_retries": 0}
+
+# The time for a whole request must be enough for a large object on a slow line, so that a stalled one is
+# recognised by the time between two reads.
+_DEFAULT_CLIENT_SETTINGS = {"connect_timeout": "5s", "read_timeout": "60s", "timeout": "10m"}
+
+
+class LazyClient:
+    """A client that opens when it is first needed. Safe for several threads.
+
+    The native threads behind a client do not survive a fork, and a child that used them would wait for ever:
+    it gets a StorageError instead.
+    """
+
+    def __init__(self, location: Location, settings: ClientSettings, redactor: Redactor) -> None:
+        self._location = location
+        self._settings = settings
+        self._redactor = redactor
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+
+    def get(self) -> Client:
+        """The client. Raises InvalidOptionError if it cannot be built from the settings, and StorageError."""
+        _enter_native_runtime(self._location)
+        with self._lock:
+            if self._client is None:
+                self._client = self._open()
+            return self._client
+
+    def _open(self) -> Client:
+        try:
+            return _OPENERS[self._location.scheme](self._location, self._settings)
+        except (BaseError, ValueError) as error:
+            self._redactor.clean_error(error)
+            raise InvalidOptionError(
+                f"{self._location}: the storage options cannot be used: {str(error).partition(chr(10))[0]}"
+            ) from error
+
+
+_runtime_pid: int | None = None
+_memory_stores: dict[str, MemoryStore] = {}
+_memory_lock = threading.Lock()
+
+
+def _enter_native_runtime(location: Location) -> None:
+    global _runtime_pid
+    pid = os.getpid()
+    if _runtime_pid is None:
+        _runtime_pid = pid
+    if _runtime_pid != pid and location.scheme is not Scheme.MEMORY:
+        raise StorageError(
+            f"{location}: this process was forked from one that had used remote stores, and their threads do "
+            f"not survive that; start worker processes with the method 'spawn' or 'forkserver'"
+        )
+
+
+def _open_memory(location: Location, settings: ClientSettings) -> Client:  # noqa: ARG001 - memory takes none
+    with _memory_lock:
+        return _memory_stores.setdefault(location.container, MemoryStore())
+
+
+def _open_s3(location: Location, settings: ClientSettings) -> Client:
+    endpoint = settings.config.get("endpoint")
+    # By this name the environment could overrule an endpoint that was given.
+    specific = {} if endpoint is None else {"aws_endpoint_url_s3": endpoint}
+    told = msgspec.structs.replace(settings, config=settings.config | specific)
+    return S3Store(location.container, credential_provider=_s3_provider(settings), **_arguments(told))
+
+
+def _open_azure(location: Location, settings: ClientSettings) -> Client:
+    return AzureStore(location.container, **_arguments(settings))
+
+
+def _open_gcs(location: Location, settings: ClientSettings) -> Client:
+    return GCSStore(location.container, **_arguments(settings))
+
+
+_OPENERS: dict[Scheme, Callable[[Location, ClientSettings], Client]] = {
+    Scheme.MEMORY: _open_memory,
+    Scheme.S3: _open_s3,
+    Scheme.AZURE: _open_azure,
+    Scheme.GCS: _open_gcs,
+}
+
+
+def _arguments(settings: ClientSettings) -> dict[str, Any]:
+    revealed = {name: value.reveal() for name, value in settings.client.items()}
+    return {
+        "config": {name: value.reveal() for name, value in settings.config.items()},
+        "client_options": _DEFAULT_CLIENT_SETTINGS | revealed,
+        "retry_config": _NO_RETRIES,
+    }
+
+
+def _s3_provider(settings: ClientSettings) -> "Callable[[], S3Credential] | None":
+    """A provider where the client would complete the keys it was given by a token from the environment."""
+    if "session_token" not in settings.outvoted or "session_token" in settings.config:
+        return None
+    key_id, key = settings.config.get("access_key_id"), settings.config.get("secret_access_key")
+    if key_id is None or key is None:
+        return None
+    return lambda: {
+        "access_key_id": key_id.reveal(),
+        "secret_access_key": key.reveal(),
+        "token": None,
+        "expires_at": None,
+    }
+
+
+# The object store over obstore: S3, Azure, Google Cloud Storage, and memory.
+
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)

@@ -8,8 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from indextables.errors import ObjectNotFoundError, TransientStorageError
-from indextables.storage.clock import Clock
-from indextables.storage.protocol import ObjectMeta, ObjectStore, PutOutcome
+from indextables.storage.store import Clock, ObjectMeta, ObjectStore, PutOutcome
 
 _Result = TypeVar("_Result")
 

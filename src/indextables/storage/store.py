@@ -1,17 +1,69 @@
-"""The object store as the rest of the package sees it: a small protocol, and the values that pass through.
+"""Time as the storage layer sees it: the machine's own clock, and one that tests move by hand."""
 
-Keys are relative to the table's root and separated by '/'. Every store passes each key through
-`paths.validate_key` before it touches anything.
-"""
-
+import contextlib
 import enum
+import threading
+import time
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
-from indextables.storage.clock import Clock
+from indextables.errors import StorageError, UnsupportedStoreError
+
+
+class Clock(Protocol):
+    """The time of the local side, and a way to wait."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return no earlier than `seconds` from now."""
+        ...
+
+
+class SystemClock(msgspec.Struct, frozen=True):
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread for `seconds`."""
+        time.sleep(seconds)
+
+
+class VirtualClock:
+    """A clock that stands still until somebody sleeps on it or advances it. Safe for several threads."""
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._lock = threading.Lock()
+        self._now_us = start_ms * 1000
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as far as this clock was moved."""
+        with self._lock:
+            return self._now_us // 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock forward by `seconds`, without waiting."""
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; a negative number of seconds turns it back, as real clocks do at times."""
+        with self._lock:
+            self._now_us += round(seconds * 1_000_000)
+
+
+# The object store as the rest of the package sees it: a small protocol, and the values that pass through.
+#
+# Keys are relative to the table's root and separated by '/'. Every store passes each key through
+# `paths.validate_key` before it touches anything.
 
 
 class PutOutcome(enum.Enum):
@@ -104,3 +156,34 @@ class ObjectStore(Protocol):
     def now_ms(self) -> int:
         """The store's clock, which is the one that `ObjectMeta.last_modified_ms` comes from."""
         ...
+
+
+# Objects written only to learn something about a store.
+
+
+PROBE_PREFIX = "_transaction_log/.probe-"
+"""How the keys of such objects start: where the log's own objects are, under a name that no reader knows."""
+
+
+def probe_key() -> str:
+    """A new key for a probe."""
+    return f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+
+
+def require_put_if_absent(store: ObjectStore) -> None:
+    """Return if the store honours put-if-absent; the probe is deleted either way, as far as the store allows.
+
+    Raises UnsupportedStoreError if it overwrites instead.
+    """
+    key = probe_key()
+    try:
+        first = store.put_if_absent(key, b"first")
+        second = store.put_if_absent(key, b"second")
+    finally:
+        with contextlib.suppress(StorageError):
+            store.delete_many([key])
+    if first is not PutOutcome.WRITTEN or second is not PutOutcome.EXISTS:
+        raise UnsupportedStoreError(
+            f"{store.url}: the store ignores put-if-absent, so that two writers could overwrite each other's "
+            f"commits; use one that honours 'If-None-Match: *' (Amazon S3, Azure, Google Cloud, MinIO, R2)"
+        )

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from indextables.errors import IndexTablesError
-from indextables.storage.clock import Clock, SystemClock
+from indextables.storage.credentials import client_settings
 from indextables.storage.local import LocalStore
-from indextables.storage.protocol import ObjectStore
 from indextables.storage.redaction import Secret
 from indextables.storage.retrying import RetryingStore
-from indextables.storage.settings import client_settings
+from indextables.storage.store import Clock, ObjectStore, SystemClock
 from indextables.storage.urls import Scheme, parse_root
 
 
