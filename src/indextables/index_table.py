@@ -18,6 +18,7 @@ from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, RE
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import AddAction, Metadata, Protocol
 from indextables.predicates import Predicate, parse_predicate
+from indextables.predicates.literals import timestamp_ms
 from indextables.storage import StoreLocation
 from indextables.table import (
     ChangeSet,
@@ -30,7 +31,6 @@ from indextables.table import (
 )
 from indextables.table.catch_up import catch_up
 from indextables.table.history import history_table, read_commits, version_at, version_before_changes
-from indextables.table.moments import timestamp_ms
 from indextables.table.rebase import rebase
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.cli.people import ago, count, duration, iso, size, visible, when
-from indextables.table.moments import timestamp_ms
+from indextables.predicates.literals import timestamp_ms
 
 NOW_MS = 1_700_000_000_000
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import Comparison, In, Not, Operator, bind, col, parse_predicate
-from indextables.predicates.places import Where, locate
+from indextables.predicates.binding import Where, locate
 
 SCHEMA = pa.schema(
     [

@@ -12,10 +12,10 @@ from indextables.errors import InvalidOptionError, VersionNotFoundError
 from indextables.log.actions import CommitInfo, new_commit_id
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
 from indextables.ops.write import commit_files
+from indextables.predicates.literals import timestamp_ms
 from indextables.storage import ObjectStore, VirtualClock, open_store
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.history import HISTORY_SCHEMA, history_table, read_commits, version_at
-from indextables.table.moments import timestamp_ms
 from tables import (
     PLAIN,
     add,

@@ -7,7 +7,7 @@ import typer
 
 from indextables.config.lookup import FamilyMatch, SettingMatch, find, is_ours, nearest
 from indextables.errors import InvalidOptionError
-from indextables.table.moments import timestamp_ms
+from indextables.predicates.literals import timestamp_ms
 
 TIME_TRAVEL = "Time travel"
 CONNECTION = "Settings and storage"

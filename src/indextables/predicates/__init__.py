@@ -1,9 +1,8 @@
 """Predicates over rows: an immutable tree, its SQL text, its binding to a schema and its Arrow form."""
 
-from indextables.predicates.arrow_filter import to_arrow_filter
+from indextables.predicates.arrow import to_arrow_filter
 from indextables.predicates.binding import bind
 from indextables.predicates.column import Column, col
-from indextables.predicates.like import literal_prefix
 from indextables.predicates.text import parse_predicate
 from indextables.predicates.tree import (
     AlwaysFalse,
@@ -23,6 +22,7 @@ from indextables.predicates.tree import (
     all_of,
     any_of,
     columns_of,
+    literal_prefix,
 )
 
 __all__ = [

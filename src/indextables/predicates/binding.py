@@ -1,13 +1,32 @@
-"""Binds a predicate to a schema: columns by their real names, literals as values of the columns' types."""
+"""Where a literal lies among the values of a column's type.
 
-from datetime import UTC, tzinfo
+A literal need not be a value that the column can hold: 1.5 lies between two integers, 300 lies above every
+byte. Knowing the place, a comparison keeps its meaning without a cast of the column.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Collection
+from datetime import UTC, date, datetime, time, tzinfo
+from decimal import ROUND_FLOOR, Context, Decimal
 from difflib import get_close_matches
+from enum import Enum, auto
+from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 
 from indextables.errors import InvalidPredicateError
-from indextables.predicates.like import check_pattern
-from indextables.predicates.places import Place, Where, are_values_of, is_encodable, locate
+from indextables.predicates.literals import (
+    DATE_FORM,
+    MAX_NUMBER_LENGTH,
+    TIMESTAMP_FORM,
+    parse_date,
+    parse_decimal,
+    parse_integer,
+    parse_timestamp,
+)
 from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
@@ -22,9 +41,242 @@ from indextables.predicates.tree import (
     Or,
     Predicate,
     StartsWith,
+    Value,
     check_depth,
+    check_pattern,
 )
 from indextables.schema import find_column
+
+
+class Where(Enum):
+    """How a literal relates to the values of a type."""
+
+    AT = auto()  # it is one of them
+    AFTER = auto()  # between the value named and the next one
+    BELOW_ALL = auto()
+    ABOVE_ALL = auto()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A literal's place; the value belongs to the column's type, and is there for AT and AFTER."""
+
+    where: Where
+    value: Value | None = None
+
+
+BELOW_ALL = Place(Where.BELOW_ALL)
+ABOVE_ALL = Place(Where.ABOVE_ALL)
+
+# Spark reads these texts as booleans.
+TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
+FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
+
+# Decimals have 38 digits at most: exponents beyond this lie outside all of them, or between zero and its
+# neighbour, and need no arithmetic, which would be unbounded.
+EXTREME_EXPONENT = 60
+EXACT = Context(prec=2 * MAX_NUMBER_LENGTH + 2 * EXTREME_EXPONENT)
+
+
+def locate(value: Any, field: pa.Field, time_zone: tzinfo) -> Place:
+    """Find the place of a literal among the values of a column.
+
+    Raises InvalidPredicateError, naming the column and the form expected, for a literal that no comparison
+    with this column can use.
+    """
+    data_type = field.type
+    literal = value.item() if isinstance(value, np.generic) else value
+    for is_type, locate_in_type in LOCATORS:
+        if is_type(data_type):
+            place = locate_in_type(literal, data_type, time_zone)
+            if place is None:
+                break
+            return place
+    raise InvalidPredicateError(
+        f"column {field.name!r} has the type {data_type} and cannot be compared with {_shown(value)}; "
+        f"{expected_form(data_type)}"
+    )
+
+
+def are_values_of(values: Collection[Any], data_type: pa.DataType) -> bool:
+    """Say whether each of these literals is a value of the type as it stands: its place is AT itself.
+
+    For long lists, whose literals are looked at together; False if that takes a look at each of them.
+    """
+    kinds = set(map(type, values))
+    if kinds == {int} and pa.types.is_integer(data_type):
+        low, high = _integer_range(data_type)
+        return bool(low <= min(values) and max(values) <= high)
+    if kinds == {str} and (pa.types.is_string(data_type) or pa.types.is_large_string(data_type)):
+        return is_encodable("".join(values))
+    return False
+
+
+def expected_form(data_type: pa.DataType) -> str:
+    """Say how a literal for this type is written."""
+    for is_type, form in EXPECTED_FORMS:
+        if is_type(data_type):
+            return f"write {form}"
+    return "only IS NULL and IS NOT NULL apply to this type"
+
+
+def _locate_boolean(value: Any, _type: pa.DataType, _zone: tzinfo) -> Place | None:
+    if isinstance(value, str):
+        text = value.strip().lower()
+        return Place(Where.AT, text in TRUE_TEXTS) if text in TRUE_TEXTS | FALSE_TEXTS else None
+    return Place(Where.AT, value) if isinstance(value, bool) else None
+
+
+def _locate_integer(value: Any, data_type: pa.DataType, _zone: tzinfo) -> Place | None:
+    number = parse_integer(value) if isinstance(value, str) else value
+    low, high = _integer_range(data_type)
+    place = _on_grid(_as_decimal(number), 0, Decimal(low), Decimal(high))
+    if place is None or place.value is None:
+        return place
+    return Place(place.where, int(place.value))  # type: ignore[arg-type]  # the grid's values are decimals
+
+
+def _integer_range(data_type: pa.DataType) -> tuple[int, int]:
+    bits = data_type.bit_width
+    if pa.types.is_unsigned_integer(data_type):
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def _locate_decimal(value: Any, data_type: pa.DataType, _zone: tzinfo) -> Place | None:
+    number = parse_decimal(value) if isinstance(value, str) else value
+    high = Decimal(10**data_type.precision - 1).scaleb(-data_type.scale, EXACT)
+    return _on_grid(_as_decimal(number), data_type.scale, -high, high)
+
+
+def _locate_float(value: Any, _type: pa.DataType, _zone: tzinfo) -> Place | None:
+    # As in Spark, the comparison is one of doubles, also for a column of floats.
+    number = _as_decimal(parse_decimal(value) if isinstance(value, str) else value)
+    if number is None:
+        return None
+    nearest = value if isinstance(value, float) else float(number)
+    if math.isinf(nearest) and number.is_finite():
+        return Place(Where.AFTER, sys.float_info.max if nearest > 0 else -math.inf)
+    return Place(Where.AT, nearest)
+
+
+def _locate_string(value: Any, _type: pa.DataType, _zone: tzinfo) -> Place | None:
+    return Place(Where.AT, value) if isinstance(value, str) and is_encodable(value) else None
+
+
+def _locate_binary(value: Any, _type: pa.DataType, _zone: tzinfo) -> Place | None:
+    if isinstance(value, str):
+        return Place(Where.AT, value.encode()) if is_encodable(value) else None
+    return Place(Where.AT, bytes(value)) if isinstance(value, bytes | bytearray) else None
+
+
+def _locate_date(value: Any, _type: pa.DataType, zone: tzinfo) -> Place | None:
+    if isinstance(value, str):
+        value = parse_date(value)
+    if not isinstance(value, datetime):
+        return Place(Where.AT, value) if isinstance(value, date) else None
+    local = _in_zone(value, zone)
+    if local is None:
+        return None
+    return Place(Where.AT if local.time() == time.min else Where.AFTER, local.date())
+
+
+def _locate_timestamp(value: Any, data_type: pa.DataType, zone: tzinfo) -> Place | None:
+    if isinstance(value, str):
+        value = parse_timestamp(value.strip())
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time.min)
+    if not isinstance(value, datetime):
+        return None
+    if data_type.tz is None:
+        local = _in_zone(value, zone)
+        return None if local is None else Place(Where.AT, local)
+    aware = value if value.tzinfo else value.replace(tzinfo=zone)
+    try:
+        return Place(Where.AT, aware.astimezone(UTC))
+    except OverflowError:  # the first and the last day of the calendar, in another zone
+        return None
+
+
+def _in_zone(moment: datetime, zone: tzinfo) -> datetime | None:
+    if moment.tzinfo is None:
+        return moment
+    try:
+        return moment.astimezone(zone).replace(tzinfo=None)
+    except OverflowError:
+        return None
+
+
+def _as_decimal(number: Any) -> Decimal | None:
+    # The shortest text of a float is what its writer meant: 0.1, and not 0.1000000000000000055….
+    if isinstance(number, bool):
+        return None
+    if isinstance(number, float):
+        return Decimal(repr(number))
+    if isinstance(number, int):
+        return Decimal(number)
+    return number if isinstance(number, Decimal) and not number.is_snan() else None
+
+
+def _on_grid(number: Decimal | None, scale: int, low: Decimal, high: Decimal) -> Place | None:
+    """Find the place among the multiples of 10^-scale from low to high. NaN is above all, as in Spark."""
+    if number is None:
+        return None
+    if number.is_nan() or number > high:
+        return ABOVE_ALL
+    if number < low:
+        return BELOW_ALL
+    step = Decimal(1).scaleb(-scale, EXACT)
+    if number and number.adjusted() < -EXTREME_EXPONENT:
+        return Place(Where.AFTER, 0 * step if number > 0 else -step)
+    floor = number.quantize(step, ROUND_FLOOR, EXACT)
+    return Place(Where.AT if floor == number else Where.AFTER, floor)
+
+
+def is_encodable(text: str) -> bool:
+    """Say whether text can be stored at all: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+Locator = Callable[[Any, pa.DataType, tzinfo], Place | None]
+
+LOCATORS: tuple[tuple[Callable[[pa.DataType], bool], Locator], ...] = (
+    (pa.types.is_boolean, _locate_boolean),
+    (pa.types.is_integer, _locate_integer),
+    (pa.types.is_floating, _locate_float),
+    (pa.types.is_decimal, _locate_decimal),
+    (pa.types.is_string, _locate_string),
+    (pa.types.is_large_string, _locate_string),
+    (pa.types.is_binary, _locate_binary),
+    (pa.types.is_large_binary, _locate_binary),
+    (pa.types.is_date32, _locate_date),
+    (pa.types.is_timestamp, _locate_timestamp),
+)
+
+EXPECTED_FORMS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_boolean, "TRUE or FALSE"),
+    (pa.types.is_integer, "a whole number such as 42"),
+    (pa.types.is_floating, "a number such as 1.5"),
+    (pa.types.is_decimal, "a number such as 1.5"),
+    (pa.types.is_string, "text in quotes such as 'abc'"),
+    (pa.types.is_large_string, "text in quotes such as 'abc'"),
+    (pa.types.is_binary, "bytes such as X'1F'"),
+    (pa.types.is_large_binary, "bytes such as X'1F'"),
+    (pa.types.is_date32, f"a date such as '{DATE_FORM}'"),
+    (pa.types.is_timestamp, f"a timestamp such as '{TIMESTAMP_FORM}'"),
+)
+
+
+# Binds a predicate to a schema: columns by their real names, literals as values of the columns' types.
+
 
 UPWARD = (Operator.GT, Operator.GE)
 DOWNWARD = (Operator.LT, Operator.LE)

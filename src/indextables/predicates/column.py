@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from indextables.predicates.like import like
 from indextables.predicates.tree import (
     And,
     Comparison,
@@ -13,6 +12,7 @@ from indextables.predicates.tree import (
     Predicate,
     StartsWith,
     Value,
+    like,
 )
 
 

@@ -1,7 +1,9 @@
 """Texts of dates, timestamps and numbers, read strictly: what is not exactly one of these forms is None."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+
+from indextables.errors import InvalidOptionError
 
 DATE_FORM = "2024-01-31"
 TIMESTAMP_FORM = "2024-01-31 12:00:00"
@@ -60,3 +62,27 @@ def _begins_with_date(text: str) -> bool:
     head = text[:DATE_LENGTH]
     digits = head[:4] + head[5:7] + head[8:]
     return text.isascii() and head[4:5] == head[7:8] == "-" and len(digits) == 8 and digits.isdigit()
+
+
+# Moments in time as users write them.
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp_ms(moment: str | datetime) -> int:
+    """Epoch milliseconds of an ISO 8601 text or a datetime; without a zone it is UTC.
+
+    Raises InvalidOptionError if it is neither.
+    """
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError as error:
+            raise InvalidOptionError(
+                f"{moment!r} is not a moment in time; write it as 2026-01-31T12:00:00Z"
+            ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # In whole numbers: the seconds as a floating point number would lose a millisecond now and then.
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

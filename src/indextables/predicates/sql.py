@@ -16,7 +16,6 @@ from typing import Any
 from sqlglot import Token, TokenType
 
 from indextables.errors import InvalidPredicateError
-from indextables.predicates.like import like
 from indextables.predicates.operands import (
     TEXT_TOKENS,
     ColumnOperand,
@@ -40,6 +39,7 @@ from indextables.predicates.tree import (
     Or,
     Predicate,
     Value,
+    like,
 )
 
 OPERATORS = {

@@ -24,6 +24,7 @@ from indextables.log.entries import empty_entries
 from indextables.log.segment import LogListing, list_log
 from indextables.ops.splits import SplitRef, split_refs
 from indextables.predicates import Predicate
+from indextables.predicates.literals import timestamp_ms
 from indextables.pruning import prune_files
 from indextables.spark.stream_offsets import StreamOffset
 from indextables.spark.stream_options import (
@@ -41,7 +42,6 @@ from indextables.table.catch_up import catch_up
 from indextables.table.changes import ChangeSet
 from indextables.table.history import read_commits
 from indextables.table.log_files import read_log_files, with_unlisted_versions
-from indextables.table.moments import timestamp_ms
 
 logger = logging.getLogger(__name__)
 

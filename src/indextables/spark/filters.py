@@ -21,7 +21,7 @@ from indextables.predicates import (
     all_of,
     bind,
 )
-from indextables.predicates.like import MAX_PATTERN_LENGTH
+from indextables.predicates.tree import MAX_PATTERN_LENGTH
 
 QUERY_COLUMN: Final = "_query"
 SCORE_COLUMN: Final = "_score"

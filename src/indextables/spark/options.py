@@ -18,12 +18,12 @@ from indextables.config.lookup import FamilyMatch, SettingMatch, find, is_ours
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import TransactionAction
 from indextables.predicates import Predicate, bind, parse_predicate
+from indextables.predicates.literals import timestamp_ms
 from indextables.schema import find_column
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import Snapshot, TableContext, load_snapshot
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.history import version_at
-from indextables.table.moments import timestamp_ms
 from indextables.table.purge_fence import PURGE_APP_ID
 
 SESSION_PREFIX: Final = "indextables.session."

@@ -12,13 +12,13 @@ from lark.exceptions import UnexpectedInput
 from indextables.config.kinds import Size
 from indextables.errors import InvalidOptionError, InvalidStatementError
 from indextables.predicates import parse_predicate
+from indextables.predicates.literals import timestamp_ms
 from indextables.sql import statements
 from indextables.sql.forms import FORMS
 from indextables.sql.heads import is_ours
 from indextables.sql.literals import unquote
 from indextables.sql.statements import Statement, TableName, TablePath, Target
 from indextables.sql.syntax_errors import statement_error, syntax_error
-from indextables.table.moments import timestamp_ms
 
 # As long as the longest condition may be.
 MAX_STATEMENT_LENGTH: Final = 1_000_000

@@ -10,6 +10,7 @@ from indextables.ops.purge_report import PurgeKind
 from indextables.ops.restore import restore
 from indextables.ops.runner import Runner
 from indextables.ops.truncate import truncate_time_travel
+from indextables.predicates.literals import timestamp_ms
 from indextables.sql import columns
 from indextables.sql.caller import Caller
 from indextables.sql.columns import Status, answer
@@ -17,7 +18,6 @@ from indextables.sql.commands.files import files_column
 from indextables.sql.statements import Checkpoint, Compact, Restore, Target, TruncateTimeTravel
 from indextables.table import Snapshot
 from indextables.table.history import version_at
-from indextables.table.moments import timestamp_ms
 
 
 def run_checkpoint(statement: Checkpoint, caller: Caller) -> pa.Table:
