@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.pruning import format_value, parse_values
-from indextables.pruning.order import NAN_KEY, order_keys
-from indextables.pruning.values import DATE, FLOAT, INTEGER, TIME, ZONE
+from indextables.pruning.values import DATE, FLOAT, INTEGER, NAN_KEY, TIME, ZONE, order_keys
 
 TIMESTAMP, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 

@@ -1,21 +1,20 @@
 """Which files and manifests a predicate can do without: partition values, bounds and statistics, typed."""
 
-from indextables.pruning.bounds import (
+from indextables.pruning.files import PruneResult, match_partitions, prune_files
+from indextables.pruning.manifests import (
     Bounds,
     BoundsOrder,
     bounds_may_match,
     partition_bounds,
     prune_manifests,
 )
-from indextables.pruning.files import PruneResult, match_partitions, prune_files
-from indextables.pruning.maps import map_values
 from indextables.pruning.statistics import (
     ColumnStatistics,
     StatisticsOptions,
     column_statistics,
     merge_statistics,
 )
-from indextables.pruning.values import Parsed, format_value, parse_values
+from indextables.pruning.values import Parsed, format_value, map_values, parse_values
 
 __all__ = [
     "Bounds",

@@ -30,8 +30,8 @@ from indextables.predicates import (
     StartsWith,
     literal_prefix,
 )
-from indextables.pruning.order import AFTER_ALL_TEXT, NAN_KEY, literal_keys
 from indextables.pruning.ranges import ColumnRange, Mask, as_mask
+from indextables.pruning.values import AFTER_ALL_TEXT, NAN_KEY, literal_keys
 
 
 class Truth(msgspec.Struct, frozen=True):

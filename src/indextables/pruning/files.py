@@ -9,7 +9,6 @@ import pyarrow as pa
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import Predicate, bind, columns_of
 from indextables.pruning.evaluate import evaluate
-from indextables.pruning.maps import map_values
 from indextables.pruning.ranges import (
     ColumnRange,
     Mask,
@@ -17,6 +16,7 @@ from indextables.pruning.ranges import (
     statistics_range,
     unknown_range,
 )
+from indextables.pruning.values import map_values
 from indextables.schema import find_column
 
 PARTITION_VALUES, MIN_VALUES, MAX_VALUES = "partitionValues", "minValues", "maxValues"

@@ -1,7 +1,7 @@
-"""What is known of one column in each of many places, be they files or manifests.
+"""What a minimum and a maximum prove, whoever wrote them.
 
-A place may hold nulls, and it may hold values; the values lie between a lower and an upper key, either of
-which may be unknown. Everything here errs in one direction: what is not known for certain may be there.
+Nothing in a table says which writer left a statistic, so each is read as the most careless writer in use may
+have meant it. A file that is kept for nothing costs time; a file that is skipped wrongly costs rows.
 """
 
 from typing import TypeAlias
@@ -12,9 +12,118 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.pruning.order import order_keys
-from indextables.pruning.trust import trusted_statistics
-from indextables.pruning.values import parse_values
+from indextables.pruning.values import AFTER_ALL_TEXT, order_keys, parse_values
+
+# Writers have simply cut text maxima, by default to 32 characters, configurable to fewer. Bytes are never
+# fewer than characters in any encoding, so a shorter text is whole. Half the default leaves room for a
+# smaller setting; below that, text is taken as it is.
+SHORTEST_CUT_BYTES = 16
+
+# The JVM compares text by UTF-16 units, in which characters beyond the basic plane (written as surrogates)
+# sort before this range of the basic plane; in every other order they sort after it.
+BEYOND_BASIC_PLANE = r"(?s)[\x{10000}-\x{10FFFF}].*"
+ABOVE_SURROGATES = r"(?s)[\x{E000}-\x{FFFF}].*"
+
+# Digits that survive a detour over a double, as some writers take it for decimals.
+DOUBLE_EXACT_DIGITS = 15
+
+# Lengths of 2024-01-31T12:00:00 and of the same with a fraction of a microsecond.
+SECONDS_LENGTH, MICROSECONDS_LENGTH = 19, 26
+FRACTION_DIGITS = 6
+
+
+def trusted_statistics(
+    minima: pa.Array, maxima: pa.Array, data_type: pa.DataType
+) -> tuple[pa.Array, pa.Array]:
+    """Return keys that every value of the column lies between; null where nothing is certain."""
+    if pa.types.is_string(data_type):
+        return _unless_inverted(text_lower_keys(minima), text_upper_keys(maxima))
+    if pa.types.is_decimal(data_type):
+        minima, maxima = _exact_decimals(minima, data_type), _exact_decimals(maxima, data_type)
+    if _filled_with_first_value(data_type):
+        differs = pc.not_equal(minima, maxima)
+        minima, maxima = (
+            pc.if_else(differs, texts, pa.scalar(None, pa.string())) for texts in (minima, maxima)
+        )
+    lower = order_keys(parse_values(minima, data_type).values)
+    upper = order_keys(parse_values(maxima, data_type).values)
+    if pa.types.is_timestamp(data_type):
+        upper = _end_of_cut_fraction(upper, maxima, data_type)
+    return _unless_inverted(lower, upper)
+
+
+def text_lower_keys(minima: pa.Array) -> pa.Array:
+    """Return keys at or below every text, if it was compared by code points or by UTF-16 units."""
+    # Cut before the first character that the orders disagree about: a prefix is a lower bound in both.
+    return order_keys(_cut(minima, BEYOND_BASIC_PLANE))
+
+
+def text_upper_keys(maxima: pa.Array) -> pa.Array:
+    """Return keys above every text, whether or not the maximum was cut, and in either order."""
+    whole = order_keys(maxima)
+    may_be_cut = pc.greater_equal(pc.binary_length(maxima), SHORTEST_CUT_BYTES)
+    # The last character of a cut text may be half of a surrogate pair, which is stored as a question mark.
+    prefix = pc.if_else(may_be_cut, pc.utf8_slice_codeunits(maxima, 0, -1), maxima)
+    certain = _cut(prefix, ABOVE_SURROGATES)
+    is_prefix = pc.or_(may_be_cut, pc.not_equal(certain, prefix))
+    suffix, nothing = pa.scalar(AFTER_ALL_TEXT, pa.binary()), pa.scalar(b"", pa.binary())
+    above_prefix = pc.binary_join_element_wise(order_keys(certain), suffix, nothing)
+    return pc.if_else(is_prefix, above_prefix, whole)
+
+
+def _cut(texts: pa.Array, pattern: str) -> pa.Array:
+    if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
+        return texts
+    return pc.replace_substring_regex(texts, pattern, "")
+
+
+def _exact_decimals(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if data_type.precision <= DOUBLE_EXACT_DIGITS:
+        return texts
+    # A double has lost digits, or has never had so few of them: with every digit of the scale written out
+    # and no more than these in all, the number cannot have been rounded.
+    fraction = rf"\.[0-9]{{{data_type.scale}}}" if data_type.scale else ""
+    has_full_scale = pc.match_substring_regex(texts, f"^[+-]?[0-9]+{fraction}$")
+    is_short = pc.less_equal(pc.binary_length(texts), DOUBLE_EXACT_DIGITS)
+    return pc.if_else(pc.and_(has_full_scale, is_short), texts, pa.scalar(None, pa.string()))
+
+
+def _filled_with_first_value(data_type: pa.DataType) -> bool:
+    # Writers on the JVM have had no comparison for these types, and then took the first value for both ends.
+    is_zone_less = pa.types.is_timestamp(data_type) and data_type.tz is None
+    is_short = pa.types.is_int8(data_type) or pa.types.is_int16(data_type)
+    return is_zone_less or is_short or bool(pa.types.is_decimal(data_type))
+
+
+def _end_of_cut_fraction(upper: pa.Array, texts: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """A maximum with fewer than six digits may have been cut there: it stands for all that begins so."""
+    lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
+    recognised = pc.is_valid(texts)
+    if data_type.tz is not None:
+        lengths = lengths - len("Z")
+        recognised = pc.ends_with(texts, "Z")
+    digits = np.clip(lengths - SECONDS_LENGTH - len("."), 0, FRACTION_DIGITS)
+    cut_off = pa.array(10 ** (FRACTION_DIGITS - digits.astype(np.int64)) - 1)
+    is_form = (lengths == SECONDS_LENGTH) | (
+        (lengths > SECONDS_LENGTH + 1) & (lengths <= MICROSECONDS_LENGTH)
+    )
+    certain = pc.and_(pa.array(is_form), pc.fill_null(recognised, False))
+    return pc.if_else(certain, pc.add(upper, cut_off), pa.scalar(None, pa.int64()))
+
+
+def _unless_inverted(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array]:
+    inverted = pc.fill_null(pc.greater(lower, upper), False)
+    if not pc.any(inverted).as_py():
+        return lower, upper
+    nothing = pa.scalar(None, lower.type)
+    return pc.if_else(inverted, nothing, lower), pc.if_else(inverted, nothing, upper)
+
+
+# What is known of one column in each of many places, be they files or manifests.
+#
+# A place may hold nulls, and it may hold values; the values lie between a lower and an upper key, either of
+# which may be unknown. Everything here errs in one direction: what is not known for certain may be there.
+
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

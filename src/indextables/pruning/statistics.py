@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from indextables.config import Settings, registry
 from indextables.errors import InvalidOptionError
-from indextables.pruning.order import order_keys
-from indextables.pruning.values import format_value, parse_values
+from indextables.pruning.values import format_value, order_keys, parse_values
 from indextables.schema import find_column
 
 ALL_COLUMNS = -1

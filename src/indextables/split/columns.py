@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tantivy import Document
 
 from indextables.errors import InvalidValueError
-from indextables.pruning.order import order_keys
+from indextables.pruning.values import order_keys
 from indextables.split.analyzers import MAX_TOKEN_BYTES
 from indextables.split.fields import ROW_FIELD, FieldKind, FieldMapping
 from indextables.split.json_values import json_objects

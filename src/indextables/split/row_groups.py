@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from indextables.predicates import Predicate, columns_of
 from indextables.pruning.evaluate import evaluate
-from indextables.pruning.order import order_keys
 from indextables.pruning.ranges import ColumnRange, partition_range, unknown_range
+from indextables.pruning.values import order_keys
 
 # The keys of decimals are two's complement in this many bytes with the sign flipped.
 KEY_BYTES = 16

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.pruning.maps import map_values
+from indextables.pruning.values import map_values
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 

@@ -15,11 +15,8 @@ import pyarrow.compute as pc
 from indextables.predicates import Predicate, bind, columns_of
 from indextables.pruning.evaluate import evaluate
 from indextables.pruning.files import partition_keys
-from indextables.pruning.maps import map_values
-from indextables.pruning.order import order_keys
-from indextables.pruning.ranges import HIVE_NULL, ColumnRange, unknown_range
-from indextables.pruning.trust import text_lower_keys, text_upper_keys
-from indextables.pruning.values import DATE, parse_values
+from indextables.pruning.ranges import HIVE_NULL, ColumnRange, text_lower_keys, text_upper_keys, unknown_range
+from indextables.pruning.values import DATE, map_values, order_keys, parse_values
 
 
 class Bounds(msgspec.Struct, frozen=True):
