@@ -1,8 +1,7 @@
 """Spark schema JSON and Arrow schemas: the two forms of a table's schema, and the rules for its columns."""
 
-from indextables.schema.columns import canonical_schema, check_partition_columns, find_column
-from indextables.schema.from_spark import from_spark_json
-from indextables.schema.to_spark import to_spark_json
+from indextables.schema.shape import canonical_schema, check_partition_columns, find_column
+from indextables.schema.spark_json import from_spark_json, to_spark_json
 
 __all__ = [
     "canonical_schema",

@@ -6,8 +6,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from indextables.errors import InvalidSchemaError
-from indextables.schema.from_spark import from_spark_json
-from indextables.schema.to_spark import to_spark_json
+from indextables.schema.spark_json import from_spark_json, to_spark_json
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:
