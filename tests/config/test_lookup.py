@@ -3,8 +3,8 @@
 import pytest
 
 from indextables.config import list_settings, nearest
-from indextables.config.lookup import FamilyMatch, SettingMatch, find, is_ours
 from indextables.config.registry import CHECKPOINT_INTERVAL, PURGE_TX_LOG_RETENTION_HOURS, STORAGE_AWS
+from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours
 
 
 @pytest.mark.parametrize("setting", list_settings(), ids=lambda setting: setting.key)

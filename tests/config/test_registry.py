@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indextables.config import Section, list_families, list_settings
-from indextables.config.lookup import SettingMatch, find
+from indextables.config.settings import SettingMatch, find
 
 SPECIFICATION = Path(__file__).parents[3] / "shared" / "spec"
 

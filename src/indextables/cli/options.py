@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from indextables.config.lookup import FamilyMatch, SettingMatch, find, is_ours, nearest
+from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours, nearest
 from indextables.errors import InvalidOptionError
 from indextables.predicates.literals import timestamp_ms
 

@@ -1,14 +1,16 @@
 """Every setting with its type, default, bounds and help, and the rules by which a value is chosen."""
 
-from indextables.config.lookup import list_families, list_settings, nearest
-from indextables.config.setting import Alias, Section, Setting, SettingFamily
-from indextables.config.setting_warnings import (
+from indextables.config.setting import (
+    Alias,
     ConflictingSettingWarning,
     InvalidTablePropertyWarning,
+    Section,
+    Setting,
+    SettingFamily,
     SettingWarning,
     UnknownSettingWarning,
 )
-from indextables.config.settings import Settings, Source
+from indextables.config.settings import Settings, Source, list_families, list_settings, nearest
 
 __all__ = [
     "Alias",

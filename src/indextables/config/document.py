@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from indextables.config.lookup import list_families, list_settings
 from indextables.config.setting import Alias, Section, Setting, SettingFamily
+from indextables.config.settings import list_families, list_settings
 
 _INTRODUCTION = """\
 <!-- Generated from src/indextables/config/registry.py by `make docs-generated`. Do not edit. -->

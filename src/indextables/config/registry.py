@@ -6,9 +6,8 @@ prefix `spark.indextables.`.
 
 from typing import Any
 
-from indextables.config.definitions import Definitions
 from indextables.config.kinds import WholeDuration
-from indextables.config.setting import PREFIX, Alias, Section, Setting, SettingFamily
+from indextables.config.setting import PREFIX, Alias, Definitions, Section, Setting, SettingFamily
 
 MAX_INT = 2**31 - 1
 _MAX_THREADS = 1024

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from indextables.config.lookup import FamilyMatch, SettingMatch, find
+from indextables.config.settings import FamilyMatch, SettingMatch, find
 from indextables.log.header import SCHEMA_PROPERTY_PREFIX
 from indextables.storage.redaction import REDACTED
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from indextables.config import Settings
 from indextables.config.kinds import Boolean, Names
-from indextables.config.lookup import FamilyMatch, SettingMatch, find, is_ours
+from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import TransactionAction
 from indextables.predicates import Predicate, bind, parse_predicate

@@ -12,7 +12,7 @@ from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_se
 from indextables.cli.output import is_terminal, print_facts, print_heading, print_line, print_table
 from indextables.cli.plain import Column
 from indextables.config import Section, Setting, SettingFamily, Settings, list_families, list_settings
-from indextables.config.lookup import FamilyMatch, SettingMatch, find
+from indextables.config.settings import FamilyMatch, SettingMatch, find
 from indextables.storage.redaction import REDACTED
 
 EXAMPLES = examples(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from indextables._version import __version__
 from indextables.config import list_families
-from indextables.config.lookup import is_ours
+from indextables.config.settings import is_ours
 from indextables.sql import columns
 from indextables.sql.caller import Caller
 from indextables.sql.columns import schema_of
