@@ -8,8 +8,8 @@ import pyarrow as pa
 from benchmarks.files import PARTITION_COLUMN, SCHEMA, DataFile, in_chunks
 from indextables import AddAction, IndexTable
 from indextables.log.actions import encode_actions
-from indextables.log.codec import compress
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, state_manifest_key, version_key
+from indextables.log.version_file import compress
 
 # The peers have no caches that outlive a table object.
 NO_CACHE = {"spark.indextables.transaction.cache.enabled": "false"}

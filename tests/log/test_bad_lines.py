@@ -1,6 +1,6 @@
 import pytest
 
-from indextables.log.bad_lines import not_an_action, not_json, not_text
+from indextables.log.actions import not_an_action, not_json, not_text
 
 LINES = b'{"a":1}\n\n{"b":2}{"c":3}\r\n  {"d":4}\n'
 

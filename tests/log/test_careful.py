@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from indextables.errors import LogCorruptedError
-from indextables.log.careful import canonical_lines, has_unknown
+from indextables.log.decode_slow import canonical_lines, has_unknown
 from log_samples import (
     FULL_ADD,
     FULL_REMOVE,

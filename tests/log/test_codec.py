@@ -4,7 +4,7 @@ import random
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.codec import compress, decompress
+from indextables.log.version_file import compress, decompress
 from log_samples import add, json_lines
 
 LINES = json_lines(add("a"), add("b", minValues={"text": "ü"}))

@@ -3,11 +3,16 @@ import pickle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.actions import CommitInfo, Metadata, Protocol, SkipAction, TransactionAction
+from indextables.log.actions import (
+    CommitInfo,
+    Metadata,
+    Protocol,
+    SkipAction,
+    SmallActions,
+    TransactionAction,
+)
 from indextables.log.decode import VersionSummary, decode_tail
-from indextables.log.header import EMPTY_HEADER, RECENT_COMMITS, registry_of, replay_header
-from indextables.log.replay import removed_paths
-from indextables.log.small_actions import SmallActions
+from indextables.log.replay import EMPTY_HEADER, RECENT_COMMITS, registry_of, removed_paths, replay_header
 from log_samples import METADATA, PROTOCOL, add, log_file, remove
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from indextables.errors import TransientStorageError
-from indextables.log.hint import LastCheckpoint, advance_hint, read_hint
+from indextables.log.checkpoint import LastCheckpoint, advance_hint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY
 from indextables.storage import FaultStore, Moment
 

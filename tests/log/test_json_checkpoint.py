@@ -7,13 +7,12 @@ from hypothesis import given, settings
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, TransientStorageError
 from indextables.log.checkpoint import Checkpoint
-from indextables.log.codec import compress, decompress
 from indextables.log.decode import UnknownContent, decode_tail
 from indextables.log.entries import empty_entries
-from indextables.log.header import EMPTY_HEADER, replay_header
-from indextables.log.json_checkpoint import read_json_checkpoint, read_part_names, write_json_checkpoint
+from indextables.log.legacy_checkpoint import read_json_checkpoint, read_part_names, write_json_checkpoint
 from indextables.log.paths import LOG_PREFIX, json_checkpoint_key, json_checkpoint_part_name
-from indextables.log.replay import removed_paths, replay_entries
+from indextables.log.replay import EMPTY_HEADER, removed_paths, replay_entries, replay_header
+from indextables.log.version_file import compress, decompress
 from indextables.storage import FaultStore, Moment, ObjectStore, PutOutcome, open_store
 from log_samples import (
     FULL_ADD,

@@ -4,8 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.entries import STRING_MAP
-from indextables.log.json_lines import action_lines
+from indextables.log.entries import STRING_MAP, action_lines
 from log_samples import texts
 
 SCHEMA = pa.schema(

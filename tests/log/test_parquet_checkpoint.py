@@ -8,14 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, TransientStorageError
-from indextables.log import parquet_checkpoint
+from indextables.log import legacy_checkpoint
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_MAP, empty_entries
-from indextables.log.header import EMPTY_HEADER, replay_header
-from indextables.log.parquet_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
+from indextables.log.legacy_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
 from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
-from indextables.log.replay import replay_entries
+from indextables.log.replay import EMPTY_HEADER, replay_entries, replay_header
 from indextables.storage import FaultStore, Moment, ObjectStore
 from log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add, log_file, paths, rows
 
@@ -325,6 +324,6 @@ def test_the_small_file_of_another_version_is_refused(store):
 
 def test_a_file_that_claims_too_many_rows_is_refused_unread(store, monkeypatch):
     put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
-    monkeypatch.setattr(parquet_checkpoint, "MAX_CHECKPOINT_ROWS", 1)
+    monkeypatch.setattr(legacy_checkpoint, "MAX_CHECKPOINT_ROWS", 1)
     with pytest.raises(LogCorruptedError, match="2 rows are more than the 1 that are read"):
         read(store)

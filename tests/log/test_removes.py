@@ -3,7 +3,7 @@ import json
 import pyarrow as pa
 
 from indextables.log.decode import decode_tail
-from indextables.log.removes import remove_lines
+from indextables.log.entries import remove_lines
 from log_samples import FULL_ADD, add, log_bytes, log_file, rows
 
 

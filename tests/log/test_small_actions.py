@@ -1,8 +1,7 @@
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.actions import CommitInfo, Protocol, TransactionAction
-from indextables.log.small_actions import SmallActions, scan_lines
+from indextables.log.actions import CommitInfo, Protocol, SmallActions, TransactionAction, scan_lines
 from log_samples import METADATA, PROTOCOL, add, json_lines, remove
 
 

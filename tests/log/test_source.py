@@ -1,9 +1,8 @@
 import pickle
 
 from indextables.log.decode import decode_tail
-from indextables.log.entries import empty_entries
+from indextables.log.entries import LoadedEntries, MemorySource, empty_entries
 from indextables.log.replay import replay_entries
-from indextables.log.source import LoadedEntries, MemorySource
 from log_samples import add, log_file
 
 

@@ -9,11 +9,11 @@ from indextables.errors import (
     ObjectNotFoundError,
     TransientStorageError,
 )
-from indextables.log.codec import compress
 from indextables.log.paths import version_key
 from indextables.log.version_file import (
     Conflict,
     Written,
+    compress,
     find_version_file,
     read_version_file,
     read_version_files,

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from indextables.errors import StorageError
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX, state_manifest_key
 from indextables.log.segment import list_log
 from indextables.ops import after_commit as after_commit_module

@@ -10,8 +10,8 @@ import pytest
 from indextables import IndexTable, errors
 from indextables.errors import VersionNotFoundError
 from indextables.log.actions import encode_actions
-from indextables.log.codec import decompress
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
+from indextables.log.version_file import decompress
 from indextables.ops.deletion import DeleteBatch
 from indextables.ops.fsck import fsck
 from indextables.ops.fsck_report import Finding, FsckReport, Severity, ordered_findings

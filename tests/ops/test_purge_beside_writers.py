@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from indextables import errors
 from indextables.log.actions import encode_actions
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads

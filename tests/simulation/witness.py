@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from indextables.log.codec import decompress
-from indextables.log.json_checkpoint import read_part_names
+from indextables.log.legacy_checkpoint import read_part_names
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpoint,
@@ -21,6 +20,7 @@ from indextables.log.paths import (
     parse_log_path,
 )
 from indextables.log.segment import Base, BaseFormat, LogListing, list_log
+from indextables.log.version_file import decompress
 from indextables.ops.fsck_log import reachable_versions
 from indextables.state.manifest_path import manifest_key
 from indextables.state.state_file import read_state_manifest

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from indextables.log.entries import Selection
 from indextables.log.paths import LOG_PREFIX
-from indextables.log.source import Selection
 from indextables.predicates import bind, parse_predicate
 from indextables.pruning import Bounds, partition_bounds
 from indextables.state.manifest_path import new_manifest_path

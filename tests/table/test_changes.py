@@ -6,10 +6,9 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import VersionNotFoundError
-from indextables.log.codec import decompress
-from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA
 from indextables.log.paths import LOG_PREFIX, json_checkpoint_key, version_key
-from indextables.log.removes import REMOVE_SCHEMA
+from indextables.log.version_file import decompress
 from indextables.ops.checkpoint import compact
 from indextables.ops.cleanup import clean_up
 from indextables.storage import FaultStore, ObjectStore, VirtualClock

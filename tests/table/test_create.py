@@ -10,8 +10,8 @@ from indextables.errors import (
     TableAlreadyExistsError,
     UnsupportedStoreError,
 )
-from indextables.log.codec import decompress
 from indextables.log.paths import version_key
+from indextables.log.version_file import decompress
 from indextables.storage import PROBE_PREFIX, NoConditionalPutStore, ObjectStore
 from indextables.table import Snapshot, create_table, load_snapshot
 from tables import (

@@ -11,7 +11,7 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     JsonCheckpointPart,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from indextables.log.actions import CommitInfo, RemoveAction, encode_actions, new_commit_id
-from indextables.log.codec import compress
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
+from indextables.log.version_file import compress
 from indextables.storage import FaultStore, ObjectStore, open_store
 from indextables.table import load_snapshot
 from indextables.table.catch_up import catch_up

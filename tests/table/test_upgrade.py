@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from indextables.log.codec import decompress
 from indextables.log.paths import state_dir
+from indextables.log.version_file import decompress
 from indextables.ops.write import run
 from indextables.schema import to_spark_json
 from indextables.table import Operation, load_snapshot

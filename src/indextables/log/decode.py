@@ -18,15 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables._arrow import arrow_from_numpy
-from indextables.log.careful import canonical_lines, has_unknown
+from indextables.log.actions import ScannedFile, SmallActions, scan_lines
+from indextables.log.decode_slow import canonical_lines, has_unknown
 from indextables.log.entries import (
     ADD_STRUCT,
     FILE_ENTRY_SCHEMA,
+    REMOVE_SCHEMA,
+    REMOVE_STRUCT,
     REQUIRED_ADD_FIELDS,
+    REQUIRED_REMOVE_FIELDS,
     entries_from_columns,
 )
-from indextables.log.removes import REMOVE_SCHEMA, REMOVE_STRUCT, REQUIRED_REMOVE_FIELDS
-from indextables.log.small_actions import ScannedFile, SmallActions, scan_lines
 
 _LINE_SCHEMA = pa.schema([pa.field("add", ADD_STRUCT), pa.field("remove", REMOVE_STRUCT)])
 _CANONICAL_SCHEMA = _LINE_SCHEMA.append(pa.field("unknownFields", pa.string()))

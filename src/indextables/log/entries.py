@@ -4,14 +4,20 @@ A snapshot holds 70,000 or a million of these rows, so they exist as columns and
 names are the specification's. Columns that no entry of a table uses are simply all null.
 """
 
-from collections.abc import Mapping
+import io
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+import arro3.io
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables._arrow import arrow_from_numpy
+from indextables.errors import LogCorruptedError
+from indextables.predicates import Predicate
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 STRING_LIST = pa.list_(pa.string())
@@ -126,3 +132,151 @@ def _without_null_items(maps: pa.MapArray) -> pa.MapArray:
         maps.items.filter(is_kept),
         mask=maps.is_null(),
     )
+
+
+# Arrow columns to JSON lines: the way back from `decode`, for actions in bulk.
+
+
+_ROWS_PER_BATCH = 8192
+
+
+def action_lines(name: str, table: pa.Table) -> bytes:
+    """Each row as the action `name`, one a line; nulls are left out, maps become objects."""
+    lines = io.BytesIO()
+    structs = table.to_struct_array(max_chunksize=_ROWS_PER_BATCH)
+    arro3.io.write_ndjson(pa.table({name: structs}), lines)
+    return lines.getvalue()
+
+
+# File entries as add actions: their lines in a checkpoint or a version file.
+
+
+def add_lines(entries: pa.Table) -> bytes:
+    """File entries as add actions, one a line."""
+    if not entries.num_rows:
+        return b""
+    known, unknown = entries.drop_columns(["unknownFields"]), entries["unknownFields"]
+    if unknown.null_count == len(unknown):
+        return action_lines("add", known)
+    has_unknown = unknown.is_valid()
+    plain_lines = action_lines("add", known.filter(pc.invert(has_unknown)))
+    other_lines = action_lines("add", known.filter(has_unknown)).splitlines()
+    return plain_lines + b"".join(map(_with_unknown, other_lines, unknown.drop_null().to_pylist()))
+
+
+def _with_unknown(line: bytes, unknown: str) -> bytes:
+    """An add action with the fields that it was read with. What we know of it has the last word."""
+    fields = msgspec.json.decode(line, type=dict[str, dict[str, msgspec.Raw]])["add"]
+    try:
+        others = msgspec.json.decode(unknown, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise LogCorruptedError(
+            f"{bytes(fields['path']).decode()}: its unknown fields are not a JSON object ({error})"
+        ) from error
+    return msgspec.json.encode({"add": {**others, **fields}}) + b"\n"
+
+
+# Remove actions as columns: their Arrow schema, and their lines in a version file.
+
+
+REMOVE_FIELDS: tuple[pa.Field, ...] = (
+    pa.field("path", pa.string(), nullable=False),
+    pa.field("deletionTimestamp", pa.int64()),
+    pa.field("dataChange", pa.bool_()),
+    pa.field("partitionValues", STRING_MAP),
+    pa.field("size", pa.int64()),
+    pa.field("extendedFileMetadata", pa.bool_()),
+    pa.field("tags", STRING_MAP),
+)
+REMOVE_STRUCT = pa.struct([field.with_nullable(True) for field in REMOVE_FIELDS])
+REQUIRED_REMOVE_FIELDS = frozenset({"path"})
+
+# A remove in a tail of versions: the version that made it stands beside it.
+REMOVE_SCHEMA = pa.schema([*REMOVE_FIELDS, pa.field("version", pa.int64(), nullable=False)])
+
+
+def remove_lines(entries: pa.Table, deletion_timestamp_ms: int, data_change: bool) -> bytes:
+    """JSON lines that remove file entries (path, partitionValues and size are used)."""
+    count = entries.num_rows
+    removes = pa.table(
+        {
+            "path": entries["path"],
+            "deletionTimestamp": pa.array(np.full(count, deletion_timestamp_ms, dtype=np.int64)),
+            "dataChange": pa.array(np.full(count, data_change)),
+            "partitionValues": entries["partitionValues"],
+            "size": entries["size"],
+        }
+    )
+    return action_lines("remove", removes)
+
+
+# Where the file entries of a base come from: already in memory, or behind manifests that can be skipped.
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """A bound predicate, and what is needed to judge a manifest by it."""
+
+    predicate: Predicate
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+
+
+class PathSelection(msgspec.Struct, frozen=True):
+    """Files by their paths."""
+
+    paths: pa.Array
+
+
+class LoadedEntries(msgspec.Struct, frozen=True):
+    """File entries, and how many manifests were there and were skipped to get them."""
+
+    entries: pa.Table
+    manifests: int = 0
+    manifests_skipped: int = 0
+
+
+class EntrySource(Protocol):
+    """The live file entries of one checkpoint or state. Immutable; may read when asked."""
+
+    @property
+    def num_files(self) -> int:
+        """How many entries are live."""
+        ...
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum of their sizes."""
+        ...
+
+    def load(
+        self, selection: Selection | PathSelection | None, columns: Sequence[str] | None
+    ) -> LoadedEntries:
+        """Entries that may be selected: at least those that are. None asks for all.
+
+        With `columns`, at least these are there. Raises LogCorruptedError if entries cannot be read.
+        """
+        ...
+
+
+class MemorySource(msgspec.Struct, frozen=True):
+    """Entries that a checkpoint of the older formats gave, all at once."""
+
+    entries: pa.Table
+
+    @property
+    def num_files(self) -> int:
+        """How many entries are live."""
+        return int(self.entries.num_rows)
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum of their sizes."""
+        return pc.sum(self.entries["size"]).as_py() or 0
+
+    def load(
+        self,
+        selection: Selection | PathSelection | None,  # noqa: ARG002
+        columns: Sequence[str] | None,  # noqa: ARG002
+    ) -> LoadedEntries:
+        """All entries: there is nothing to skip."""
+        return LoadedEntries(self.entries)

@@ -1,11 +1,95 @@
-"""Replay: a base and the versions after it give the live files. Pure, and columnar throughout."""
+"""What the log says about a table at one version, apart from its files."""
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.decode import Tail
+from indextables.log.actions import Metadata, Protocol, SkipAction
+from indextables.log.decode import Tail, VersionSummary
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+
+SCHEMA_PROPERTY_PREFIX = "docMappingSchema."
+
+# How many commit ids a checkpoint remembers: enough that a writer that stalled can tell, after its version
+# file was cleaned up, whether the commit under that number was its own.
+RECENT_COMMITS = 200
+
+
+class LogHeader(msgspec.Struct, frozen=True):
+    """Protocol, metadata and the other small facts at `version`.
+
+    `timestamp_ms` never decreases from one version to the next, even where clocks run backwards.
+    `schema_registry` maps the hash of a doc mapping to its JSON. `skips` holds the open skip of each path,
+    `transactions` the last batch of each streaming writer, `recent_commits` the ids of the newest commits.
+    """
+
+    version: int
+    timestamp_ms: int
+    protocol: Protocol | None
+    metadata: Metadata | None
+    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
+    skips: Mapping[str, SkipAction] = msgspec.field(default_factory=dict)
+    transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
+    recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
+    unknown_actions: tuple[str, ...] = ()
+
+
+EMPTY_HEADER = LogHeader(version=-1, timestamp_ms=0, protocol=None, metadata=None)
+
+
+def registry_of(metadata: Metadata | None) -> dict[str, str]:
+    """The doc mappings that a metaData action registers, by hash."""
+    if metadata is None:
+        return {}
+    return {
+        key.removeprefix(SCHEMA_PROPERTY_PREFIX): value
+        for key, value in metadata.configuration.items()
+        if key.startswith(SCHEMA_PROPERTY_PREFIX)
+    }
+
+
+def replay_header(
+    base: LogHeader, versions: Sequence[VersionSummary], removed: Mapping[str, int]
+) -> LogHeader:
+    """The header after `versions`; in one step or in several, it comes out the same.
+
+    `removed` tells for each path the last of these versions that removes it. That closes the skips of the path up
+    to there: nothing is left to retry.
+    """
+    if not versions:
+        return base
+    protocol, metadata, timestamp_ms = base.protocol, base.metadata, base.timestamp_ms
+    skips = {path: skip for path, skip in base.skips.items() if path not in removed}
+    schema_registry, transactions = dict(base.schema_registry), dict(base.transactions)
+    recent_commits, unknown_actions = dict(base.recent_commits), list(base.unknown_actions)
+    for version in versions:
+        actions = version.actions
+        timestamp_ms = max(timestamp_ms, version.timestamp_ms)
+        protocol = actions.protocol or protocol
+        metadata = actions.metadata or metadata
+        schema_registry |= registry_of(actions.metadata)
+        skips |= {s.path: s for s in actions.skips if removed.get(s.path, -1) < version.version}
+        transactions |= {transaction.app_id: transaction.version for transaction in actions.transactions}
+        unknown_actions += version.unknown_actions
+        if actions.commit_info is not None:
+            recent_commits[version.version] = actions.commit_info.commit_id
+    return LogHeader(
+        version=versions[-1].version,
+        timestamp_ms=timestamp_ms,
+        protocol=protocol,
+        metadata=metadata,
+        schema_registry=schema_registry,
+        skips=skips,
+        transactions=transactions,
+        recent_commits=dict(sorted(recent_commits.items())[-RECENT_COMMITS:]),
+        unknown_actions=tuple(unknown_actions),
+    )
+
+
+# Replay: a base and the versions after it give the live files. Pure, and columnar throughout.
 
 
 def replay_entries(base: pa.Table, tail: Tail) -> pa.Table:

@@ -14,7 +14,7 @@ from indextables.config.registry import (
     STATE_COMPACTION_AFTER_MERGE,
 )
 from indextables.errors import IndexTablesError
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.segment import list_log
 from indextables.ops.checkpoint import compact, write_checkpoint
 from indextables.ops.cleanup import clean_up

@@ -11,10 +11,10 @@ from indextables.config.registry import (
     STATE_FORMAT,
 )
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
+from indextables.log.checkpoint import LastCheckpoint, advance_hint, read_hint
 from indextables.log.decode import UnknownContent
-from indextables.log.hint import LastCheckpoint, advance_hint, read_hint
-from indextables.log.json_checkpoint import read_part_names, write_json_checkpoint
-from indextables.log.parquet_checkpoint import write_parquet_checkpoint
+from indextables.log.entries import EntrySource
+from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
@@ -25,7 +25,6 @@ from indextables.log.paths import (
 )
 from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, BaseFormat, build_listing, list_log
-from indextables.log.source import EntrySource
 from indextables.log.version_file import find_object
 from indextables.ops.manifests_by_runner import manifests_by_runner
 from indextables.ops.runner import Runner

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
 from indextables.log.decode import Tail, VersionSummary
-from indextables.log.header import LogHeader
 from indextables.log.paths import version_key
+from indextables.log.replay import LogHeader
 from indextables.log.segment import Base, list_log
 from indextables.ops.shown_properties import shown_properties
 from indextables.storage import ObjectMeta

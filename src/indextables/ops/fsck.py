@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.segment import LogListing, list_log
 from indextables.ops.fsck_log import (

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
+from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
-from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
-from indextables.log.hint import LastCheckpoint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY
-from indextables.log.replay import removed_paths, replay_entries
+from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
 from indextables.log.segment import Base, BaseFormat, LogListing
 from indextables.log.version_file import find_object
 from indextables.ops.fsck_report import Finding, Severity

@@ -13,7 +13,7 @@ import msgspec
 
 from indextables.config.registry import STATE_GC_MIN_MANIFEST_AGE_HOURS
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
-from indextables.log.json_checkpoint import read_part_names
+from indextables.log.legacy_checkpoint import read_part_names
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,

@@ -7,8 +7,8 @@ import pyarrow as pa
 from indextables.config import Settings
 from indextables.config.registry import INDEXING_TYPEMAP
 from indextables.errors import InvalidOptionError, InvalidSchemaError
-from indextables.log.header import SCHEMA_PROPERTY_PREFIX
 from indextables.log.protocol import READER_VERSION, WRITER_VERSION
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
 from indextables.ops.write import run
 from indextables.table import CommitResult, Operation, Snapshot
 from indextables.table.conflict import INDEXING_PREFIX

@@ -20,7 +20,7 @@ from indextables.errors import (
     UnsafePathError,
     VersionNotFoundError,
 )
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.segment import list_log
 from indextables.ops.checkpoint import write_checkpoint
 from indextables.ops.deletion import BATCH_KEYS, delete_keys

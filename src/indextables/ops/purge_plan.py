@@ -23,7 +23,7 @@ from indextables.config.registry import (
     PURGE_RETENTION_CHECK_ENABLED,
 )
 from indextables.errors import InvalidOptionError, LogGapError
-from indextables.log.hint import LastCheckpoint, read_hint
+from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.paths import version_key
 from indextables.log.protocol import check_writable
 from indextables.log.segment import LogListing, list_log

@@ -11,8 +11,8 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import NO_VERSIONS, LogFile, Tail, UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.log.header import LogHeader
 from indextables.log.paths import JsonCheckpoint, JsonCheckpointPart, ManifestFile, parse_log_path
+from indextables.log.replay import LogHeader
 from indextables.log.segment import Base, BaseFormat
 from indextables.ops.repair_lines import whole_lines
 from indextables.ops.repair_report import Problem

@@ -11,8 +11,8 @@ from indextables.config import Settings
 from indextables.config.registry import INDEXING_TYPEMAP
 from indextables.errors import IndexTablesError, LogCorruptedError
 from indextables.log.actions import Metadata, Protocol
-from indextables.log.header import SCHEMA_PROPERTY_PREFIX, LogHeader
 from indextables.log.protocol import CURRENT_PROTOCOL, DEFAULT_PROTOCOL, check_writable
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair_splits import FoundSplit, mappings_of, newest_first, values_of_path
 from indextables.schema import from_spark_json, to_spark_json
 from indextables.split.jvm_index import IndexedField

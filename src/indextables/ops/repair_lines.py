@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from indextables.errors import LogCorruptedError
-from indextables.log.codec import CODEC_GZIP, COMPRESSION_MAGIC, MAX_LOG_FILE_BYTES
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
+from indextables.log.version_file import CODEC_GZIP, COMPRESSION_MAGIC, MAX_LOG_FILE_BYTES
 
 _PREFIX: Final = bytes([COMPRESSION_MAGIC, CODEC_GZIP])
 _GZIP_MAGIC: Final = b"\x1f\x8b"

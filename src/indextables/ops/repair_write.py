@@ -22,14 +22,12 @@ from indextables.log.actions import (
     encode_actions,
     new_commit_id,
 )
-from indextables.log.add_lines import add_lines
-from indextables.log.codec import compress
-from indextables.log.header import RECENT_COMMITS, LogHeader
-from indextables.log.hint import LastCheckpoint
+from indextables.log.checkpoint import LastCheckpoint
+from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_dir
-from indextables.log.removes import remove_lines
+from indextables.log.replay import RECENT_COMMITS, LogHeader
 from indextables.log.segment import BaseFormat
-from indextables.log.version_file import Conflict, write_version_file
+from indextables.log.version_file import Conflict, compress, write_version_file
 from indextables.ops.repair_identity import Identity
 from indextables.ops.repair_log import REPAIR_OPERATION
 from indextables.ops.repair_plan import RepairPlan

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from indextables.config.settings import FamilyMatch, SettingMatch, find
-from indextables.log.header import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
 from indextables.storage.redaction import REDACTED
 
 # Parts of the names that other systems give to credentials.

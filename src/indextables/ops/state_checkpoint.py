@@ -7,10 +7,9 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables.log.decode import Tail, UnknownContent
-from indextables.log.header import LogHeader, replay_header
-from indextables.log.replay import removed_paths
+from indextables.log.entries import PathSelection
+from indextables.log.replay import LogHeader, removed_paths, replay_header
 from indextables.log.segment import BaseFormat
-from indextables.log.source import PathSelection
 from indextables.metrics import (
     STATE_TOMBSTONE_COUNT,
     STATE_TOMBSTONE_RATIO,

@@ -1,6 +1,6 @@
 """Between the header of the log and the state manifest that carries it."""
 
-from indextables.log.header import LogHeader, registry_of
+from indextables.log.replay import LogHeader, registry_of
 from indextables.state.state_manifest import UNKNOWN_TIME, StateManifest
 
 

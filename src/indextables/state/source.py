@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.log.source import LoadedEntries, PathSelection, Selection
+from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
 from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.foreign_columns import with_foreign_columns_folded

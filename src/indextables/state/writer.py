@@ -24,9 +24,9 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
-from indextables.log.header import LogHeader
 from indextables.log.paths import state_manifest_key
-from indextables.log.publishing import publish
+from indextables.log.replay import LogHeader
+from indextables.log.version_file import publish
 from indextables.state.accounting import locate
 from indextables.state.avro_codec import Codec
 from indextables.state.compaction import (

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from indextables.errors import VersionNotFoundError
 from indextables.log.decode import Tail
-from indextables.log.removes import REMOVE_SCHEMA
+from indextables.log.entries import REMOVE_SCHEMA
 from indextables.log.segment import list_log
 from indextables.table.differences import difference
 from indextables.table.load import load_snapshot

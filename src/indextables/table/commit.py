@@ -34,13 +34,11 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.log.actions import ENGINE_INFO, CommitInfo, encode_actions, new_commit_id
-from indextables.log.add_lines import add_lines
-from indextables.log.codec import compress
 from indextables.log.decode import LogFile
+from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import version_key
 from indextables.log.protocol import check_writable
-from indextables.log.removes import remove_lines
-from indextables.log.version_file import Conflict, write_version_file
+from indextables.log.version_file import Conflict, compress, write_version_file
 from indextables.storage import ObjectMeta
 from indextables.table.catch_up import CaughtUp, catch_up, follow
 from indextables.table.conflict import reason_after_cleanup, reason_to_give_up

@@ -18,7 +18,7 @@ from typing import assert_never
 import msgspec
 
 from indextables.log.actions import Metadata
-from indextables.log.header import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
 from indextables.table.intent import ChangeProperties, Intent, Kind, Mark, RecordTransaction
 from indextables.table.snapshot import Snapshot
 from indextables.table.winner import Winner

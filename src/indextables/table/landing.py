@@ -16,7 +16,7 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.log.paths import version_key
 from indextables.log.segment import list_log
 from indextables.log.version_file import find_version_file

@@ -22,14 +22,12 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import Metadata, Protocol
-from indextables.log.entries import empty_entries
-from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
-from indextables.log.hint import LastCheckpoint, read_hint
+from indextables.log.checkpoint import LastCheckpoint, read_hint
+from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
-from indextables.log.replay import removed_paths
+from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
 from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, list_log
-from indextables.log.source import EntrySource, MemorySource
 from indextables.log.version_file import find_object
 from indextables.table.context import TableContext
 from indextables.table.log_files import read_base, read_last_actions, read_tail, with_unlisted_versions

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from indextables.config.registry import STATE_READ_PARALLELISM, TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary, decode_tail
-from indextables.log.header import LogHeader
-from indextables.log.json_checkpoint import read_json_checkpoint
-from indextables.log.parquet_checkpoint import read_parquet_checkpoint
+from indextables.log.entries import EntrySource, MemorySource
+from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet_checkpoint
+from indextables.log.replay import LogHeader
 from indextables.log.segment import Base, BaseFormat, LogListing
-from indextables.log.source import EntrySource, MemorySource
 from indextables.log.version_file import find_version_file, read_version_files
 from indextables.state.headers import header_of
 from indextables.state.source import StateSource

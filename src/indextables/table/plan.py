@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, InvalidActionError
 from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction
-from indextables.log.header import SCHEMA_PROPERTY_PREFIX
 from indextables.log.protocol import upgraded
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
 from indextables.table.add_rules import check_adds
 from indextables.table.intent import (
     Append,

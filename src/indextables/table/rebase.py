@@ -1,6 +1,6 @@
 """The same version, from a newer base."""
 
-from indextables.log.hint import read_hint
+from indextables.log.checkpoint import read_hint
 from indextables.table.load import load_snapshot
 from indextables.table.snapshot import Snapshot
 

@@ -5,10 +5,8 @@ from msgspec.structs import replace
 
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import UnknownContent
-from indextables.log.entries import empty_entries
-from indextables.log.header import EMPTY_HEADER, LogHeader, replay_header
-from indextables.log.replay import removed_paths, replay_entries
-from indextables.log.source import EntrySource
+from indextables.log.entries import EntrySource, empty_entries
+from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
 from indextables.state.source import StateSource
 from indextables.table.log_files import read_base, read_tail
 from indextables.table.snapshot import Snapshot

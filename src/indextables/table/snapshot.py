@@ -18,11 +18,10 @@ from indextables.errors import (
 )
 from indextables.log.actions import Metadata, Protocol
 from indextables.log.decode import LogFile, Tail, decode_tail
-from indextables.log.header import LogHeader, replay_header
+from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.log.protocol import check_readable
-from indextables.log.replay import removed_paths, replay_entries
+from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
 from indextables.log.segment import Gap, LogSegment
-from indextables.log.source import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.predicates import Predicate, bind
 from indextables.pruning import prune_files
 from indextables.schema import from_spark_json

@@ -5,8 +5,8 @@ A writer that lost a race is in a hurry: whoever takes longer to catch up than o
 
 import msgspec
 
+from indextables.log.actions import scan_lines
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
-from indextables.log.small_actions import scan_lines
 
 
 class Winner(msgspec.Struct, frozen=True):

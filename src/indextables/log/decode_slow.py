@@ -10,10 +10,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from indextables.log.actions import ACTION_NAMES, Int32, Int64
-from indextables.log.bad_lines import not_an_action, not_json, not_text
-from indextables.log.entries import ADD_STRUCT, REQUIRED_ADD_FIELDS, STRING_LIST, STRING_MAP
-from indextables.log.removes import REMOVE_STRUCT, REQUIRED_REMOVE_FIELDS
+from indextables.log.actions import ACTION_NAMES, Int32, Int64, not_an_action, not_json, not_text
+from indextables.log.entries import (
+    ADD_STRUCT,
+    REMOVE_STRUCT,
+    REQUIRED_ADD_FIELDS,
+    REQUIRED_REMOVE_FIELDS,
+    STRING_LIST,
+    STRING_MAP,
+)
 
 _KNOWN_ACTIONS = frozenset(ACTION_NAMES.values())
 _ADD_FIELDS = frozenset(ADD_STRUCT.names)
