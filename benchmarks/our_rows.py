@@ -10,8 +10,7 @@ from indextables import IndexTable
 from indextables.config import Settings
 from indextables.ops.question import Question
 from indextables.ops.search import best_hits
-from indextables.split.bundle import read_bundle, read_member
-from indextables.split.footer import ROWS_MEMBER
+from indextables.split.bundle import ROWS_MEMBER, read_bundle, read_member
 from indextables.storage import open_store
 from indextables.table import TableContext, load_snapshot
 

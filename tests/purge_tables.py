@@ -15,7 +15,7 @@ from indextables.ops.purge_report import PurgeKind, PurgeReport
 from indextables.ops.splits import add_of
 from indextables.ops.write import append as append_rows
 from indextables.ops.write import commit_files
-from indextables.split.split_file import SplitFile
+from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import FaultStore, Moment, ObjectMeta, ObjectStore, PutOutcome, VirtualClock
 from indextables.table import Snapshot, load_snapshot

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.config import Settings
-from indextables.split.base import Split
 from indextables.split.reader import open_split
-from indextables.split.split_file import SplitFile
+from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import ObjectStore
 

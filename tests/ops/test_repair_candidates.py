@@ -6,7 +6,7 @@ from indextables.config import Settings
 from indextables.ops.repair_candidates import KnownPaths, Window, choose
 from indextables.ops.repair_lines import whole_lines
 from indextables.ops.repair_splits import FoundSplit, OwnDescription, values_of_path
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
 from indextables.storage import partition_path
 from tables import add
 

@@ -15,11 +15,11 @@ from indextables.errors import (
     InvalidQueryError,
     InvalidSchemaError,
 )
-from indextables.ops.index_cache import index_cache
 from indextables.ops.question import Question
 from indextables.ops.search import count, search
 from indextables.ops.splits import open_ref, split_refs
 from indextables.ops.write import append
+from indextables.split.index_cache import index_cache
 from indextables.storage import FaultStore, open_store
 from indextables.table import create_table, load_snapshot
 from tables import context, memory_store

@@ -17,7 +17,7 @@ from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregate
 from indextables.search.parse import parse_query
 from indextables.search.partial_aggregate import MAX_GROUPS, aggregate_index
 from indextables.search.scope import SearchScope
-from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 
 COUNT, MIN, MAX, SUM, AVG = MetricFunction

@@ -10,8 +10,8 @@ from indextables.search.compile import compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.nodes import Phrase, Place, Term
 from indextables.search.scope import SearchScope
-from indextables.split.analyzers import TOKENIZERS
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.fields import TOKENIZERS
 from search_indexes import build_index, found_rows, string_field, text_field
 
 PLACE = Place("", 0, 0)

@@ -11,9 +11,8 @@ from indextables.search.compile import compile_query
 from indextables.search.hits import Hits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.parse import parse_query
 from indextables.search.scope import SearchScope
-from indextables.split.index_builder import IndexBuilder
-from indextables.split.index_reader import open_index
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import IndexBuilder, open_index
 from search_indexes import build_index, text_field
 
 MAPPING = DocMapping((text_field("body"),))

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
 from search_indexes import build_index, found_rows, json_field, string_field
 
 ROWS = [

@@ -11,7 +11,7 @@ from indextables.search.highlight import highlight
 from indextables.search.hits import search_index
 from indextables.search.parse import parse_query
 from indextables.search.scope import SearchScope
-from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 
 MAPPING = DocMapping(

@@ -13,9 +13,8 @@ from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parse import parse_query
 from indextables.search.partial_aggregate import aggregate_index
 from indextables.search.scope import SearchScope
-from indextables.split.index_builder import IndexBuilder
-from indextables.split.index_reader import open_index
-from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.index_files import IndexBuilder, open_index
 from search_indexes import string_field, text_field
 
 # Footers of these files, which are read when an index is opened.

@@ -27,7 +27,7 @@ from indextables.predicates import (
 )
 from indextables.search.exact import filtered, split_predicate
 from indextables.search.hits import matching_rows, search_index
-from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")

@@ -13,18 +13,17 @@ from indextables.errors import (
     SplitCorruptedError,
     UnsupportedSplitError,
 )
-from indextables.split import footer
 from indextables.split.bundle import (
     MAX_FOOTER_BYTES,
     Member,
     decode_footer,
     encode_footer,
     encode_manifest,
+    is_ours,
     read_bundle,
     read_member,
 )
-from indextables.split.cache import IndexCache
-from indextables.split.footer import is_ours
+from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.storage import FaultStore, open_store
 from split_samples import PREFIX, opened, read_all, write_split
@@ -214,8 +213,8 @@ def test_a_newer_format_of_ours_is_named(real_split, store):
     data, file, _ = real_split
     store.put(file.path, data)
     bundle = read_bundle(store, file.path)
-    body = bundle.hot_cache[footer._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
-    hot_cache = footer._CHECKSUM_START + footer._checksum(bundle.manifest, body) + body
+    body = bundle.hot_cache[bundle._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
+    hot_cache = bundle._CHECKSUM_START + bundle._checksum(bundle.manifest, body) + body
     newer = data[: bundle.footer_start] + encode_footer(bundle.manifest, hot_cache)
     store.put("newer.split", newer)
     with pytest.raises(UnsupportedSplitError, match="format 9"):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import IndexCacheError, SplitCorruptedError
-from indextables.split.cache import IndexCache, cache_key
+from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.reader import open_split
 from indextables.storage import FaultStore, open_store
 from split_samples import opened, write_split

@@ -6,9 +6,9 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitCorruptedError, SplitWriteError
-from indextables.split.guarded import new_guarded_directory, sweep_abandoned
-from indextables.split.prefetch import prefetched
-from indextables.split.tantivy_errors import translating
+from indextables.split.guarded_directory import new_guarded_directory, sweep_abandoned
+from indextables.split.index_files import translating
+from indextables.split.parquet_ranges import prefetched
 
 
 def test_a_panic_of_the_index_library_becomes_a_typed_error():

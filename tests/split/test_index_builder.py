@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SplitWriteError
-from indextables.split.index_builder import IndexBuilder, index_files
-from indextables.split.index_reader import open_index
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import IndexBuilder, index_files, open_index
 from search_indexes import found_rows, text_field
 
 MAPPING = DocMapping((text_field("body"),))

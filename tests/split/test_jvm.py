@@ -14,9 +14,9 @@ from indextables.errors import SplitCorruptedError, UnsupportedSplitError
 from indextables.predicates import col
 from indextables.schema import from_spark_json
 from indextables.split.bundle import Member, encode_footer, encode_manifest
-from indextables.split.cache import IndexCache
-from indextables.split.index_builder import index_files
-from indextables.split.mapping import ROW_FIELD, FieldKind
+from indextables.split.doc_mapping import ROW_FIELD, FieldKind
+from indextables.split.index_cache import IndexCache
+from indextables.split.index_files import index_files
 from indextables.split.reader import open_split
 from indextables.storage import FaultStore, open_store
 from split_samples import read_all

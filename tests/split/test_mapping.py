@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidPredicateError, InvalidSchemaError
-from indextables.split.analyzers import TOKENIZERS, build_analyzer
-from indextables.split.cache import IndexCache
-from indextables.split.columns import index_values
-from indextables.split.mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping, index_term
+from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping, index_term
+from indextables.split.documents import index_values
+from indextables.split.fields import TOKENIZERS, build_analyzer
+from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, PREFIX, opened, ordinary_row, write_split
 

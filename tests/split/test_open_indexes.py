@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SplitCorruptedError
-from indextables.split import cache as cache_module
-from indextables.split.cache import IndexCache
+from indextables.split import index_cache as cache_module
+from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from indextables.storage.faults import FaultStore
 from split_samples import opened, write_split

@@ -19,8 +19,8 @@ from indextables.errors import (
 )
 from indextables.predicates import bind, col, parse_predicate, to_arrow_filter
 from indextables.split import parquet_ranges
-from indextables.split.cache import IndexCache
-from indextables.split.mapping import ROW_FIELD
+from indextables.split.doc_mapping import ROW_FIELD
+from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.storage import FaultStore, Moment, open_store
 from split_samples import PREFIX, opened, read_all, write_split, write_splits

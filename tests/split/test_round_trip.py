@@ -15,8 +15,8 @@ from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidVa
 from indextables.pruning import StatisticsOptions
 from indextables.schema import canonical_schema
 from indextables.split.builder import SplitBuilder, SplitShape
-from indextables.split.cache import IndexCache
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.split.rows_file import bounded_slices
 from indextables.split.writer import WriterOptions

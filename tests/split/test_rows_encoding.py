@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indextables.split.rows_encoding import choose_encoding
-from indextables.split.rows_file import RowsFile
+from indextables.split.rows_file import RowsFile, choose_encoding
 
 COUNT = 3000
 MOMENT = datetime(2026, 1, 31, tzinfo=UTC)

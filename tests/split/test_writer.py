@@ -18,8 +18,8 @@ from indextables.errors import (
     SplitWriteError,
     TransientStorageError,
 )
-from indextables.split.cache import IndexCache
-from indextables.split.mapping import ROW_FIELD
+from indextables.split.doc_mapping import ROW_FIELD
+from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import FaultStore, Moment, open_store

@@ -13,9 +13,9 @@ from indextables.search.hits import matching_rows
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
 from indextables.search.scope import SearchScope, Target
-from indextables.split.base import Split
-from indextables.split.mapping import DocMapping
-from indextables.split.row_index import row_index
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import row_index
+from indextables.split.split import Split
 from indextables.table import Snapshot
 
 

@@ -8,7 +8,7 @@ from indextables.search.highlight import Span, highlight
 from indextables.search.nodes import QueryNode
 from indextables.search.parse import parse_query
 from indextables.search.scope import SearchScope
-from indextables.split.mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.table import Snapshot
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from indextables._caching import LruCache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidQueryError
-from indextables.ops.index_cache import index_cache
 from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.splits import open_again, ordered_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
@@ -25,8 +24,9 @@ from indextables.search.compile import compile_query
 from indextables.search.nodes import QueryNode
 from indextables.search.parse import parse_query
 from indextables.search.scope import SearchScope
-from indextables.split.base import Split
-from indextables.split.mapping import DocMapping
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_cache import index_cache
+from indextables.split.split import Split
 from indextables.table import Snapshot
 
 # Of each open split, so many questions are kept as its index understands them.

@@ -15,8 +15,8 @@ from indextables.log.protocol import CURRENT_PROTOCOL, DEFAULT_PROTOCOL, check_w
 from indextables.log.replay import SCHEMA_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair_splits import FoundSplit, mappings_of, newest_first, values_of_path
 from indextables.schema import from_spark_json, to_spark_json
-from indextables.split.jvm_index import IndexedField
-from indextables.split.mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping import DocMapping, FieldKind
+from indextables.split.jvm import IndexedField
 
 # The widest type that a field of an index may have come from.
 _TYPE_OF_FIELD: Final[Mapping[str, pa.DataType]] = {

@@ -15,12 +15,11 @@ from indextables.ops.runner import Failed, Interruption, Runner, Task
 from indextables.ops.splits import add_of
 from indextables.ops.task_store import TaskStore
 from indextables.schema import to_spark_json
-from indextables.split.bundle import Bundle, read_bundle, read_member
-from indextables.split.footer import SplitInfo, decode_info, is_ours
-from indextables.split.index_builder import META_FILE
-from indextables.split.jvm_index import IndexedField, decode_meta
-from indextables.split.mapping import DocMapping
-from indextables.split.split_file import SplitFile
+from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_member
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import META_FILE
+from indextables.split.jvm import IndexedField, decode_meta
+from indextables.split.split import SplitFile
 from indextables.storage import ObjectMeta, ObjectStore, unescape_partition_value
 
 _SPLITS_PER_TASK: Final = 16

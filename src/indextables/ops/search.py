@@ -15,7 +15,7 @@ from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.question import Question, ask_split, matching, narrowed, on_each, open_splits
 from indextables.ops.read import projected_schema
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
-from indextables.split.base import Split
+from indextables.split.split import Split
 from indextables.table import Snapshot
 
 SCORE: Final = pa.field("_score", pa.float32(), nullable=False)

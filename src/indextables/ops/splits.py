@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from indextables._caching import LruCache
 from indextables.log.actions import AddAction
-from indextables.split.base import Split
 from indextables.split.reader import open_split
-from indextables.split.split_file import SplitFile
+from indextables.split.split import Split, SplitFile
 from indextables.storage import relative_key
 from indextables.table import Snapshot
 

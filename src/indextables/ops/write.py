@@ -17,7 +17,7 @@ from indextables.ops.uploads import deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.pruning import match_partitions
 from indextables.schema.mapping_hash import hash_or_none
-from indextables.split.split_file import SplitFile
+from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.intent import Append, Intent, Merge, MergeGroup, Overwrite, RemoveFiles

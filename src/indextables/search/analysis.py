@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
-from indextables.split.analyzers import STEMMED_LANGUAGES, build_analyzer
-from indextables.split.mapping import FieldMapping
+from indextables.split.doc_mapping import FieldMapping
+from indextables.split.fields import STEMMED_LANGUAGES, build_analyzer
 
 # Their tokens are parts of words, and all stand at the same position.
 NGRAMS: Final = frozenset({"ngram", "edge_ngram"})

@@ -10,8 +10,8 @@ from indextables.search.nodes import Boolean, Boost, Everything, Leaf, QueryNode
 from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
 from indextables.search.text_query import TextQueries
 from indextables.search.typed_query import address_query, matches_value, typed_query
-from indextables.split.mapping import FieldKind
-from indextables.split.tantivy_errors import translating
+from indextables.split.doc_mapping import FieldKind
+from indextables.split.index_files import translating
 
 TEXT_KINDS = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON})
 

@@ -28,8 +28,8 @@ from indextables.predicates import (
 )
 from indextables.search.nodes import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
-from indextables.split.analyzers import MAX_TOKEN_BYTES, RAW
-from indextables.split.mapping import DocMapping, FieldKind, FieldMapping, IndexTerm, index_term
+from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping, IndexTerm, index_term
+from indextables.split.fields import MAX_TOKEN_BYTES, RAW
 
 NEGATED: Final = {
     Operator.EQ: Operator.NE,

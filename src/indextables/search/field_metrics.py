@@ -15,8 +15,8 @@ from indextables.errors import InvalidAggregationError
 from indextables.search.aggregation import MetricFunction
 from indextables.search.exact import filtered
 from indextables.search.histogram_steps import EXACT_DOUBLES
-from indextables.split.analyzers import MAX_TOKEN_BYTES
-from indextables.split.mapping import ROW_FIELD, FieldKind, FieldMapping
+from indextables.split.doc_mapping import ROW_FIELD, FieldKind, FieldMapping
+from indextables.split.fields import MAX_TOKEN_BYTES
 
 SUMMED: Final = frozenset({MetricFunction.SUM, MetricFunction.AVG})
 EXTREMES: Final = frozenset({MetricFunction.MIN, MetricFunction.MAX})

@@ -22,7 +22,7 @@ from indextables.search.nodes import (
     Wildcard,
 )
 from indextables.search.scope import DEFAULT_KINDS, SearchScope, Target
-from indextables.split.mapping import FieldMapping
+from indextables.split.doc_mapping import FieldMapping
 
 _Matcher: TypeAlias = Callable[[str], bool]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from indextables.errors import InvalidAggregationError
 from indextables.search.aggregation import Histogram, Step
-from indextables.split.mapping import FieldKind, FieldMapping
+from indextables.split.doc_mapping import FieldKind, FieldMapping
 
 TIME_UNITS: Final = {
     FieldKind.DATE: timedelta(days=1),

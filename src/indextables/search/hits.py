@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from tantivy import DocAddress, Index, Order, Query, Searcher
 
 from indextables.errors import SearchFailedError
-from indextables.split.mapping import ROW_FIELD
-from indextables.split.tantivy_errors import translating
+from indextables.split.doc_mapping import ROW_FIELD
+from indextables.split.index_files import translating
 
 _score = itemgetter(0)
 _address = itemgetter(1)

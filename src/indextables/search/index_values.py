@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from indextables.split.mapping import FieldKind, FieldMapping
+from indextables.split.doc_mapping import FieldKind, FieldMapping
 
 # The order keys of big decimals: 128 bits, shifted so that they sort like the numbers.
 _BIG_DECIMAL_ZERO: Final = 1 << 127

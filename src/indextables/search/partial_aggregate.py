@@ -30,8 +30,8 @@ from indextables.search.histogram_steps import EXACT_DOUBLES, histogram_request
 from indextables.search.index_values import EXACT, decimal_value, decode
 from indextables.search.partial_columns import KEY, ROWS, PartialColumns, partial_schema
 from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
-from indextables.split.mapping import ROW_FIELD, FieldKind, FieldMapping
-from indextables.split.tantivy_errors import translating
+from indextables.split.doc_mapping import ROW_FIELD, FieldKind, FieldMapping
+from indextables.split.index_files import translating
 
 # Tantivy's own limit.
 MAX_GROUPS: Final = 65_000

@@ -19,7 +19,7 @@ from indextables.search.exact import all_queries, any_query
 from indextables.search.nodes import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
 from indextables.search.scope import Target
-from indextables.split.mapping import FieldKind
+from indextables.split.doc_mapping import FieldKind
 
 # What Tantivy keeps a JSON number as: the first of these that can hold it.
 MIN_I64: Final = -(1 << 63)

@@ -25,7 +25,7 @@ from indextables.predicates import (
 from indextables.predicates.literals import parse_date, parse_decimal
 from indextables.search.exact import ExactQueries, any_query
 from indextables.search.nodes import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
-from indextables.split.mapping import FieldKind, FieldMapping
+from indextables.split.doc_mapping import FieldKind, FieldMapping
 
 ARROW_TYPES: Final = {
     FieldKind.I64: pa.int64(),

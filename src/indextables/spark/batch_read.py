@@ -28,7 +28,7 @@ from indextables.spark.read_task import Query, TableShape, open_task_split, sear
 from indextables.spark.recent_plans import Ask, merged, remember
 from indextables.spark.spared_collections import spare_collections
 from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
-from indextables.split.base import Split
+from indextables.split.split import Split
 from indextables.table import Snapshot
 
 # What a search reads of a split is as good as nothing, but its first one fetches the index.

@@ -30,7 +30,7 @@ from indextables.ops.write import run
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
 from indextables.pruning import match_partitions
 from indextables.spark.options import TablePlace
-from indextables.split.split_file import SplitFile
+from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, create_table, load_snapshot
 from indextables.table.intent import Append, Intent, Overwrite

@@ -9,15 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indextables.config import Settings
-from indextables.ops.index_cache import index_cache
 from indextables.ops.splits import SplitRef
 from indextables.predicates import Predicate, columns_of, to_arrow_filter
 from indextables.search.asked import ask
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.nodes import QueryNode
 from indextables.search.scope import SearchScope
-from indextables.split.base import Split
+from indextables.split.index_cache import index_cache
 from indextables.split.reader import open_split
+from indextables.split.split import Split
 from indextables.storage import ObjectStore, relative_key
 
 _BATCH_ROWS: Final = 8192

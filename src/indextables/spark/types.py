@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from indextables.errors import InvalidSchemaError
 from indextables.schema import find_column, from_spark_json, to_spark_json
-from indextables.split.conform import conform
+from indextables.split.writer import conform
 
 # Releases before 4.2 do not ask for a time zone, and mean this one.
 _IN_UTC: Final[dict[str, Any]] = (

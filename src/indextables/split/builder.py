@@ -17,10 +17,16 @@ import pyarrow as pa
 
 from indextables.errors import SplitWriteError
 from indextables.pruning import ColumnStatistics, StatisticsOptions, column_statistics, merge_statistics
-from indextables.split.bundle import Member, encode_footer, encode_manifest
-from indextables.split.footer import ROWS_MEMBER, SplitInfo, encode_info
-from indextables.split.index_builder import IndexBuilder
-from indextables.split.mapping import DocMapping, FieldKind
+from indextables.split.bundle import (
+    ROWS_MEMBER,
+    Member,
+    SplitInfo,
+    encode_footer,
+    encode_info,
+    encode_manifest,
+)
+from indextables.split.doc_mapping import DocMapping, FieldKind
+from indextables.split.index_files import IndexBuilder
 from indextables.split.rows_file import ROWS_PER_GROUP, RowsFile, read_rows_footer
 
 # Rows wait in memory until there are this many, or this many bytes of them: the work per column and per row

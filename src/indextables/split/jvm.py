@@ -1,32 +1,280 @@
-"""A split written on the JVM: its stored documents are the rows, and are indexed again to be searched.
+"""Values of stored documents, as Tantivy returns them, in the table's types.
 
-Such a split is a Tantivy index with stored documents, whose term dictionaries are of another kind than those
-that this release of Tantivy reads.
+Writers on the JVM have stored dates and timestamps as dates or as numbers (days, microseconds), decimals as
+floats or text, and nested values as JSON objects, with arrays under a key of their own. All of that is read.
 """
 
+import base64
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
+import orjson
 import pyarrow as pa
 import tantivy
 
 from indextables._caching import lazy_property
-from indextables.errors import SplitCorruptedError, SplitWriteError, UnsupportedSplitError
+from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import Predicate
 from indextables.schema import to_spark_json
-from indextables.split.base import RowNumbers, Split
 from indextables.split.bundle import read_member
-from indextables.split.index_builder import META_FILE, IndexBuilder
-from indextables.split.index_reader import fetch_members
-from indextables.split.jvm_index import IndexedField, IndexMeta, decode_meta, foreign_mapping
-from indextables.split.mapping import DocMapping
-from indextables.split.stored_values import plain_address, stored_column
-from indextables.split.table_columns import matching, needed_columns
-from indextables.split.tantivy_errors import translating
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.doc_mapping_settings import is_wrapped, kind_of_type
+from indextables.split.fields import (
+    ARRAY_KEY,
+    DEFAULT,
+    RAW,
+    FieldKind,
+    FieldMapping,
+    check_tokenizer,
+    default_record,
+    default_token_bytes,
+)
+from indextables.split.index_files import META_FILE, IndexBuilder, fetch_members, translating
+from indextables.split.split import RowNumbers, Split, matching, needed_columns
+
+_Convert: TypeAlias = Callable[[Any], Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+_DECIMALS = Context(prec=38, rounding=ROUND_HALF_EVEN)
+
+
+def stored_column(values: list[Any], field: pa.Field, place: str) -> pa.Array:
+    """A column of stored values; None for null. Raises SplitCorruptedError if a value is of another kind."""
+    convert = _or_null(_converter(field.type))
+    try:
+        return pa.array([convert(value) for value in values], field.type)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, pa.ArrowException) as error:
+        raise SplitCorruptedError(
+            f"{place}: column {field.name!r} holds stored values that are no {field.type}: {error!r}"
+        ) from error
+
+
+def plain_address(value: str) -> str:
+    """An IP address as people write it: Tantivy keeps those of version 4 inside those of version 6."""
+    address = ip_address(value)
+    return str(address.ipv4_mapped or address) if isinstance(address, IPv6Address) else value
+
+
+def _converter(data_type: pa.DataType) -> _Convert:
+    if pa.types.is_struct(data_type):
+        return _struct([(member.name, _or_null(_converter(member.type))) for member in data_type])
+    if pa.types.is_list(data_type):
+        return _list(_or_null(_converter(data_type.value_type)))
+    if pa.types.is_map(data_type):
+        return _map(_converter(data_type.key_type), _or_null(_converter(data_type.item_type)))
+    if pa.types.is_decimal(data_type):
+        return _decimal(data_type.scale)
+    for is_type, convert in _ATOMIC:
+        if is_type(data_type):
+            return convert
+    return lambda value: value
+
+
+def _or_null(convert: _Convert) -> _Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _struct(members: list[tuple[str, _Convert]]) -> _Convert:
+    def convert(value: Any) -> dict[str, Any]:
+        document = _document(value)
+        return {name: convert_member(document.get(name)) for name, convert_member in members}
+
+    return convert
+
+
+def _list(convert_element: _Convert) -> _Convert:
+    def convert(value: Any) -> list[Any]:
+        document = _document(value)
+        elements = document.get(ARRAY_KEY, []) if isinstance(document, dict) else document
+        return [convert_element(element) for element in elements]
+
+    return convert
+
+
+def _map(convert_key: _Convert, convert_item: _Convert) -> _Convert:
+    def convert(value: Any) -> list[tuple[Any, Any]]:
+        document = _document(value)
+        if isinstance(document, dict) and ARRAY_KEY not in document:
+            return [(convert_key(key), convert_item(item)) for key, item in document.items()]
+        entries = document[ARRAY_KEY] if isinstance(document, dict) else document
+        return [(convert_key(entry["key"]), convert_item(entry["value"])) for entry in entries]
+
+    return convert
+
+
+def _document(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str) else value
+
+
+def _boolean(value: Any) -> bool:
+    return value == "true" if isinstance(value, str) else bool(value)
+
+
+def _integer(value: Any) -> int:
+    number = int(value)
+    if number != value and not isinstance(value, str):
+        raise ValueError("not a whole number")
+    return number
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    # Text in a JSON object that looks like a moment has become one.
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z).decode()
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(value)
+
+
+def _decimal(scale: int) -> _Convert:
+    unit = Decimal(1).scaleb(-scale)
+    return lambda value: Decimal(str(value)).quantize(unit, context=_DECIMALS)
+
+
+def _day(value: Any) -> int:
+    if isinstance(value, datetime):
+        return (value.date() - _EPOCH_DAY).days
+    if isinstance(value, str):
+        return (date.fromisoformat(value[:10]) - _EPOCH_DAY).days
+    return (value - _EPOCH_DAY).days if isinstance(value, date) else int(value)
+
+
+def _moment(value: Any) -> int:
+    if isinstance(value, str):
+        return _moment(datetime.fromisoformat(value))
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _MICROSECOND
+    return int(value)
+
+
+_ATOMIC: tuple[tuple[Callable[[pa.DataType], bool], _Convert], ...] = (
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, float),
+    (pa.types.is_string, _text),
+    (pa.types.is_binary, _bytes),
+    (pa.types.is_date32, _day),
+    (pa.types.is_timestamp, _moment),
+)
+
+
+# The Tantivy index of a split written on the JVM, as its meta.json describes it.
+
+
+class IndexedField(msgspec.Struct, frozen=True):
+    """A field of a foreign index."""
+
+    name: str
+    type: str
+    tokenizer: str | None
+    is_stored: bool
+    is_fast: bool
+
+
+class IndexMeta(msgspec.Struct, frozen=True):
+    """What meta.json says: the fields, and the size of each segment."""
+
+    fields: Mapping[str, IndexedField]
+    segment_sizes: tuple[int, ...]
+    deleted_docs: int
+
+    @property
+    def num_docs(self) -> int:
+        """How many documents there are that were not deleted."""
+        return sum(self.segment_sizes) - self.deleted_docs
+
+    def find(self, name: str) -> IndexedField | None:
+        """The field of a column: of its name, or else of the same without regard to case."""
+        lowered = name.lower()
+        near = (field for key, field in self.fields.items() if key.lower() == lowered)
+        return self.fields.get(name) or next(near, None)
+
+
+def decode_meta(data: bytes, place: str) -> IndexMeta:
+    """Read a meta.json. Raises SplitCorruptedError if it is none."""
+    try:
+        document = orjson.loads(data)
+        fields = {entry["name"]: _field(entry) for entry in document["schema"]}
+        sizes = tuple(int(segment["max_doc"]) for segment in document["segments"])
+        deletes = (segment.get("deletes") or {} for segment in document["segments"])
+        deleted = sum(int(each.get("num_deleted_docs", 0)) for each in deletes)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SplitCorruptedError(f"{place}: meta.json cannot be read: {error!r}") from error
+    return IndexMeta(fields, sizes, deleted)
+
+
+def foreign_mapping(meta: IndexMeta, schema: pa.Schema, partition_columns: Sequence[str]) -> DocMapping:
+    """How the rows of a foreign split are indexed here: as they were there, as far as the columns' types allow."""
+    columns = [column for column in schema if column.name not in partition_columns]
+    return DocMapping(tuple(_mapped(column, meta.find(column.name)) for column in columns))
+
+
+def _field(entry: dict[str, Any]) -> IndexedField:
+    options = entry.get("options") or {}
+    indexing = options.get("indexing") or {}
+    return IndexedField(
+        str(entry["name"]),
+        str(entry["type"]),
+        indexing.get("tokenizer"),
+        options.get("stored") is True,
+        bool(options.get("fast")),
+    )
+
+
+def _mapped(column: pa.Field, field: IndexedField | None) -> FieldMapping:
+    kind = kind_of_type(column)
+    tokenizer = _tokenizer(field, kind)
+    if field is not None and pa.types.is_string(column.type):
+        if field.type == "ip_addr":
+            kind = FieldKind.IP
+        elif field.type == "json_object":
+            kind, tokenizer = FieldKind.JSON, DEFAULT
+        elif tokenizer != RAW:
+            kind = FieldKind.TEXT
+    return FieldMapping(
+        column.name,
+        kind,
+        tokenizer=tokenizer,
+        record=default_record(kind),
+        max_token_bytes=default_token_bytes(kind),
+        fast=kind not in (FieldKind.TEXT, FieldKind.BYTES, FieldKind.NOTHING),
+        is_array=kind is FieldKind.JSON and is_wrapped(column.type),
+        scale=column.type.scale if pa.types.is_decimal(column.type) else 0,
+    )
+
+
+def _tokenizer(field: IndexedField | None, kind: FieldKind) -> str:
+    if kind is FieldKind.JSON:
+        return DEFAULT
+    if kind is not FieldKind.STRING or field is None or field.tokenizer is None:
+        return RAW
+    try:
+        return check_tokenizer(field.tokenizer)
+    except InvalidOptionError:
+        # A tokenizer of theirs that is not known here: words are the best guess.
+        return DEFAULT
+
+
+# A split written on the JVM: its stored documents are the rows, and are indexed again to be searched.
+#
+# Such a split is a Tantivy index with stored documents, whose term dictionaries are of another kind than
+# those that this release of Tantivy reads.
+
 
 _BATCH_ROWS: Final = 8192
 _HEAP_BYTES: Final = 128_000_000

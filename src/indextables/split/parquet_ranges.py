@@ -1,8 +1,10 @@
 """A Parquet file inside a split, read by ranges: what is needed is fetched in few requests, and decoded then."""
 
 import mmap
-from collections.abc import Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -97,3 +99,31 @@ def _chunk_ranges(group: pq.RowGroupMetaData, columns: Sequence[int]) -> list[tu
         start = min(starts)
         ranges.append((start, start + chunk.total_compressed_size))
     return ranges
+
+
+# Fetches ahead: while one piece is in use, the next ones are on their way.
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def prefetched(fetch: Callable[[T], R], items: Sequence[T], depth: int) -> Iterator[tuple[T, R]]:
+    """Each item with what `fetch` returns for it, in order; up to `depth` of them are fetched ahead.
+
+    `fetch` is called in other threads, and raises through the iteration.
+    """
+    if len(items) <= 1:
+        yield from ((item, fetch(item)) for item in items)
+        return
+    with ThreadPoolExecutor(depth, thread_name_prefix="indextables-fetch") as pool:
+        waiting: deque[Future[R]] = deque(pool.submit(fetch, item) for item in items[:depth])
+        try:
+            for number, item in enumerate(items):
+                fetched = waiting.popleft().result()
+                if number + depth < len(items):
+                    waiting.append(pool.submit(fetch, items[number + depth]))
+                yield item, fetched
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,17 +1,84 @@
-"""Opens splits, ours and those written on the JVM."""
+"""A split in our format: rows from its Parquet file, the index from its members."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
-from indextables.errors import UnsupportedSplitError
+from indextables.errors import SplitCorruptedError, UnsupportedSplitError
+from indextables.predicates import Predicate
 from indextables.schema import check_partition_columns
-from indextables.split.base import Split
-from indextables.split.bundle import read_bundle
-from indextables.split.footer import decode_info, is_ours
-from indextables.split.own_split import OwnSplit
-from indextables.split.table_columns import TableColumns
+from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_range
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import fetch_index
+from indextables.split.rows_reader import RowsReader
+from indextables.split.split import RowNumbers, Split, TableColumns
 from indextables.storage import ObjectStore
+
+_CHUNK_BYTES: Final = 8 * 1024**2
+
+
+class OwnSplit(Split):
+    """A split that `SplitWriter` wrote. `info` is what it says about itself."""
+
+    def __init__(
+        self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns, info: SplitInfo
+    ) -> None:
+        super().__init__(store, key, bundle, table)
+        self.info = info
+        self._rows = RowsReader(store, key, bundle, info, table)
+
+    @property
+    def footer_bytes(self) -> int:
+        """The size of the footer and of the metadata of the rows."""
+        return super().footer_bytes + self.info.rows_footer_bytes
+
+    @property
+    def num_records(self) -> int:
+        """How many rows there are."""
+        return self.info.num_records
+
+    @property
+    def mapping(self) -> DocMapping:
+        """How the columns were indexed."""
+        return self.info.mapping
+
+    def verify(self) -> None:
+        """Read everything, and raise SplitCorruptedError if a member is not as it was written."""
+        if self.info.checksums.keys() != self._bundle.members.keys():
+            raise SplitCorruptedError(
+                f"{self._place}: the checksums are of other files than those in the split"
+            )
+        for name, member in self._bundle.members.items():
+            digest = hashlib.sha256()
+            for start in range(member.start, member.end, _CHUNK_BYTES):
+                end = min(start + _CHUNK_BYTES, member.end)
+                digest.update(read_range(self._store, self._key, start, end))
+            if digest.hexdigest() != self.info.checksums[name]:
+                raise SplitCorruptedError(
+                    f"{self._place}: the checksum of {name} is wrong; the file is damaged"
+                )
+        if self._rows.metadata.num_rows != self.info.num_records:
+            raise SplitCorruptedError(
+                f"{self._place}: {self._rows.metadata.num_rows} rows, where the footer says {self.info.num_records}"
+            )
+
+    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+        return self._rows.scan(names, bound)
+
+    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
+        return self._rows.take(row_numbers, names)
+
+    def _index_parts(self) -> list[str | bytes]:
+        return ["own", *self._identity()]
+
+    def _fill(self, directory: Path) -> None:
+        fetch_index(self._store, self._key, self._bundle, self.info, directory)
+
+
+# Opens splits, ours and those written on the JVM.
 
 
 def open_split(

@@ -1,35 +1,178 @@
-"""Writes rows as splits: Arrow batches in, uploaded split files out.
-
-The life of a writer: `write` sorts rows by partition into splits under construction on local disk; a split
-that has reached its size is completed and uploaded; `commit` completes the rest and returns what a commit to
-the log needs. Until a log refers to them, uploaded splits are orphans: `abort`, and every failure, removes
-them again. A writer that is killed leaves at most orphans, never a part of a file.
-"""
+"""Rows by partition: which rows share their partition values, and what those are as text."""
 
 import contextlib
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
 from indextables.config import Settings
-from indextables.errors import SplitWriteError, StorageError
-from indextables.pruning import StatisticsOptions, column_statistics
-from indextables.schema import canonical_schema, check_partition_columns
+from indextables.errors import InvalidSchemaError, InvalidValueError, SplitWriteError, StorageError
+from indextables.pruning import StatisticsOptions, column_statistics, format_value
+from indextables.schema import canonical_schema, check_partition_columns, find_column
 from indextables.split.builder import CHUNK_BYTES, CHUNK_ROWS, BuiltSplit, SplitBuilder, SplitShape, mapped
-from indextables.split.conform import conform
-from indextables.split.guarded import GuardedDirectory, new_guarded_directory, sweep_abandoned
-from indextables.split.mapping import DocMapping
-from indextables.split.partitions import by_partition
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.guarded_directory import GuardedDirectory, new_guarded_directory, sweep_abandoned
 from indextables.split.rows_file import bounded_slices, check_storable
-from indextables.split.split_file import SplitFile
+from indextables.split.split import SplitFile
 from indextables.storage import ObjectStore, partition_path
+
+
+class PartitionRows(msgspec.Struct, frozen=True):
+    """The rows of one partition, in their order and without the partition columns."""
+
+    values: tuple[str | None, ...]
+    rows: pa.Table
+
+
+def by_partition(table: pa.Table, partition_columns: Sequence[str]) -> Iterator[PartitionRows]:
+    """The rows of a table, partition by partition.
+
+    Raises InvalidValueError for a value that has no text from which it could be read back.
+    """
+    if not table.num_rows:
+        return
+    data = table.drop_columns(list(partition_columns))
+    if not partition_columns:
+        yield PartitionRows((), data)
+        return
+    groups = np.zeros(table.num_rows, np.int64)
+    for name in partition_columns:
+        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = encoded.indices.to_numpy()
+        # Renumbered after each column, so that many columns of many values do not overflow.
+        groups = np.unique(groups * (len(encoded.dictionary) + 1) + codes, return_inverse=True)[1]
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        places = order[start:end]
+        values = tuple(_text(table, name, int(places[0])) for name in partition_columns)
+        is_contiguous = places[-1] - places[0] == len(places) - 1
+        rows = data.slice(places[0], len(places)) if is_contiguous else data.take(pa.array(places))
+        yield PartitionRows(values, rows)
+
+
+def _text(table: pa.Table, name: str, row: int) -> str | None:
+    value = table.column(name)[row]
+    if not value.is_valid:
+        return None
+    text = format_value(value)
+    if text is None:
+        raise InvalidValueError(
+            f"partition column {name!r} has a {value.type} that cannot be written as text and read back, such as "
+            f"a year beyond 9999; clean the data, or partition by another column"
+        )
+    return text
+
+
+# Rows that somebody hands in, as the table's schema wants them: by name, in its order, of its types.
+
+
+# A column may be given in any type of the same family, if every value fits.
+_FAMILIES: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
+    ("boolean", (pa.types.is_boolean,)),
+    ("integer", (pa.types.is_integer,)),
+    ("float", (pa.types.is_floating,)),
+    ("decimal", (pa.types.is_decimal,)),
+    ("string", (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
+    (
+        "binary",
+        (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_fixed_size_binary,
+            pa.types.is_binary_view,
+        ),
+    ),
+    ("date", (pa.types.is_date,)),
+    ("timestamp", (pa.types.is_timestamp,)),
+    ("struct", (pa.types.is_struct,)),
+    ("map", (pa.types.is_map,)),
+    ("array", (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)),
+)
+
+
+def conform(data: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """The same rows in the table's schema.
+
+    Columns are found by name, without regard to case; a nullable one that is missing is null. Raises
+    InvalidSchemaError for columns that the table does not have, for required ones that are missing and for
+    types of another family, and InvalidValueError for values that do not fit and for nulls where there may
+    be none.
+    """
+    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    if table.schema.equals(schema):
+        columns = table.columns
+    else:
+        _refuse_extra(table.schema, schema)
+        columns = [_column(table, field) for field in schema]
+    for column, field in zip(columns, schema, strict=True):
+        if column.null_count and not field.nullable:
+            raise InvalidValueError(
+                f"column {field.name!r} has nulls, and the table's schema allows none there"
+            )
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _refuse_extra(given: pa.Schema, schema: pa.Schema) -> None:
+    extra = [name for name in given.names if find_column(schema, name) is None]
+    if extra:
+        raise InvalidSchemaError(
+            f"column {extra[0]!r} is not in the table, whose columns are {', '.join(schema.names)}; drop it"
+        )
+    if len({name.lower() for name in given.names}) != len(given.names):
+        raise InvalidSchemaError(f"the data has two columns of one name: {', '.join(given.names)}")
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    given = find_column(table.schema, field.name)
+    if given is None:
+        if not field.nullable:
+            raise InvalidSchemaError(f"column {field.name!r} is missing, and the table requires it")
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    column = table.column(given.name)
+    if given.type.equals(field.type):
+        return column
+    if not _fits(given.type, field.type):
+        raise InvalidSchemaError(
+            f"column {field.name!r} has the type {given.type}, and the table has {field.type}; cast it"
+        )
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidValueError(
+            f"column {field.name!r} cannot be cast from {given.type} to {field.type}: {error}"
+        ) from error
+
+
+def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    plain = given.value_type if isinstance(given, pa.DictionaryType | pa.RunEndEncodedType) else given
+    if pa.types.is_null(plain):
+        return True
+    if pa.types.is_timestamp(plain) and pa.types.is_timestamp(wanted):
+        return (plain.tz is None) == (wanted.tz is None)
+    family = _family(plain)
+    return family is not None and family == _family(wanted)
+
+
+def _family(data_type: pa.DataType) -> str | None:
+    return next((name for name, tests in _FAMILIES if any(test(data_type) for test in tests)), None)
+
+
+# Writes rows as splits: Arrow batches in, uploaded split files out.
+#
+# The life of a writer: `write` sorts rows by partition into splits under construction on local disk; a split
+# that has reached its size is completed and uploaded; `commit` completes the rest and returns what a commit
+# to the log needs. Until a log refers to them, uploaded splits are orphans: `abort`, and every failure,
+# removes them again. A writer that is killed leaves at most orphans, never a part of a file.
+
 
 # Directories of writers that were killed are removed by the next one that builds in the same place.
 _SCRATCH_PREFIX: Final = "indextables-writer-"

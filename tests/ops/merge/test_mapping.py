@@ -5,7 +5,7 @@ import pytest
 
 from indextables.config import Settings
 from indextables.ops.merge.mapping import merged_mapping
-from indextables.split.mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping import DocMapping, FieldKind
 from tables import options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])

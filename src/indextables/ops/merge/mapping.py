@@ -6,7 +6,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from indextables.config import Settings
-from indextables.split.mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 
 # What a column of text can be indexed as.
 _TEXT_KINDS = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON, FieldKind.IP, FieldKind.NOTHING})

@@ -37,7 +37,7 @@ from indextables.ops.splits import add_of, split_refs
 from indextables.ops.task_store import TaskStore
 from indextables.ops.uploads import delete_quietly, deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
-from indextables.split.split_file import SplitFile
+from indextables.split.split import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.catch_up import catch_up
 from indextables.table.intent import Merge, MergeGroup

@@ -23,9 +23,8 @@ from indextables.ops.runner import Interruption, Task
 from indextables.ops.splits import SplitRef
 from indextables.ops.task_store import TaskStore
 from indextables.ops.uploads import delete_quietly
-from indextables.split.base import Split
 from indextables.split.reader import open_split
-from indextables.split.split_file import SplitFile
+from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import relative_key
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from indextables.ops.index_cache import index_cache
+from indextables.split.index_cache import index_cache
 from indextables.sql import columns
 from indextables.sql.caller import Caller
 from indextables.sql.columns import Status, answer

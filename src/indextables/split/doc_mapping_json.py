@@ -10,12 +10,15 @@ from typing import Any, Final, cast
 import orjson
 
 from indextables.errors import InvalidOptionError, InvalidSchemaError
-from indextables.split.analyzers import DEFAULT, MAX_TOKEN_BYTES, RAW, check_tokenizer
 from indextables.split.fields import (
+    DEFAULT,
+    MAX_TOKEN_BYTES,
+    RAW,
     RECORD_OPTIONS,
     FieldKind,
     FieldMapping,
     RecordOption,
+    check_tokenizer,
     default_record,
     default_token_bytes,
 )

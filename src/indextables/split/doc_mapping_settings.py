@@ -14,13 +14,15 @@ import pyarrow as pa
 from indextables.config import Setting, SettingFamily, Settings, registry
 from indextables.errors import InvalidOptionError, InvalidSchemaError
 from indextables.schema import find_column
-from indextables.split.analyzers import DEFAULT, RAW, check_tokenizer
 from indextables.split.fields import (
+    DEFAULT,
     MAX_I64_DIGITS,
+    RAW,
     RECORD_OPTIONS,
     FieldKind,
     FieldMapping,
     RecordOption,
+    check_tokenizer,
     default_record,
     default_token_bytes,
 )

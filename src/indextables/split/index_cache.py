@@ -17,14 +17,17 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from indextables._caching import LruCache
+from indextables.config import Settings
+from indextables.config.registry import DISK_CACHE_MAX_SIZE, DISK_CACHE_PATH
 from indextables.errors import IndexCacheError
-from indextables.split.guarded import PRIVATE, new_guarded_directory, sweep_abandoned
+from indextables.split.guarded_directory import PRIVATE, new_guarded_directory, sweep_abandoned
 
 _STRIPES: Final = 256
 # How many entries stay open in a process. Each takes a few files in its address space, and little memory.
@@ -285,3 +288,20 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# The local cache of indexes, shared by all tables and processes of a user.
+
+
+def index_cache(settings: Settings) -> IndexCache:
+    """The cache that the settings name, or the one in the user's cache directory."""
+    own = settings[DISK_CACHE_PATH]
+    return _cache(own, None if own else os.environ.get("XDG_CACHE_HOME"), settings[DISK_CACHE_MAX_SIZE])
+
+
+@lru_cache
+def _cache(own: str | None, user_caches: str | None, max_bytes: int) -> IndexCache:
+    if own:
+        return IndexCache(Path(own), max_bytes)
+    base = Path(user_caches) if user_caches else Path.home() / ".cache"
+    return IndexCache(base / "indextables", max_bytes)
