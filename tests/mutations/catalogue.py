@@ -39,7 +39,7 @@ MUTATIONS = (
     ),
     Mutation(
         "tombstone that hides a re-added path",
-        "state/accounting.py",
+        "state/changes.py",
         "revived = before.tombstones.filter(pc.is_in(before.tombstones, value_set=added))",
         "revived = before.tombstones.slice(0, 0)",
         ("tests/ops/test_readded_paths.py",),

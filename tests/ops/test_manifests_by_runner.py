@@ -15,7 +15,7 @@ from indextables.errors import LogCorruptedError, StorageError
 from indextables.ops.fsck import fsck
 from indextables.ops.manifests_by_runner import ReadManifests, WriteManifests, manifests_by_runner
 from indextables.ops.runner import Failed, LocalRunner, Succeeded, Task, TaskOutcome
-from indextables.state.manifest_group import ManifestGroup
+from indextables.state.manifest_writer import ManifestGroup
 from indextables.table import TableContext, load_snapshot
 from row_tables import SCHEMA, rows
 

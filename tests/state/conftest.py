@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from indextables.state import avro_decode
+from indextables.state.avro import decode
 from state_tables import TableBuilder
 
 
@@ -22,5 +22,5 @@ def each_decoder(request):
     """Manifests of a test are small: the decoder of large ones is to read them as well."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "all by columns":
-            patch.setattr(avro_decode, "_FEW_RECORDS", -1)
+            patch.setattr(decode, "_FEW_RECORDS", -1)
         yield

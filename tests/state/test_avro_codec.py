@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidOptionError
-from indextables.state.avro_codec import Codec, Compression, decompress
-from indextables.state.avro_types import AvroFormatError
-from indextables.state.zstd_frames import zstd_size_bound
+from indextables.state.avro.container import Codec, Compression, decompress, zstd_size_bound
+from indextables.state.avro.types import AvroFormatError
 
 if sys.version_info >= (3, 14):
     from compression import zstd

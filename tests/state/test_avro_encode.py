@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.state.avro_encode import back_to_back, encode_records
-from indextables.state.avro_types import parse_schema
+from indextables.state.avro.encode import back_to_back, encode_records
+from indextables.state.avro.types import parse_schema
 from manifest_samples import LONGS, TEXTS
 
 POINT = {

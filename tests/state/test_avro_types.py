@@ -4,7 +4,7 @@ import fastavro
 import orjson
 import pytest
 
-from indextables.state.avro_types import (
+from indextables.state.avro.types import (
     MAX_NAME_LENGTH,
     MAX_SCHEMA_BYTES,
     MAX_SCHEMA_DEPTH,

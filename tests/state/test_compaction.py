@@ -16,9 +16,10 @@ from indextables.state.compaction import (
     Trigger,
     compaction_trigger,
     manifests_to_rewrite,
+    pieces,
+    target_entries,
     would_help,
 )
-from indextables.state.layout import pieces, target_entries
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 from state_tables import SCHEMA, numbered, paths, split, state_of
 

@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import LogCorruptedError, ManifestCorruptedError
-from indextables.state import avro_container, avro_decode, avro_rows
-from indextables.state.avro_codec import Codec, Compression
-from indextables.state.avro_container import encode_block, encode_bytes, encode_header, encode_long
+from indextables.state.avro import container as avro_container
+from indextables.state.avro import decode
+from indextables.state.avro.container import (
+    Codec,
+    Compression,
+    encode_block,
+    encode_bytes,
+    encode_header,
+    encode_long,
+)
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.schemas import file_entry_schema
@@ -160,7 +167,7 @@ def test_unknown_codec_is_named():
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_decompression_bomb_is_refused_at_the_cap(compression, monkeypatch):
-    for module in (avro_decode, avro_rows):
+    for module in (decode, decode):
         monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 1 << 20)
     bomb = container((1, encode_bytes(bytes(3 << 20)) + REST_OF_ENTRY), codec=Codec(compression))
     with pytest.raises(ManifestCorruptedError, match="allowed"):
@@ -168,7 +175,7 @@ def test_decompression_bomb_is_refused_at_the_cap(compression, monkeypatch):
 
 
 def test_many_blocks_are_refused_at_the_cap_of_a_file(monkeypatch):
-    for module in (avro_decode, avro_rows):
+    for module in (decode, decode):
         monkeypatch.setattr(module, "MAX_FILE_BYTES", 1 << 16)
     blocks = [(1, entry(bytes(1 << 12)))] * 32
     with pytest.raises(ManifestCorruptedError, match="it holds more than"):

@@ -8,7 +8,7 @@ import pytest
 
 from indextables.errors import InvalidSchemaError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.state import avro_decode
+from indextables.state.avro import decode
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
 from manifest_samples import (
@@ -93,7 +93,7 @@ def test_unknown_field_becomes_a_column(avro_type, value, expected):
 def test_both_decoders_agree_on_unknown_fields(avro_type, value, expected, monkeypatch):
     data = foreign_file(avro_type, [value] * 3)
     fast = read_manifest(data)
-    monkeypatch.setattr(avro_decode, "_is_columnar", lambda schema: False)
+    monkeypatch.setattr(decode, "_is_columnar", lambda schema: False)
     slow = read_manifest(data)
     assert fast.equals(slow)
     assert fast.schema.equals(slow.schema, check_metadata=True)

@@ -6,7 +6,7 @@ import pytest
 
 from indextables.errors import ManifestCorruptedError
 from indextables.log.paths import ManifestFile, parse_log_path
-from indextables.state.manifest_path import manifest_key, new_manifest_path, normalized_manifest_path
+from indextables.state.state_manifest import manifest_key, new_manifest_path, normalized_manifest_path
 
 
 def test_new_paths_are_shared_and_unique():

@@ -9,10 +9,10 @@ import pytest
 
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.state import avro_decode, manifest_reader, manifest_writer
-from indextables.state.avro_codec import Codec, Compression
-from indextables.state.avro_container import parse_container
-from indextables.state.avro_rows import decode_rows
+from indextables.state import manifest_reader, manifest_writer
+from indextables.state.avro import decode
+from indextables.state.avro.container import Codec, Compression, parse_container
+from indextables.state.avro.decode import decode_rows
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
 from manifest_samples import (
@@ -90,7 +90,7 @@ def test_read_codecs_of_another_writer(codec):
 
 
 def test_manifest_larger_than_one_group_is_read_whole(monkeypatch):
-    monkeypatch.setattr(avro_decode, "_GROUP_BYTES", 1 << 15)
+    monkeypatch.setattr(decode, "_GROUP_BYTES", 1 << 15)
     monkeypatch.setattr(manifest_writer, "BLOCK_ROWS", 100)
     expected = numbered_entries(2000)
     assert read_manifest(write_manifest(expected), expected_entries=2000).equals(expected)
@@ -217,7 +217,7 @@ def test_both_decoders_yield_the_same_table():
     table = entries([FULL_VALUES, REQUIRED_VALUES] * 20)
     container = parse_container(write_manifest(table))
     known_types = {field.name: field.type for field in FILE_ENTRY_SCHEMA}
-    fast, slow = avro_decode.decode_records(container, known_types), decode_rows(container, known_types)
+    fast, slow = decode.decode_records(container, known_types), decode_rows(container, known_types)
     assert fast.equals(slow)
     assert fast.schema.equals(slow.schema, check_metadata=True)
 

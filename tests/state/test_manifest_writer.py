@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.state import manifest_writer
-from indextables.state.avro_codec import Codec, Compression
-from indextables.state.avro_container import parse_container
+from indextables.state.avro.container import Codec, Compression, parse_container
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import ManifestWriter, write_manifest, write_manifests
 from manifest_samples import (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.log.decode import LogFile, decode_tail
-from indextables.state.net_changes import is_exact, net_changes, net_changes_of_exact_tail
+from indextables.state.changes import is_exact, net_changes, net_changes_of_exact_tail
 
 PATHS = ["a", "b", "c", "d"]
 

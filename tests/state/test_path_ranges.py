@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from indextables import IndexTable, errors
 from indextables.log.paths import state_manifest_key
-from indextables.state.path_ranges import manifests_that_may_hold
+from indextables.state.source import manifests_that_may_hold
 from indextables.state.state_manifest import ManifestInfo
 from state_tables import TableBuilder, numbered, paths, split, state_of
 

@@ -5,7 +5,7 @@ import pytest
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.schema.mapping_hash import doc_mapping_hash
-from indextables.state.registry import deduplicate, renormalize
+from indextables.state.writer import deduplicate, renormalize
 
 ID_AND_TEXT = (
     '[{"fast":true,"indexed":true,"name":"id","stored":true,"type":"i64"},'

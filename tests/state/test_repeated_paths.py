@@ -3,10 +3,9 @@
 import pytest
 
 from indextables.log.paths import LOG_PREFIX
-from indextables.state.manifest_path import new_manifest_path
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import ManifestInfo, StateManifest
+from indextables.state.state_manifest import ManifestInfo, StateManifest, new_manifest_path
 from indextables.storage import open_store
 from manifest_samples import REQUIRED_VALUES, entries
 

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from indextables.errors import ManifestCorruptedError, UnsupportedProtocolError
 from indextables.log.actions import Metadata, Protocol, SkipAction
 from indextables.pruning import Bounds
-from indextables.state import avro_rows
-from indextables.state.avro_codec import Codec, Compression
-from indextables.state.avro_container import encode_block, encode_header, encode_long
-from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo, StateManifest
-from indextables.state.state_manifest_codec import (
+from indextables.state.avro import decode
+from indextables.state.avro.container import Codec, Compression, encode_block, encode_header, encode_long
+from indextables.state.state_manifest import (
+    UNKNOWN_COUNT,
+    ManifestInfo,
+    StateManifest,
     decode_json_state_manifest,
     decode_state_manifest,
     encode_state_manifest,
@@ -367,7 +368,7 @@ def test_hostile_counts_are_refused(count):
 
 
 def test_decompression_bomb_is_refused_at_the_cap(monkeypatch):
-    monkeypatch.setattr(avro_rows, "MAX_BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(decode, "MAX_BLOCK_BYTES", 1 << 20)
     with pytest.raises(ManifestCorruptedError, match="allowed"):
         decode_state_manifest(tombstones_only(bytes(3 << 20), Codec(Compression.ZSTD)), "x")
 

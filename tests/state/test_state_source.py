@@ -12,10 +12,9 @@ from indextables.log.entries import Selection
 from indextables.log.paths import LOG_PREFIX
 from indextables.predicates import bind, parse_predicate
 from indextables.pruning import Bounds, partition_bounds
-from indextables.state.manifest_path import new_manifest_path
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import ManifestInfo, StateManifest
+from indextables.state.state_manifest import ManifestInfo, StateManifest, new_manifest_path
 from indextables.storage import FaultStore, ObjectStore
 from manifest_samples import REQUIRED_VALUES, entries, numbered_entries
 from tables import memory_store

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
-from indextables.state.state_manifest_codec import decode_state_manifest, encode_state_manifest
+from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.intent import ChangeProperties

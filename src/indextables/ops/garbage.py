@@ -24,8 +24,7 @@ from indextables.log.paths import (
 )
 from indextables.log.segment import Base, BaseFormat, list_log
 from indextables.ops.cleanup import MS_PER_HOUR
-from indextables.state.manifest_path import manifest_key
-from indextables.state.state_file import read_state_manifest
+from indextables.state.state_manifest import manifest_key, read_state_manifest
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
 

@@ -15,8 +15,8 @@ from indextables.log.decode import Tail, UnknownContent, decode_tail
 from indextables.log.segment import Base, LogListing
 from indextables.log.version_file import read_version_files
 from indextables.ops.stored_files import key_or_path, normalised_paths
-from indextables.state.manifest_path import manifest_key
 from indextables.state.source import StateSource
+from indextables.state.state_manifest import manifest_key
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
 from indextables.table.log_files import read_base_uncached

@@ -13,10 +13,8 @@ from indextables.config.registry import STATE_MANIFESTS_PER_DRIVER
 from indextables.ops.runner import Failed, Interruption, Runner, Task
 from indextables.ops.task_store import TaskStore
 from indextables.ops.uploads import delete_quietly
-from indextables.state.arrow_stream import from_stream, to_stream
-from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest, write_group
-from indextables.state.manifest_work import manifests_by
-from indextables.state.portions import portions
+from indextables.state.manifest_work import from_stream, manifests_by, portions, to_stream
+from indextables.state.manifest_writer import ManifestForm, ManifestGroup, NewManifest, write_group
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo
 from indextables.storage import ObjectStore

@@ -17,12 +17,9 @@ from indextables.log.segment import Base, BaseFormat
 from indextables.ops.repair_lines import whole_lines
 from indextables.ops.repair_report import Problem
 from indextables.ops.repair_runs import Run, keyed, with_keys
-from indextables.state.foreign_columns import with_foreign_columns_folded
-from indextables.state.headers import header_of
-from indextables.state.manifest_path import manifest_key
 from indextables.state.manifest_reader import read_manifest
-from indextables.state.source import StateSource
-from indextables.state.state_file import read_state_manifest
+from indextables.state.source import StateSource, with_foreign_columns_folded
+from indextables.state.state_manifest import header_of, manifest_key, read_state_manifest
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
 from indextables.table.log_files import read_base_uncached

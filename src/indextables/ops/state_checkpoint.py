@@ -16,8 +16,8 @@ from indextables.metrics import (
     STATE_WRITE_COMPACTED,
     STATE_WRITE_DURATION_MS,
 )
+from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
-from indextables.state.net_changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state

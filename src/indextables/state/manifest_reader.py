@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.state.avro_container import Container, parse_container
-from indextables.state.avro_decode import decode_records
-from indextables.state.avro_types import AvroFormatError
+from indextables.state.avro.container import Container, parse_container
+from indextables.state.avro.decode import decode_records
+from indextables.state.avro.types import AvroFormatError
 
 # Every version of the format has these, and there is no value that could stand for them.
 _WITHOUT_DEFAULT = frozenset({"path", "size", "modificationTime", "addedAtVersion", "addedAtTimestamp"})

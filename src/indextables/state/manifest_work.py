@@ -1,9 +1,9 @@
-"""Who reads and writes manifests: this process, unless somebody else was asked to within a block."""
+"""Entries on their way to another process: an Arrow stream, compressed, and of a slice no more than the slice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -12,7 +12,44 @@ from indextables.storage import ObjectStore
 
 if TYPE_CHECKING:
     # Readers need no writer.
-    from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest
+    from indextables.state.manifest_writer import ManifestForm, ManifestGroup, NewManifest
+
+
+def to_stream(table: pa.Table) -> bytes:
+    """A table as bytes."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_stream(stream: bytes) -> pa.Table:
+    """The table of `to_stream`."""
+    return pa.ipc.open_stream(stream).read_all()
+
+
+# Small things are done several at a time, because to begin costs as much as a thousand entries.
+
+
+T = TypeVar("T")
+
+
+def portions(items: Iterable[T], entries_of: Callable[[T], int], min_entries: int) -> Iterator[list[T]]:
+    """The items in order, as many at a time as it takes for so many entries."""
+    portion: list[T] = []
+    entries = 0
+    for item in items:
+        portion.append(item)
+        entries += entries_of(item)
+        if entries >= min_entries:
+            yield portion
+            portion, entries = [], 0
+    if portion:
+        yield portion
+
+
+# Who reads and writes manifests: this process, unless somebody else was asked to within a block.
 
 
 class ManifestWork(Protocol):

@@ -14,21 +14,28 @@ from typing import Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.state.avro_arrow import avro_field_json
-from indextables.state.avro_codec import DEFAULT_CODEC, Codec
-from indextables.state.avro_container import (
+from indextables.log.paths import LOG_PREFIX
+from indextables.pruning import partition_bounds
+from indextables.state.avro.arrow import avro_field_json
+from indextables.state.avro.container import (
+    DEFAULT_CODEC,
     MAX_BLOCK_BYTES,
     MAX_FILE_BYTES,
     MAX_RECORDS,
+    Codec,
     encode_block,
     encode_header,
 )
-from indextables.state.avro_encode import back_to_back, encode_records
-from indextables.state.avro_types import AvroFormatError, Record, parse_schema
+from indextables.state.avro.encode import back_to_back, encode_records
+from indextables.state.avro.types import AvroFormatError, Record, parse_schema
+from indextables.state.manifest_work import from_stream, to_stream
 from indextables.state.schemas import FILE_ENTRY_FIELDS, OPTIONAL_FILE_ENTRY_FIELDS, file_entry_schema
+from indextables.state.state_manifest import ManifestInfo, new_manifest_path
+from indextables.storage import ObjectStore
 
 BLOCK_ROWS = 16_384
 # Blocks with more Arrow data than this are cut further, so that wide statistics do not make huge blocks.
@@ -274,3 +281,75 @@ def _entry_too_big(block: pa.Table) -> InvalidActionError:
 
 def _single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+# Entries become manifests, a few at a time: encoded together, uploaded one by one.
+
+
+class ManifestForm(msgspec.Struct, frozen=True):
+    """What all new manifests of a state have in common."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    codec: Codec
+
+
+class NewManifest(msgspec.Struct, frozen=True):
+    """A manifest that was uploaded, and that no state refers to yet."""
+
+    info: ManifestInfo
+    size_bytes: int
+
+    @property
+    def key(self) -> str:
+        """Where it is, below the table's root."""
+        return LOG_PREFIX + self.info.path
+
+
+class ManifestGroup(msgspec.Struct, frozen=True):
+    """The entries of some manifests, those of the first one first, and how many each of them has."""
+
+    entries: pa.Table
+    counts: tuple[int, ...]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_travelled, (to_stream(self.entries), self.counts))
+
+
+def _travelled(stream: bytes, counts: tuple[int, ...]) -> ManifestGroup:
+    return ManifestGroup(from_stream(stream), counts)
+
+
+def write_group(store: ObjectStore, form: ManifestForm, group: ManifestGroup) -> tuple[NewManifest, ...]:
+    """Upload the manifests of a group, under new names. Raises as `write_manifest`, and StorageError."""
+    manifests = []
+    start = 0
+    for count, data in zip(
+        group.counts, write_manifests(group.entries, group.counts, form.codec), strict=True
+    ):
+        manifests.append(_put(store, form, group.entries.slice(start, count), data))
+        start += count
+    return tuple(manifests)
+
+
+def _put(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes) -> NewManifest:
+    path = new_manifest_path()
+    store.put(LOG_PREFIX + path, data)
+    versions = pc.min_max(entries["addedAtVersion"]).as_py()
+    paths = pc.min_max(entries["path"]).as_py()
+    bounds = None
+    if form.partition_columns:
+        bounds = partition_bounds(entries["partitionValues"], form.partition_columns, form.schema)
+    info = ManifestInfo(
+        path=path,
+        num_entries=entries.num_rows,
+        min_added_at_version=versions["min"],
+        max_added_at_version=versions["max"],
+        partition_bounds=bounds,
+        has_typed_bounds=True,
+        tombstone_count=0,
+        live_entry_count=entries.num_rows,
+        first_path=paths["min"],
+        last_path=paths["max"],
+    )
+    return NewManifest(info, len(data))

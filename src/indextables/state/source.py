@@ -1,31 +1,79 @@
-"""The read path of a state: prune manifests, decode the others in parallel, drop tombstones.
-
-Nothing here happens per entry in Python. A manifest that cannot be read is an error, never a smaller table.
-"""
+"""Columns that only another writer knows: kept as they are in Avro, and as JSON where there are no columns."""
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import compress, pairwise
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import msgspec
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
 from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
 from indextables.pruning import BoundsOrder, prune_manifests
-from indextables.state.foreign_columns import with_foreign_columns_folded
-from indextables.state.manifest_path import manifest_key
 from indextables.state.manifest_reader import ManifestFile, read_manifests
-from indextables.state.manifest_work import work_elsewhere
-from indextables.state.path_ranges import manifests_that_may_hold
-from indextables.state.portions import portions
-from indextables.state.state_manifest import ManifestInfo, StateManifest
+from indextables.state.manifest_work import portions, work_elsewhere
+from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
 from indextables.storage import ObjectStore
+
+
+def with_foreign_columns_folded(entries: pa.Table) -> pa.Table:
+    """Entries with the known columns only; the values of all others go into `unknownFields`, as JSON."""
+    foreign = [name for name in entries.column_names if name not in FILE_ENTRY_SCHEMA.names]
+    known = entries.select(FILE_ENTRY_SCHEMA.names)
+    used = [name for name in foreign if entries[name].null_count < entries.num_rows]
+    if not used:
+        return known
+    # Rows are touched one by one here, because a foreign value can have any type; few tables have any.
+    folded = [
+        _folded(row.pop("unknownFields"), row)
+        for row in entries.select(["unknownFields", *used]).to_pylist(maps_as_pydicts="strict")
+    ]
+    index = FILE_ENTRY_SCHEMA.get_field_index("unknownFields")
+    return known.set_column(index, FILE_ENTRY_SCHEMA.field(index), pa.array(folded, pa.string()))
+
+
+def _folded(unknown_fields: str | None, foreign: dict[str, Any]) -> str | None:
+    fields = {name: value for name, value in foreign.items() if value is not None}
+    if unknown_fields is not None:
+        fields |= orjson.loads(unknown_fields)
+    return orjson.dumps(fields, default=_as_text).decode() if fields else None
+
+
+def _as_text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+# Which manifests may hold an entry of a path, by the first and the last path of each.
+#
+# Where partitions are folders, a manifest covers a few of them, and a change of some files concerns few
+# manifests.
+
+
+def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) -> tuple[ManifestInfo, ...]:
+    """The manifests that may have an entry for any of the paths. One that does not say what it covers always may."""
+    ordered = paths.take(pc.array_sort_indices(paths)).to_numpy(zero_copy_only=False)
+
+    def may_hold(info: ManifestInfo) -> bool:
+        if info.first_path is None or info.last_path is None:
+            return True
+        place = bisect_left(ordered, info.first_path)
+        return place < len(ordered) and ordered[place] <= info.last_path
+
+    return tuple(info for info in manifests if may_hold(info))
+
+
+# The read path of a state: prune manifests, decode the others in parallel, drop tombstones.
+#
+# Nothing here happens per entry in Python. A manifest that cannot be read is an error, never a smaller table.
+
 
 _PORTION_ENTRIES = 32_768
 

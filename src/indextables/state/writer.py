@@ -1,11 +1,7 @@
-"""Writing a state: only what is new, or compacted.
+"""Doc mappings, stored once: entries carry the hash, the registry the JSON.
 
-An incremental write adds one manifest with the new entries and a state manifest that points to the old ones; removes
-become tombstones. A path that comes back while an old entry of it lies in a manifest needs care, because a
-tombstone hides the path in every manifest: the manifest with the old entry is rewritten without it.
-
-A state at version v is a pure function of the versions up to v. It is written if absent; the loser's is thrown away
-and never relabelled.
+Tables of the first protocol versions carry the JSON in every entry. Other writers may have hashed the same mapping
+in several spellings; above a threshold those are brought together again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,25 +23,98 @@ from indextables.config.registry import (
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
 from indextables.log.version_file import publish
-from indextables.state.accounting import locate
-from indextables.state.avro_codec import Codec
+from indextables.schema.mapping_hash import hash_or_none
+from indextables.state.avro.container import Codec
+from indextables.state.changes import NetChanges, locate
 from indextables.state.compaction import (
     CompactionRules,
     Trigger,
     compaction_trigger,
     manifests_to_rewrite,
+    pieces,
+    target_entries,
 )
-from indextables.state.layout import pieces, target_entries
-from indextables.state.manifest_group import ManifestForm, ManifestGroup, NewManifest, write_group
-from indextables.state.manifest_work import work_elsewhere
-from indextables.state.manifest_writer import BLOCK_ROWS
-from indextables.state.net_changes import NetChanges
-from indextables.state.portions import portions
-from indextables.state.registry import deduplicate, is_renormalization_due, renormalize
+from indextables.state.manifest_work import portions, work_elsewhere
+from indextables.state.manifest_writer import (
+    BLOCK_ROWS,
+    ManifestForm,
+    ManifestGroup,
+    NewManifest,
+    write_group,
+)
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import ManifestInfo, StateManifest, no_tombstones
-from indextables.state.state_manifest_codec import encode_state_manifest
+from indextables.state.state_manifest import ManifestInfo, StateManifest, encode_state_manifest, no_tombstones
 from indextables.storage import ObjectStore, PutOutcome
+
+
+def deduplicate(entries: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
+    """Entries without inline doc mappings, and the registry with those that they had.
+
+    A mapping that is no JSON stays where it is. An entry that has a reference already keeps it.
+    """
+    inline = entries["docMappingJson"]
+    if inline.null_count == entries.num_rows:
+        return entries, dict(registry)
+    found: dict[str, str] = {}
+    hashes: dict[str, str | None] = {}
+    for mapping in pc.unique(inline.drop_null()).to_pylist():
+        hashes[mapping] = hash_or_none(mapping)
+        if (hash_ := hashes[mapping]) is not None:
+            found[hash_] = mapping
+    references = _translated(inline, hashes)
+    is_moved = pc.is_valid(references)
+    entries = _with_column(entries, "docMappingRef", pc.coalesce(entries["docMappingRef"], references))
+    left = pc.if_else(is_moved, pa.scalar(None, pa.string()), inline)
+    return _with_column(entries, "docMappingJson", left), {**found, **registry}
+
+
+def is_renormalization_due(registry: Mapping[str, str], threshold: int) -> bool:
+    """Whether there are more mappings than `threshold`, and some of them under another hash than the canonical one."""
+    return len(registry) > threshold and any(
+        hash_or_none(mapping) not in (None, hash_) for hash_, mapping in registry.items()
+    )
+
+
+def renormalize(
+    entries: pa.Table, registry: Mapping[str, str], threshold: int
+) -> tuple[pa.Table, dict[str, str]]:
+    """References by canonical hash, if there are more mappings than `threshold`."""
+    references = entries["docMappingRef"]
+    if not is_renormalization_due(registry, threshold) or references.null_count == entries.num_rows:
+        return entries, dict(registry)
+    canonical: dict[str, str | None] = {}
+    merged = dict(registry)
+    for reference in pc.unique(references.drop_null()).to_pylist():
+        mapping = registry.get(reference)
+        hash_ = hash_or_none(mapping) if mapping is not None else None
+        canonical[reference] = hash_ or reference
+        if hash_ is not None and mapping is not None:
+            merged.setdefault(hash_, mapping)
+    return _with_column(entries, "docMappingRef", _translated(references, canonical)), merged
+
+
+def _translated(column: pa.ChunkedArray, translation: Mapping[str, str | None]) -> pa.ChunkedArray:
+    """A column through a dictionary of its few distinct values."""
+    encoded = column.combine_chunks().dictionary_encode()
+    values = pa.array([translation[value] for value in encoded.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([values.take(encoded.indices)])
+
+
+def _with_column(entries: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    index = entries.schema.get_field_index(name)
+    return entries.set_column(index, entries.schema.field(index), column)
+
+
+# Writing a state: only what is new, or compacted.
+#
+# An incremental write adds one manifest with the new entries and a state manifest that points to the old
+# ones; removes become tombstones. A path that comes back while an old entry of it lies in a manifest needs
+# care, because a tombstone hides the path in every manifest: the manifest with the old entry is rewritten
+# without it.
+#
+# A state at version v is a pure function of the versions up to v. It is written if absent; the loser's is
+# thrown away and never relabelled.
+
 
 # Each holds the encoded entries of one manifest; beyond a few, memory grows faster than speed.
 _PARALLEL_WRITES = 4

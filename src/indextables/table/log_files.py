@@ -15,9 +15,8 @@ from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet
 from indextables.log.replay import LogHeader
 from indextables.log.segment import Base, BaseFormat, LogListing
 from indextables.log.version_file import find_version_file, read_version_files
-from indextables.state.headers import header_of
 from indextables.state.source import StateSource
-from indextables.state.state_file import read_state_manifest
+from indextables.state.state_manifest import header_of, read_state_manifest
 from indextables.storage import ObjectMeta
 from indextables.table.cache import cached, stamp
 from indextables.table.context import TableContext

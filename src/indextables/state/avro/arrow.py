@@ -6,7 +6,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.errors import InvalidSchemaError
-from indextables.state.avro_types import (
+from indextables.state.avro.types import (
     NULL,
     Array,
     AvroType,

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.state.avro_container import encode_bytes, encode_long
-from indextables.state.avro_types import NULL, Array, AvroType, Fixed, Map, Primitive, Record, Union
+from indextables.state.avro.container import encode_bytes, encode_long
+from indextables.state.avro.types import NULL, Array, AvroType, Fixed, Map, Primitive, Record, Union
 
 # Which rows yield bytes; None stands for all of them, the common case.
 _Mask: TypeAlias = npt.NDArray[np.bool_] | None
