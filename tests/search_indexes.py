@@ -5,7 +5,7 @@ import tantivy
 
 from indextables.search.compile import compile_query
 from indextables.search.hits import matching_rows
-from indextables.search.parse import parse_query
+from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.documents import DocumentEncoder

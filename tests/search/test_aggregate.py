@@ -14,9 +14,9 @@ from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
 from indextables.search.compile import compile_query
 from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
-from indextables.search.parse import parse_query
-from indextables.search.partial_aggregate import MAX_GROUPS, aggregate_index
+from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
+from indextables.search.split_aggregate import MAX_GROUPS, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 
@@ -224,7 +224,7 @@ def test_nan_is_one_group():
 
 
 def test_terms_beyond_the_limit_say_how_exact_they_are(monkeypatch):
-    monkeypatch.setattr("indextables.search.partial_aggregate.MAX_GROUPS", 2)
+    monkeypatch.setattr("indextables.search.split_aggregate.MAX_GROUPS", 2)
     splits = [table([{"s": value} for value in "aaabbc"]), table([{"s": value} for value in "ccdd"])]
     answer = aggregated(splits, Aggregation(by=Terms("s")))
     assert answer.schema.metadata[MAX_COUNT_ERROR] == b"2"

@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
-from indextables.search.clauses import Joiner
 from indextables.search.grammar import MAX_DEPTH, MAX_QUERY_LENGTH
 from indextables.search.nodes import (
     Boolean,
@@ -24,7 +23,7 @@ from indextables.search.nodes import (
     Term,
     Wildcard,
 )
-from indextables.search.parse import parse_query
+from indextables.search.parser import Joiner, parse_query
 
 PLACE = Place("", 0, 0)
 A, B, C = (Term(None, PLACE, letter) for letter in "abc")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
 from indextables.search.highlight import Span, highlight
-from indextables.search.parse import parse_query
+from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, found_rows, string_field, text_field

@@ -8,9 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
-from indextables.search.clauses import Joiner
 from indextables.search.grammar import parse_by_grammar
-from indextables.search.parse import parse_query
+from indextables.search.parser import Joiner, parse_query
 
 LETTERS = st.sampled_from([*"aBz09_.é東ß²٣", "AND", "OR", "NOT", "IN", "TO", "-", "+", "*", " "])
 WORDS = st.lists(LETTERS, min_size=1, max_size=4).map("".join)

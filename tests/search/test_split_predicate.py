@@ -25,8 +25,8 @@ from indextables.predicates import (
     col,
     to_arrow_filter,
 )
-from indextables.search.exact import filtered, split_predicate
 from indextables.search.hits import matching_rows, search_index
+from indextables.search.predicate_query import filtered, partition_predicate
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from search_indexes import build_index, json_field, string_field, text_field
 
@@ -66,7 +66,7 @@ def check(predicate, mapping, index, rows):
     """The split predicate finds the rows that Arrow finds; return what was left for the rows."""
     numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
     expected = numbered.filter(to_arrow_filter(predicate))["row"].to_pylist()
-    query, rest = split_predicate(predicate, mapping)
+    query, rest = partition_predicate(predicate, mapping)
     found = matching_rows(index, Query.all_query() if query is None else query)
     candidates = numbered.take(pa.array(found))
     left = candidates if rest is None else candidates.filter(to_arrow_filter(rest))
@@ -148,7 +148,7 @@ def test_the_index_answers_equality_of_strings_alone(fast_index, how):
 def test_conjuncts_are_split():
     mapping = mapping_of(fast=True)
     predicate = And(col("i") == 7, col("s").like("%b%"), col("unknown") == 1)
-    query, rest = split_predicate(predicate, mapping)
+    query, rest = partition_predicate(predicate, mapping)
     assert query is not None
     assert rest == And(col("s").like("%b%"), col("unknown") == 1)
 
@@ -170,7 +170,7 @@ def test_conjuncts_are_split():
 def test_what_the_index_cannot_say_for_sure_is_left_to_the_rows(predicate):
     more = (text_field("text"), json_field("json"), FieldMapping("ip", FieldKind.IP))
     mapping = DocMapping((*mapping_of(fast=True).fields, *more))
-    assert split_predicate(predicate, mapping) == (None, predicate)
+    assert partition_predicate(predicate, mapping) == (None, predicate)
 
 
 def test_strings_longer_than_a_term_are_not_lost():
@@ -190,13 +190,13 @@ def test_strings_longer_than_a_limit_of_their_own_are_not_lost():
 
 
 def test_nothing_is_excluded_by_what_is_always_true():
-    assert split_predicate(AlwaysTrue(), mapping_of(fast=True)) == (None, None)
+    assert partition_predicate(AlwaysTrue(), mapping_of(fast=True)) == (None, None)
 
 
 def test_a_filter_does_not_change_scores(fast_index):
     mapping, index = fast_index
     query = Query.term_query(mapping.tantivy_schema(), "s", "a")
-    condition, _ = split_predicate(col("i") < 5, mapping)
+    condition, _ = partition_predicate(col("i") < 5, mapping)
     alone, both = search_index(index, query, 5), search_index(index, filtered(query, condition), 5)
     assert both.rows.tolist() == alone.rows.tolist() == [1]
     assert both.scores.tolist() == pytest.approx(alone.scores.tolist())

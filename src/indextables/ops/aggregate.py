@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from indextables.ops.question import Question, ask_split, matching, narrowed, on_each, open_splits
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
-from indextables.search.asked import everything
+from indextables.search.compile import everything
 from indextables.search.hits import matching_rows
 from indextables.search.merge_aggregates import merge_aggregates
-from indextables.search.partial_aggregate import PartialAggregate, aggregate_index
 from indextables.search.scope import SearchScope, Target
+from indextables.search.split_aggregate import PartialAggregate, aggregate_index
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_files import row_index
 from indextables.split.split import Split

@@ -6,7 +6,7 @@ import msgspec
 
 from indextables.search.highlight import Span, highlight
 from indextables.search.nodes import QueryNode
-from indextables.search.parse import parse_query
+from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.table import Snapshot

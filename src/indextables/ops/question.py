@@ -19,10 +19,9 @@ from indextables.ops.ordered_parallel import parallel_map
 from indextables.ops.splits import open_again, ordered_refs
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
-from indextables.search.asked import Asked, ask
-from indextables.search.compile import compile_query
+from indextables.search.compile import CompiledQuery, compile_query, compile_with_predicate
 from indextables.search.nodes import QueryNode
-from indextables.search.parse import parse_query
+from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import index_cache
@@ -54,7 +53,7 @@ class Question(msgspec.Struct, frozen=True):
         )
 
 
-_ASKED: WeakKeyDictionary[Split, LruCache[Question, Asked]] = WeakKeyDictionary()
+_ASKED: WeakKeyDictionary[Split, LruCache[Question, CompiledQuery]] = WeakKeyDictionary()
 
 
 def narrowed(snapshot: Snapshot, question: Question) -> tuple[pa.Table, Question]:
@@ -103,7 +102,7 @@ def on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Spl
     return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
 
 
-def ask_split(snapshot: Snapshot, question: Question, split: Split) -> Asked:
+def ask_split(snapshot: Snapshot, question: Question, split: Split) -> CompiledQuery:
     """A question as the index of a split understands it. Raises InvalidQueryError."""
     index = split.index(index_cache(snapshot.context.settings))
     lately = _ASKED.get(split)
@@ -112,7 +111,7 @@ def ask_split(snapshot: Snapshot, question: Question, split: Split) -> Asked:
     asked = lately.get(question)
     if asked is None or asked.index is not index:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
-        asked = ask(index, scope, question.query, question.where)
+        asked = compile_with_predicate(index, scope, question.query, question.where)
         lately.put(question, asked)
     return asked
 

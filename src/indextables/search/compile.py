@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from tantivy import Occur, Query
+import msgspec
+from tantivy import Index, Occur, Query
 
 from indextables.errors import InvalidQueryError, SearchFailedError
-from indextables.search.exact import ExactQueries, any_query
+from indextables.predicates import Predicate
 from indextables.search.nodes import Boolean, Boost, Everything, Leaf, QueryNode
+from indextables.search.predicate_query import ExactQueries, any_query, filtered, partition_predicate
 from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
 from indextables.search.text_query import TextQueries
 from indextables.search.typed_query import address_query, matches_value, typed_query
@@ -96,3 +98,31 @@ class _Compiler:
         if target.field.kind is FieldKind.IP:
             return address_query(leaf, target.field, self.exact.schema)
         return typed_query(leaf, target.field, self.exact, self.scope.time_zone)
+
+
+# A question as one split understands it: a query on its index, and what only its rows can decide.
+
+
+class CompiledQuery(msgspec.Struct, frozen=True):
+    """An index and the query that it answers; `rest` is the part of the predicate that it cannot."""
+
+    index: Index
+    query: Query
+    scope: SearchScope
+    rest: Predicate | None
+
+
+def compile_with_predicate(
+    index: Index, scope: SearchScope, query: QueryNode | None, where: Predicate | None
+) -> CompiledQuery:
+    """Put a query (None: all rows) and a bound predicate to an index. Raises InvalidQueryError."""
+    wanted = everything() if query is None else compile_query(query, scope)
+    if where is None:
+        return CompiledQuery(index, wanted, scope, None)
+    condition, rest = partition_predicate(where, scope.mapping)
+    return CompiledQuery(index, filtered(wanted, condition), scope, rest)
+
+
+def everything() -> Query:
+    """The query that matches all rows."""
+    return Query.all_query()

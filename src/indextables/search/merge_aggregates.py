@@ -8,9 +8,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import InvalidAggregationError
-from indextables.search.aggregation import Aggregation, Metric, MetricFunction, Terms, column_of
-from indextables.search.partial_aggregate import PartialAggregate
-from indextables.search.partial_columns import KEY, ROWS, SUM_DIGITS, PartialColumns, partial_schema
+from indextables.search.aggregation import (
+    KEY,
+    ROWS,
+    SUM_DIGITS,
+    Aggregation,
+    Metric,
+    MetricFunction,
+    PartialColumns,
+    Terms,
+    column_of,
+    partial_schema,
+)
+from indextables.search.split_aggregate import PartialAggregate
 
 # In the answer's metadata: how many rows a count may be short of, or a group that is not shown may have
 # beyond the last one, because a split has too many groups to name them all. "0" is exact.

@@ -9,7 +9,7 @@ import pyarrow as pa
 from indextables.errors import InvalidQueryError
 from indextables.schema import find_column
 from indextables.search.nodes import FieldPath
-from indextables.search.words import split_path
+from indextables.search.parser import split_path
 from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping
 
 DEFAULT_KINDS = (FieldKind.TEXT, FieldKind.STRING)

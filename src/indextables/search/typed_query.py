@@ -23,8 +23,8 @@ from indextables.predicates import (
     to_arrow_filter,
 )
 from indextables.predicates.literals import parse_date, parse_decimal
-from indextables.search.exact import ExactQueries, any_query
 from indextables.search.nodes import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
+from indextables.search.predicate_query import ExactQueries, any_query
 from indextables.split.doc_mapping import FieldKind, FieldMapping
 
 ARROW_TYPES: Final = {

@@ -20,7 +20,7 @@ from indextables.ops.question import Question, check_query
 from indextables.ops.read import projected_schema
 from indextables.ops.splits import SplitRef, split_refs
 from indextables.predicates import Predicate, all_of, any_of
-from indextables.search.parse import parse_query
+from indextables.search.parser import parse_query
 from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, asked_by
 from indextables.spark.options import QUERY, ReadOptions, TablePlace
 from indextables.spark.packing import pack

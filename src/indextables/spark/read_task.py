@@ -11,7 +11,7 @@ import pyarrow as pa
 from indextables.config import Settings
 from indextables.ops.splits import SplitRef
 from indextables.predicates import Predicate, columns_of, to_arrow_filter
-from indextables.search.asked import ask
+from indextables.search.compile import compile_with_predicate
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.nodes import QueryNode
 from indextables.search.scope import SearchScope
@@ -62,7 +62,7 @@ def search_split(
     """
     index = split.index(index_cache(table.settings))
     scope = SearchScope(split.mapping, table.schema, split.partition_row, query.fields)
-    asked = ask(index, scope, query.node, where)
+    asked = compile_with_predicate(index, scope, query.node, where)
     if query.is_scored:
         hits = search_index(asked.index, asked.query, split.num_records)
         order = np.argsort(hits.rows)

@@ -61,7 +61,7 @@ _WHOLE_VALUES: Final = frozenset(FieldKind) - {
 _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 
-def split_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Query | None, Predicate | None]:
+def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Query | None, Predicate | None]:
     """Return what the index answers exactly as a query, and the rest of the predicate for the rows.
 
     The two together, joined by AND, are the predicate; None stands for a part that excludes nothing. The

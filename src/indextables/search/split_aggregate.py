@@ -1,37 +1,292 @@
-"""An aggregation over one split, answered by its index without reading rows."""
+"""From what an index holds back to values of a column's type."""
 
 import math
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from tantivy import Index, Query, Searcher
+from tantivy import FieldType, Index, Order, Query, Schema, Searcher
 
 from indextables._caching import lazy_property
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.predicates import Comparison, IsNotNull, Operator
-from indextables.search.aggregation import Aggregation, Histogram, MetricFunction, Terms, column_of, is_number
-from indextables.search.exact import ExactQueries, filtered
-from indextables.search.field_metrics import (
-    EXTREMES,
-    SUMMED,
-    Measured,
-    ValueReader,
-    has_nan,
-    is_countable,
-    measured,
-    metric_request,
-    refuse_groups,
+from indextables.search.aggregation import (
+    KEY,
+    ROWS,
+    Aggregation,
+    Histogram,
+    MetricFunction,
+    PartialColumns,
+    Step,
+    Terms,
+    column_of,
+    is_number,
+    partial_schema,
 )
-from indextables.search.histogram_steps import EXACT_DOUBLES, histogram_request
-from indextables.search.index_values import EXACT, decimal_value, decode
-from indextables.search.partial_columns import KEY, ROWS, PartialColumns, partial_schema
+from indextables.search.predicate_query import ExactQueries, filtered
 from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
 from indextables.split.doc_mapping import ROW_FIELD, FieldKind, FieldMapping
+from indextables.split.fields import MAX_TOKEN_BYTES
 from indextables.split.index_files import translating
+
+# The order keys of big decimals: 128 bits, shifted so that they sort like the numbers.
+_BIG_DECIMAL_ZERO: Final = 1 << 127
+
+# More digits than any decimal has.
+EXACT: Final = Context(prec=50)
+
+
+def decode(field: FieldMapping, terms: Iterable[Any], data_type: pa.DataType) -> pa.Array:
+    """The values that a field's terms stand for; None is null."""
+    from_term = _FROM_TERM.get(field.kind)
+    if from_term is None:
+        return pa.array(terms, _PLAIN.get(field.kind, pa.string())).cast(data_type)
+    return pa.array([None if term is None else from_term(field, term) for term in terms], data_type)
+
+
+def decimal_value(unscaled: int, scale: int) -> Decimal:
+    """The number with `scale` digits after the point."""
+    return Decimal(unscaled).scaleb(-scale, EXACT)
+
+
+def _boolean(_: FieldMapping, term: int) -> bool:
+    return bool(term)
+
+
+def _decimal(field: FieldMapping, term: int) -> Decimal:
+    return decimal_value(term, field.scale)
+
+
+def _big_decimal(field: FieldMapping, term: str) -> Decimal:
+    return decimal_value(int(term, 16) - _BIG_DECIMAL_ZERO, field.scale)
+
+
+_PLAIN: Final = {
+    FieldKind.I64: pa.int64(),
+    FieldKind.F64: pa.float64(),
+    FieldKind.DATE: pa.int32(),
+    FieldKind.TIMESTAMP: pa.int64(),
+    FieldKind.TIMESTAMP_NTZ: pa.int64(),
+}
+
+_FROM_TERM: Final[dict[FieldKind, Callable[[FieldMapping, Any], Any]]] = {
+    FieldKind.BOOL: _boolean,
+    FieldKind.DECIMAL: _decimal,
+    FieldKind.BIG_DECIMAL: _big_decimal,
+}
+
+
+# The steps of a histogram in the units of the index: days, microseconds, and decimals without their point.
+
+
+TIME_UNITS: Final = {
+    FieldKind.DATE: timedelta(days=1),
+    FieldKind.TIMESTAMP: timedelta(microseconds=1),
+    FieldKind.TIMESTAMP_NTZ: timedelta(microseconds=1),
+}
+
+# Doubles tell whole numbers apart up to here; Tantivy computes the buckets with them.
+EXACT_DOUBLES: Final = 1 << 53
+
+
+def histogram_request(by: Histogram, field: FieldMapping) -> dict[str, Any]:
+    """The request to Tantivy. Raises InvalidAggregationError for steps that do not fit the column."""
+    interval = _units(by.interval, by, field)
+    offset = _units(by.offset, by, field) % interval if by.offset is not None else 0
+    if not 0 < interval < EXACT_DOUBLES:
+        raise _error(by, "the interval is too small or too large for the column")
+    # Empty buckets are left out: between two distant values there would be any number of them.
+    return {
+        "field": field.index_name,
+        "interval": float(interval),
+        "offset": float(offset),
+        "min_doc_count": 1,
+    }
+
+
+def _units(step: Step, by: Histogram, field: FieldMapping) -> float:
+    if field.kind in TIME_UNITS:
+        return _time_units(step, by, TIME_UNITS[field.kind])
+    if isinstance(step, timedelta):
+        raise _error(by, "the column holds numbers; give the interval as a number")
+    if field.kind is FieldKind.F64:
+        return float(step)
+    try:
+        # The shortest text of a float is what its writer meant.
+        unscaled = Decimal(repr(step) if isinstance(step, float) else step).scaleb(field.scale)
+        whole = int(unscaled.to_integral_exact())
+    except (InvalidOperation, OverflowError, ValueError) as error:
+        raise _error(by, f"{step} is no number") from error
+    if whole != unscaled:
+        raise _error(by, f"{step} has more digits after the point than the column")
+    return whole
+
+
+def _time_units(step: Step, by: Histogram, unit: timedelta) -> int:
+    if not isinstance(step, timedelta):
+        raise _error(by, "the column holds moments; give the interval as a timedelta")
+    units, remainder = divmod(step, unit)
+    if remainder:
+        raise _error(by, f"{step} is no multiple of {unit}")
+    return units
+
+
+def _error(by: Histogram, reason: str) -> InvalidAggregationError:
+    return InvalidAggregationError(f"histogram of {by.column!r}: {reason}")
+
+
+# The metrics of one field over the groups of an index, from Tantivy's answers to exact values.
+#
+# Tantivy computes with doubles. Whole numbers come back exact as long as they, and their sums, stay below
+# 2^53. Beyond that the values themselves are read where all rows are one group, and refused where there are
+# several.
+
+
+SUMMED: Final = frozenset({MetricFunction.SUM, MetricFunction.AVG})
+EXTREMES: Final = frozenset({MetricFunction.MIN, MetricFunction.MAX})
+
+# Values that are read one by one are read for this many rows at a time.
+CHUNK_ROWS: Final = 100_000
+
+_STATS_KINDS: Final = frozenset(
+    {
+        FieldKind.I64,
+        FieldKind.F64,
+        FieldKind.DATE,
+        FieldKind.TIMESTAMP,
+        FieldKind.TIMESTAMP_NTZ,
+        FieldKind.DECIMAL,
+    }
+)
+_TEXT_KINDS: Final = frozenset({FieldKind.STRING, FieldKind.BIG_DECIMAL})
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The metrics of one group; `lowest` and `highest` are terms of the index."""
+
+    count: int = 0
+    total: float | None = None
+    lowest: Any = None
+    highest: Any = None
+
+
+def is_countable(field: FieldMapping) -> bool:
+    """Whether the index has a fast column with exactly the values of a column."""
+    if not field.fast or field.kind in (FieldKind.TEXT, FieldKind.JSON, FieldKind.BYTES):
+        return False
+    return field.kind is not FieldKind.STRING or field.max_token_bytes >= MAX_TOKEN_BYTES
+
+
+def metric_request(field: FieldMapping) -> dict[str, Any]:
+    """The request to Tantivy whose answer `measured` reads."""
+    if field.kind in _STATS_KINDS:
+        return {"stats": {"field": field.index_name}}
+    if field.kind is FieldKind.BOOL:
+        return {"terms": {"field": field.index_name}}
+    return {"value_count": {"field": field.index_name}}
+
+
+def measured(
+    field: FieldMapping, functions: frozenset[MetricFunction], answer: Mapping[str, Any]
+) -> Measured | None:
+    """The metrics of one group, or None where doubles are too coarse for what is asked."""
+    if field.kind is FieldKind.BOOL:
+        return _measured_booleans(answer["buckets"])
+    if field.kind not in _STATS_KINDS:
+        return None if functions & (EXTREMES | SUMMED) else Measured(int(answer["value"]))
+    count, total, lowest, highest = (answer[name] for name in ("count", "sum", "min", "max"))
+    if not count:
+        return Measured()
+    if field.kind is FieldKind.F64:
+        return Measured(count, total, lowest, highest)
+    largest = max(abs(lowest), abs(highest))
+    if functions & (EXTREMES | SUMMED) and largest >= EXACT_DOUBLES:
+        return None
+    if functions & SUMMED and largest * count >= EXACT_DOUBLES:
+        return None
+    return Measured(count, int(total), int(lowest), int(highest))
+
+
+def refuse_groups(field: FieldMapping, functions: frozenset[MetricFunction]) -> InvalidAggregationError:
+    """The error for metrics that the index has over all rows only."""
+    names = ", ".join(sorted(function.value for function in functions))
+    return InvalidAggregationError(
+        f"{names} of {field.name!r} cannot be computed by the index for groups of rows: the values are texts, "
+        f"or beyond 2^53; aggregate the rows instead"
+    )
+
+
+class ValueReader:
+    """Reads the values of a field for the rows of a query, exactly, where there are no groups."""
+
+    __slots__ = ("query", "schema", "searcher")
+
+    def __init__(self, searcher: Searcher, schema: Schema, query: Query) -> None:
+        self.searcher = searcher
+        self.schema = schema
+        self.query = query
+
+    def measured(self, field: FieldMapping, functions: frozenset[MetricFunction], count: int) -> Measured:
+        """The metrics that are asked for. Raises InvalidAggregationError for the sum of big decimals."""
+        if functions & SUMMED and field.kind in _TEXT_KINDS:
+            raise InvalidAggregationError(
+                f"the sum of {field.name!r} cannot be computed by the index, which holds text for it; "
+                f"aggregate the rows instead"
+            )
+        if functions & EXTREMES and field.kind is FieldKind.IP:
+            raise InvalidAggregationError(
+                f"column {field.name!r} holds addresses, which the index does not order as text; "
+                f"aggregate the rows instead"
+            )
+        has_extremes = bool(functions & EXTREMES)
+        return Measured(
+            count,
+            self._total(field) if functions & SUMMED else None,
+            self._first(field, Order.Asc) if has_extremes else None,
+            self._first(field, Order.Desc) if has_extremes else None,
+        )
+
+    def _first(self, field: FieldMapping, order: Order) -> Any:
+        found = self._ordered(self.query, field, 1, order)
+        return found[0] if found else None
+
+    def _total(self, field: FieldMapping) -> int:
+        total = 0
+        for start in range(0, self.searcher.num_docs, CHUNK_ROWS):
+            rows = Query.range_query(
+                self.schema,
+                ROW_FIELD,
+                FieldType.Integer,
+                lower_bound=start,
+                upper_bound=start + CHUNK_ROWS,
+                include_upper=False,
+            )
+            found = self._ordered(filtered(self.query, rows), field, CHUNK_ROWS, Order.Asc)
+            total += sum(value for value in found if value is not None)
+        return total
+
+    def _ordered(self, query: Query, field: FieldMapping, limit: int, order: Order) -> Sequence[Any]:
+        result = self.searcher.search(query, limit, count=False, order_by_field=field.index_name, order=order)
+        return [value for value, _ in result.hits]
+
+
+def _measured_booleans(buckets: Sequence[Mapping[str, Any]]) -> Measured:
+    counts = {bool(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets}
+    values = sorted(counts)
+    return Measured(sum(counts.values()), None, values[0], values[-1]) if values else Measured()
+
+
+def has_nan(groups: Sequence[Measured]) -> bool:
+    """Whether there may be NaN among the values, which `lowest` and `highest` leave out."""
+    return any(isinstance(group.total, float) and math.isnan(group.total) for group in groups)
+
+
+# An aggregation over one split, answered by its index without reading rows.
+
 
 # Tantivy's own limit.
 MAX_GROUPS: Final = 65_000
