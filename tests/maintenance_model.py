@@ -30,7 +30,7 @@ from indextables.ops.write import append, commit_files, overwrite
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectMeta
 from indextables.table import load_snapshot
-from indextables.table.purge_fence import purge_fence_ms
+from indextables.table.commit import purge_fence_ms
 from purge_tables import HOUR, SAMPLES, clocked_store, newest, put_split, sample_ids, splits_in
 from tables import FORMATS, SCHEMA, context, new_table
 

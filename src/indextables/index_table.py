@@ -29,9 +29,8 @@ from indextables.table import (
     create_table,
     load_snapshot,
 )
-from indextables.table.catch_up import catch_up
 from indextables.table.history import history_table, read_commits, version_at, version_before_changes
-from indextables.table.rebase import rebase
+from indextables.table.load import catch_up, reload_from_newest_base
 
 if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointReport
@@ -284,7 +283,7 @@ class IndexTable:
         """
         self._writable()
         report = ops.checkpoint.write_checkpoint(self.refresh()._snapshot, runner)
-        self._bind(rebase(self._snapshot), is_pinned=False)
+        self._bind(reload_from_newest_base(self._snapshot), is_pinned=False)
         return report
 
     def compact(self, *, runner: Runner | None = None) -> CheckpointReport:

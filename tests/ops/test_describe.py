@@ -8,7 +8,7 @@ from indextables.ops.checkpoint import write_checkpoint
 from indextables.ops.describe import DESCRIBE_SCHEMA, describe_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
-from indextables.table.catch_up import catch_up
+from indextables.table.load import catch_up
 from tables import (
     add,
     after,

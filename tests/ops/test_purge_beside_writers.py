@@ -20,8 +20,8 @@ from indextables.ops.write import commit_files
 from indextables.schema import to_spark_json
 from indextables.storage import FaultStore, PutOutcome, VirtualClock
 from indextables.table import Operation, commit
+from indextables.table.commit import purge_fence_ms
 from indextables.table.intent import Append
-from indextables.table.purge_fence import purge_fence_ms
 from purge_tables import (
     ALL_OF_THE_LOG,
     DAY,

@@ -12,7 +12,7 @@ from indextables.ops.restore import restore
 from indextables.storage import Moment, RetryingStore
 from indextables.table import changes_since, load_snapshot
 from indextables.table.intent import ChangeProperties
-from indextables.table.log_files import read_tail
+from indextables.table.log_reader import read_tail
 from purge_tables import (
     ALL_OF_THE_LOG,
     DAY,

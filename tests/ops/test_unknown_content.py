@@ -13,7 +13,7 @@ from indextables.ops.checkpoint import compact
 from indextables.ops.properties import set_properties
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
-from indextables.table.log_files import read_base
+from indextables.table.log_reader import read_base
 from tables import (
     FORMATS,
     add,

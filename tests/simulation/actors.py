@@ -26,8 +26,8 @@ from indextables.ops.uploads import check_uploads, deleting_unless_landed
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, Snapshot, TableContext, changes_since, commit, load_snapshot
-from indextables.table.catch_up import catch_up
 from indextables.table.intent import Append, Intent, Overwrite
+from indextables.table.load import catch_up
 from purge_tables import SAMPLES, sample_split
 from simulation.scheduler import BatonStore
 from simulation.witness import Author, InvariantError, WitnessStore

@@ -10,7 +10,7 @@ from indextables.predicates import parse_predicate
 from indextables.schema import to_spark_json
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
-from indextables.table.intent import Append, ChangeProperties, Intent, Mark, Overwrite, UpgradeProtocol
+from indextables.table.intent import Append, ChangeProperties, EmptyCommit, Intent, Overwrite, UpgradeProtocol
 from tables import (
     SCHEMA,
     add,
@@ -284,7 +284,7 @@ def test_append_goes_on_after_any_number_of_winners(start):
 
 
 def test_a_winner_that_only_marks_a_version_changes_nothing(start):
-    do(start, Mark())
+    do(start, EmptyCommit())
     assert paths(do(start, overwrite("o")).snapshot) == {"o"}
 
 

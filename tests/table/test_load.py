@@ -23,8 +23,8 @@ from indextables.log.paths import (
 from indextables.ops.describe import describe_state
 from indextables.storage import FaultStore, ObjectStore
 from indextables.table import Snapshot, load_snapshot
-from indextables.table.catch_up import catch_up
 from indextables.table.intent import ChangeProperties
+from indextables.table.load import catch_up
 from tables import (
     FORMATS,
     add,

@@ -11,16 +11,16 @@ from indextables.log.paths import version_key
 from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.segment import LogListing, list_log
 from indextables.storage import ObjectStore
-from indextables.table import log_files
-from indextables.table.last_actions import last_actions
-from indextables.table.log_files import (
+from indextables.table import log_reader
+from indextables.table.intent import ConcurrentCommit, concurrent_commit_of, summary_of
+from indextables.table.log_reader import (
+    last_actions,
     read_last_actions,
     read_log_files,
     read_summaries,
     read_tail,
     with_unlisted_versions,
 )
-from indextables.table.winner import Winner, summary_of, winner_of
 from tables import add, busy_table, context, memory_store, new_table, write_version
 
 
@@ -49,8 +49,8 @@ def at_once(store: ObjectStore) -> Tail:
 
 @pytest.fixture(params=[1, 3, 7, 1000])
 def small_pieces(request, monkeypatch) -> None:
-    monkeypatch.setattr(log_files, "_FILES_PER_FETCH", request.param)
-    monkeypatch.setattr(log_files, "_BYTES_PER_DECODING", 400 * request.param)
+    monkeypatch.setattr(log_reader, "_FILES_PER_FETCH", request.param)
+    monkeypatch.setattr(log_reader, "_BYTES_PER_DECODING", 400 * request.param)
 
 
 def test_tail_read_in_pieces_is_the_tail(store, small_pieces):
@@ -111,12 +111,12 @@ def test_summary_is_the_decoded_one():
     write_version(store, 14, skip, RemoveAction(path="i", data_change=True, deletion_timestamp=9))
     for log_file in read_log_files(context(store), files(store)):
         assert summary_of(log_file) == decode_tail([log_file]).versions[0]
-        assert winner_of(log_file) == by_decoding(log_file)
+        assert concurrent_commit_of(log_file) == by_decoding(log_file)
 
 
-def by_decoding(log_file) -> Winner:
+def by_decoding(log_file) -> ConcurrentCommit:
     tail = decode_tail([log_file])
-    return Winner(
+    return ConcurrentCommit(
         summary=tail.versions[0],
         has_adds=bool(tail.adds.num_rows),
         has_removes=bool(tail.removes.num_rows),
@@ -130,7 +130,7 @@ def test_winner_with_an_odd_spelling_is_decoded_carefully():
     line = '{"add":[{"path":"a","partitionValues":{},"size":"7","modificationTime":1,"dataChange":true}]}\n'
     write_version(store, 1, more=line)
     (_, log_file) = read_log_files(context(store), files(store))
-    assert winner_of(log_file) == by_decoding(log_file)
+    assert concurrent_commit_of(log_file) == by_decoding(log_file)
 
 
 # --- versions that a listing left out -----------------------------------------------------------------

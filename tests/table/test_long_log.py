@@ -11,8 +11,8 @@ from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.version_file import compress
 from indextables.storage import FaultStore, ObjectStore, open_store
 from indextables.table import load_snapshot
-from indextables.table.catch_up import catch_up
 from indextables.table.history import read_commits
+from indextables.table.load import catch_up
 from tables import (
     FORMATS,
     add,

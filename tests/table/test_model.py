@@ -12,9 +12,9 @@ from indextables.ops.write import commit_files
 from indextables.storage import VirtualClock
 from indextables.table import Snapshot, changes_since, load_snapshot
 from indextables.table.cache import process_cache
-from indextables.table.catch_up import catch_up
 from indextables.table.history import read_commits
 from indextables.table.intent import ChangeProperties
+from indextables.table.load import catch_up
 from tables import FORMATS, AgeingStore, add, context, do, live, memory_store, new_table, overwrite
 
 HOUR = 3600

@@ -8,8 +8,8 @@ from indextables.ops.checkpoint import compact, write_checkpoint
 from indextables.ops.properties import set_properties, upgrade_protocol
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
-from indextables.table.catch_up import catch_up
 from indextables.table.intent import UpgradeProtocol
+from indextables.table.load import catch_up
 from tables import (
     add,
     append,

@@ -16,7 +16,7 @@ from indextables.log.replay import RECENT_COMMITS
 from indextables.ops.cleanup import clean_up
 from indextables.storage import ObjectStore, VirtualClock
 from indextables.table import Snapshot, load_snapshot
-from indextables.table.catch_up import catch_up
+from indextables.table.load import catch_up
 from tables import (
     AgeingStore,
     InterruptingStore,

@@ -21,7 +21,7 @@ from indextables.ops.cleanup import clean_up
 from indextables.ops.purge_on_write import purge_after_merge, purge_after_write
 from indextables.state.compaction import Trigger
 from indextables.table import Snapshot
-from indextables.table.rebase import rebase, rebase_if_long
+from indextables.table.load import reload_from_newest_base, reload_if_tail_is_long
 
 logger = logging.getLogger(__name__)
 
@@ -70,16 +70,16 @@ def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
     # or whose writer died, may take the turns.
     is_due = since > 0 and (since % interval == 0 or since > 2 * interval)
     if not is_due:
-        return rebase_if_long(snapshot)
+        return reload_if_tail_is_long(snapshot)
     report = write_checkpoint(snapshot)
     clean_up(snapshot.context, report.version)
-    return rebase(snapshot)
+    return reload_from_newest_base(snapshot)
 
 
 def _compact(snapshot: Snapshot) -> Snapshot:
     report = compact(snapshot, trigger=Trigger.AFTER_MERGE)
     clean_up(snapshot.context, report.version)
-    return rebase(snapshot)
+    return reload_from_newest_base(snapshot)
 
 
 def _without_failing(snapshot: Snapshot, checkpoint: Callable[[Snapshot], Snapshot]) -> Snapshot:

@@ -33,9 +33,9 @@ from indextables.ops.verification import read_entries
 from indextables.state.compaction import Trigger
 from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
-from indextables.table.intent import Mark
-from indextables.table.log_files import read_base_uncached
-from indextables.table.rebase import rebase
+from indextables.table.intent import EmptyCommit
+from indextables.table.load import reload_from_newest_base
+from indextables.table.log_reader import read_base_uncached
 from indextables.table.rewrite import read_for_rewrite
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
     does the work on manifests, if these are very many.
     """
     with manifests_by_runner(snapshot.context, runner):
-        return _write(rebase(snapshot), _WRITERS[_configured_format(snapshot)])
+        return _write(reload_from_newest_base(snapshot), _WRITERS[_configured_format(snapshot)])
 
 
 def compact(
@@ -76,14 +76,14 @@ def compact(
     are very many.
     """
     with manifests_by_runner(snapshot.context, runner):
-        return _compact(rebase(snapshot), trigger)
+        return _compact(reload_from_newest_base(snapshot), trigger)
 
 
 def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write(snapshot, _WRITERS[_configured_format(snapshot)])
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
-        snapshot = commit(snapshot, Mark(), Operation("COMPACT")).snapshot
+        snapshot = commit(snapshot, EmptyCommit(), Operation("COMPACT")).snapshot
     return _write(snapshot, lambda snapshot: write_state(snapshot, trigger))
 
 

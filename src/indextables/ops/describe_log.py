@@ -17,7 +17,7 @@ from indextables.log.segment import Base, list_log
 from indextables.ops.shown_properties import shown_properties
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext
-from indextables.table.log_files import read_base, read_tail
+from indextables.table.log_reader import read_base, read_tail
 
 LOG_SCHEMA = pa.schema(
     [

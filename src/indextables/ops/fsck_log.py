@@ -20,7 +20,7 @@ from indextables.ops.log_references import read_actions
 from indextables.pruning import map_values
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext
-from indextables.table.log_files import read_base_uncached, read_last_actions
+from indextables.table.log_reader import read_base_uncached, read_last_actions
 
 _COMPARED = ("path", "size", "modificationTime", "numRecords")
 _NEEDED = [*_COMPARED, "partitionValues"]

@@ -19,7 +19,7 @@ from indextables.state.source import StateSource
 from indextables.state.state_manifest import manifest_key
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
-from indextables.table.log_files import read_base_uncached
+from indextables.table.log_reader import read_base_uncached
 
 # A remove that does not say when it happened is never old enough.
 NEVER_MS: Final = 2**63 - 1

@@ -32,8 +32,8 @@ from indextables.ops.retention import Retention
 from indextables.ops.runner import LocalRunner, Runner
 from indextables.ops.stored_files import among, normalised_paths
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
-from indextables.table.catch_up import catch_up
-from indextables.table.purge_fence import draw_purge_fence
+from indextables.table.commit import draw_purge_fence
+from indextables.table.load import catch_up
 
 _PLANNING_ATTEMPTS: Final = 3
 

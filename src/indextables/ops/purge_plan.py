@@ -35,7 +35,7 @@ from indextables.ops.retention import MS_PER_HOUR, Retention, retention_hours, s
 from indextables.ops.stored_files import among, normalised_paths, split_files, stored_table
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
-from indextables.table.purge_fence import LONG_WAIT_MS
+from indextables.table.commit import LONG_WAIT_MS
 
 # A writer may take long between the upload of a split and its commit.
 ORPHAN_FLOOR_HOURS: Final = 24.0

@@ -22,7 +22,7 @@ from indextables.state.source import StateSource, with_foreign_columns_folded
 from indextables.state.state_manifest import header_of, manifest_key, read_state_manifest
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
-from indextables.table.log_files import read_base_uncached
+from indextables.table.log_reader import read_base_uncached
 
 _UNREADABLE = (LogCorruptedError, ObjectNotFoundError)
 

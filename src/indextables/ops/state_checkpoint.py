@@ -22,7 +22,7 @@ from indextables.state.source import StateSource
 from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
 from indextables.table import Snapshot
-from indextables.table.log_files import read_base, read_tail
+from indextables.table.log_reader import read_base, read_tail
 from indextables.table.rewrite import complete_header, read_for_rewrite
 
 

@@ -23,7 +23,7 @@ from indextables.ops.ordered_parallel import parallel_map
 from indextables.split.split import SplitFile
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, TableContext
-from indextables.table.purge_fence import LONG_WAIT_MS, purge_fence_ms
+from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 
 # Raised before a version file is written, or when every attempt has lost its race.
 _NOT_LANDED: Final = (

@@ -10,7 +10,7 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.decode import UnknownContent
 from indextables.log.segment import Base
 from indextables.table import TableContext
-from indextables.table.log_files import read_base_uncached
+from indextables.table.log_reader import read_base_uncached
 
 logger = logging.getLogger(__name__)
 

@@ -38,10 +38,10 @@ from indextables.spark.stream_options import (
 )
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, changes_since, load_snapshot
-from indextables.table.catch_up import catch_up
 from indextables.table.changes import ChangeSet
 from indextables.table.history import read_commits
-from indextables.table.log_files import read_log_files, with_unlisted_versions
+from indextables.table.load import catch_up
+from indextables.table.log_reader import read_log_files, with_unlisted_versions
 
 logger = logging.getLogger(__name__)
 

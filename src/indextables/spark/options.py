@@ -22,9 +22,9 @@ from indextables.predicates.literals import timestamp_ms
 from indextables.schema import find_column
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import Snapshot, TableContext, load_snapshot
+from indextables.table.commit import PURGE_APP_ID
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.history import version_at
-from indextables.table.purge_fence import PURGE_APP_ID
 
 SESSION_PREFIX: Final = "indextables.session."
 

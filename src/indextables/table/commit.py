@@ -1,21 +1,17 @@
-"""The commit loop.
+"""Did a version file that was just written become part of the table?
 
-The life of a commit:
+Usually: yes, at once. But a writer may have planned on version 5, slept, and written version 6 after other
+writers had gone on to version 20 and the versions before that had been cleaned up. The name was free, and yet
+nobody will ever read the file. Or the table was dropped and created again, and version 6 is none of its own.
 
-    intent ──▶ plan on snapshot v ──▶ write v+1 if absent ──▶ Written ──▶ still ours? ──▶ done
-                    ▲                        │                                │
-                    │                     Conflict                     no: the log was cleaned
-                    │                        ▼                         up past v while we slept
-                    │             read the winners, in order                  │
-                    │             may we go on? ── no ──▶ CommitConflictError │
-                    └───────────── yes: new snapshot ◀────────────────────────┘
-
-The version file is the commit: before it stands under its name nothing has happened, and afterwards everything
-has. A write whose answer is lost is recognised by its commit id. Nothing is ever committed twice.
+Two looks tell that neither happened. The file that the snapshot was read from is still the same one: the table was
+not created again, and not cleaned up past it. And no checkpoint stands at or beyond the new version: cleaning up
+always writes one, and advances the hint to it, first.
 """
 
 import random
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -29,25 +25,109 @@ from indextables.config.registry import (
 )
 from indextables.errors import (
     CommitConflictError,
+    CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
+    LogCorruptedError,
     LogGapError,
     StorageError,
+    TableNotFoundError,
+    VersionNotFoundError,
 )
-from indextables.log.actions import ENGINE_INFO, CommitInfo, encode_actions, new_commit_id
+from indextables.log.actions import ENGINE_INFO, CommitInfo, TransactionAction, encode_actions, new_commit_id
+from indextables.log.checkpoint import read_hint
 from indextables.log.decode import LogFile
 from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import version_key
 from indextables.log.protocol import check_writable
-from indextables.log.version_file import Conflict, compress, write_version_file
+from indextables.log.segment import list_log
+from indextables.log.version_file import Conflict, compress, find_version_file, write_version_file
 from indextables.storage import ObjectMeta
-from indextables.table.catch_up import CaughtUp, catch_up, follow
 from indextables.table.conflict import reason_after_cleanup, reason_to_give_up
 from indextables.table.context import TableContext
-from indextables.table.intent import Intent, MergeGroup
-from indextables.table.landing import is_landed
-from indextables.table.log_files import remember
+from indextables.table.intent import Intent, MergeGroup, RecordTransaction
+from indextables.table.load import CaughtUp, catch_up, follow, is_base_file_unchanged, load_snapshot
+from indextables.table.log_reader import remember
 from indextables.table.plan import Plan, make_plan
 from indextables.table.snapshot import Snapshot
+
+
+def verify_commit(planned_on: Snapshot, version: int, commit_id: str) -> bool:
+    """Whether the commit `commit_id`, written as `version`, is in the table. If not, its file is deleted.
+
+    Raises CommitOutcomeUnknownError if the log does not tell any more, or the store stops answering.
+    """
+    context = planned_on.context
+    try:
+        if is_base_file_unchanged(planned_on) and _newest_checkpoint(planned_on, version) < version:
+            return True
+        return _is_in_newest(planned_on, version, commit_id)
+    except StorageError as error:
+        raise CommitOutcomeUnknownError(
+            f"{context.url}: version {version} was written, but the store stopped answering before it was certain that "
+            f"it is part of the table ({error}); read the history again before you retry"
+        ) from error
+
+
+def _newest_checkpoint(planned_on: Snapshot, version: int) -> int:
+    """By the hint, if a version file vouches for it: a cleanup would have taken that, too.
+
+    A checkpoint is often kept when the versions after it go, and a hint may be missing or turned back.
+    """
+    store = planned_on.context.store
+    hint = read_hint(store) if planned_on.segment.tail else None
+    if hint is not None:
+        return hint.version
+    return max(list_log(store, from_version=version).bases, default=-1)
+
+
+def _is_in_newest(planned_on: Snapshot, version: int, commit_id: str) -> bool:
+    """Look the commit up in the table as it is now: checkpoints remember the ids of recent commits."""
+    context = planned_on.context
+    newest = _newest_or_none(context)
+    if newest is None or newest.metadata.id != planned_on.metadata.id or newest.version < version:
+        return _withdraw(context, version)
+    recorded = newest.header.recent_commits
+    if recorded.get(version) == commit_id:
+        return True
+    if recorded and min(recorded) <= version:
+        context.store.delete_many([version_key(version)])
+        return False
+    raise CommitOutcomeUnknownError(
+        f"{context.url}: version {version} was written, but the table went on to version {newest.version} meanwhile "
+        f"and does not say whether it was included; compare the history before you retry"
+    )
+
+
+def _newest_or_none(context: TableContext) -> Snapshot | None:
+    try:
+        return load_snapshot(context)
+    except (TableNotFoundError, LogCorruptedError, VersionNotFoundError):
+        return None
+
+
+def _withdraw(context: TableContext, version: int) -> bool:
+    """Take a file away that was written into another table than the one it was meant for."""
+    if find_version_file(context.store, version + 1) is not None:
+        raise CommitOutcomeUnknownError(
+            f"{context.url}: version {version} was written into a table that was created again meanwhile, and other "
+            f"writers have gone on from there; remove the files that it added"
+        )
+    context.store.delete_many([version_key(version)])
+    return False
+
+
+# The commit loop.
+#
+# The life of a commit:
+#
+# intent ──▶ plan on snapshot v ──▶ write v+1 if absent ──▶ Written ──▶ still ours? ──▶ done ▲ │ │ │ Conflict
+# no: the log was cleaned │ ▼ up past v while we slept │ read the winners, in order │ │ may we go on? ── no
+# ──▶ CommitConflictError │ └───────────── yes: new snapshot ◀────────────────────────┘
+#
+# The version file is the commit: before it stands under its name nothing has happened, and afterwards
+# everything has. A write whose answer is lost is recognised by its commit id. Nothing is ever committed
+# twice.
+
 
 # A writer that lost a race chases the head: it tries again and again, reading only what the winners did, before the
 # configured back-off ends the round. With a pause after every loss, the loser with the longest one would lose for
@@ -146,7 +226,7 @@ def _try(
     before_each_try(snapshot)
     if isinstance(write_version_file(context.store, version, data), Conflict):
         return None
-    if not is_landed(snapshot, version, info.commit_id):
+    if not verify_commit(snapshot, version, info.commit_id):
         return None
     meta = _meta(context, version, data)
     log_file = LogFile(version, f"{context.url}/{meta.key}", lines, meta.last_modified_ms)
@@ -233,3 +313,33 @@ def _pause(context: TableContext, losses: int, try_ms: int) -> None:
     capped_ms = min(longest_ms, settings[TRANSACTION_RETRY_MAX_DELAY_MS])
     if capped_ms > 0:
         context.store.clock.sleep(random.uniform(0, capped_ms) / 1000)
+
+
+# The line that a purge draws before it deletes what nobody has committed.
+#
+# A writer may look for its splits, sleep, and commit them, and a purge may look for commits, sleep, and
+# delete: no look is late enough to rule the other out. So a purge first commits the time up to which it
+# deletes. Whatever was committed before that version is known to the purge when it deletes, and whoever
+# commits after it knows the time, because only the version after the newest one can be written.
+
+
+# It lives where the last batch of each streaming writer does, so that every checkpoint carries it on.
+PURGE_APP_ID: Final = "indextables.purge"
+
+# No purge takes younger splits, unless somebody has switched its check off: that is at everybody's own risk, because
+# the times of some stores are too coarse to tell what came before such a purge from what came after it.
+LONG_WAIT_MS: Final = 3_600_000
+
+
+def purge_fence_ms(snapshot: Snapshot) -> int:
+    """Splits of up to this time, by the store's clock, must not be committed any more; 0 if there is no such time."""
+    return snapshot.header.transactions.get(PURGE_APP_ID, 0)
+
+
+def draw_purge_fence(snapshot: Snapshot, until_ms: int) -> Snapshot:
+    """Let nobody commit splits of up to this time any more. Nothing is committed if that is so already.
+
+    Returns a snapshot that says so. Raises what `commit` raises.
+    """
+    fence = RecordTransaction(TransactionAction(app_id=PURGE_APP_ID, version=until_ms))
+    return commit(snapshot, fence, Operation("PURGE", {"uncommittedUntil": str(until_ms)})).snapshot

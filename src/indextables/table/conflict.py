@@ -19,9 +19,15 @@ import msgspec
 
 from indextables.log.actions import Metadata
 from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
-from indextables.table.intent import ChangeProperties, Intent, Kind, Mark, RecordTransaction
+from indextables.table.intent import (
+    ChangeProperties,
+    ConcurrentCommit,
+    EmptyCommit,
+    Intent,
+    Kind,
+    RecordTransaction,
+)
 from indextables.table.snapshot import Snapshot
-from indextables.table.winner import Winner
 
 INDEXING_PREFIX = "spark.indextables.indexing."
 
@@ -56,7 +62,7 @@ MATRIX: dict[Kind, dict[Kind, Resolution]] = {
 # fmt: on
 
 
-def reason_to_give_up(intent: Intent, before: Metadata, winner: Winner) -> str | None:
+def reason_to_give_up(intent: Intent, before: Metadata, winner: ConcurrentCommit) -> str | None:
     """Why a transaction must not go on after `winner`, or None if it may.
 
     `before` is the metadata that the transaction was planned on.
@@ -88,7 +94,7 @@ def reason_after_cleanup(intent: Intent, before: Snapshot, after: Snapshot) -> s
     return f"other writers changed {changed}" if changed else None
 
 
-def kind_of_winner(before: Metadata, winner: Winner) -> Kind:
+def kind_of_winner(before: Metadata, winner: ConcurrentCommit) -> Kind:
     """Where a version stands in the matrix.
 
     Registering a doc mapping is part of an append, not a change of the table.
@@ -125,7 +131,7 @@ def _changed_ground(intent: Intent, before: Metadata, after: Metadata) -> str | 
     """What a metadata change took away that the transaction stands on."""
     if before.id != after.id:
         return "the table itself: it was created again"
-    if isinstance(intent, Mark | RecordTransaction):
+    if isinstance(intent, EmptyCommit | RecordTransaction):
         return None
     if before.schema_string != after.schema_string:
         return "the schema"

@@ -13,7 +13,7 @@ from indextables.log.decode import VersionSummary
 from indextables.log.segment import Base, LogListing, list_log
 from indextables.storage import ObjectMeta
 from indextables.table.context import TableContext
-from indextables.table.log_files import read_base, read_summaries
+from indextables.table.log_reader import read_base, read_summaries
 
 logger = logging.getLogger(__name__)
 

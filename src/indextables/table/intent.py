@@ -10,7 +10,8 @@ from enum import Enum
 import msgspec
 import pyarrow as pa
 
-from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction
+from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction, scan_lines
+from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.predicates import Predicate
 
 
@@ -111,7 +112,7 @@ class RecordTransaction(msgspec.Struct, frozen=True):
     kind = Kind.APPEND
 
 
-class Mark(msgspec.Struct, frozen=True):
+class EmptyCommit(msgspec.Struct, frozen=True):
     """Commit a version that changes nothing, so that a state can be written under a number of its own."""
 
     kind = Kind.APPEND
@@ -127,5 +128,60 @@ Intent = (
     | ChangeProperties
     | UpgradeProtocol
     | RecordTransaction
-    | Mark
+    | EmptyCommit
 )
+
+
+# What another writer's version did, as far as a conflict is decided by it. Read without decoding its files.
+#
+# A writer that lost a race is in a hurry: whoever takes longer to catch up than others take to commit never
+# wins.
+
+
+class ConcurrentCommit(msgspec.Struct, frozen=True):
+    """One version. `changes_data` says that it has an add with new rows, and not only rows that moved."""
+
+    summary: VersionSummary
+    has_adds: bool
+    has_removes: bool
+    changes_data: bool
+
+
+def summary_of(log_file: LogFile) -> VersionSummary:
+    """What a version says besides its adds and removes. Raises LogCorruptedError."""
+    actions = scan_lines(log_file.name, log_file.lines).actions
+    if actions.commit_info is None:
+        # Only the adds and removes tell when it was committed.
+        return decode_tail([log_file]).versions[0]
+    return VersionSummary(log_file.version, actions.commit_info.timestamp, actions)
+
+
+def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
+    """What a version did, by its actions alone: other writers do not say. Raises LogCorruptedError."""
+    try:
+        lines = _LINES.decode_lines(log_file.lines)
+    except msgspec.MsgspecError:
+        tail = decode_tail([log_file])
+        changes_data = any(tail.adds["dataChange"].to_pylist())
+        return ConcurrentCommit(
+            tail.versions[0], tail.adds.num_rows > 0, tail.removes.num_rows > 0, changes_data
+        )
+    adds = [line.add for line in lines if line.add is not None]
+    return ConcurrentCommit(
+        summary=summary_of(log_file),
+        has_adds=bool(adds),
+        has_removes=any(line.remove is not None for line in lines),
+        changes_data=any(add.data_change for add in adds),
+    )
+
+
+class _Action(msgspec.Struct, rename="camel"):
+    data_change: bool = False
+
+
+class _Line(msgspec.Struct):
+    add: _Action | None = None
+    remove: _Action | None = None
+
+
+_LINES = msgspec.json.Decoder(_Line)

@@ -1,14 +1,7 @@
-"""Opening a table: from the hint and a listing to a snapshot.
-
-1. The hint tells where to start listing; without one that matches, everything is listed.
-2. The newest base that can be read is taken; one that cannot is passed over with a warning.
-3. The version files after it are replayed as far as they are contiguous.
-
-A gap ends the readable log: visibly for readers, and writers refuse (`commit`).
-"""
+"""Is the newest file that a snapshot was read from still the same file?"""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import msgspec
@@ -27,11 +20,39 @@ from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
-from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, list_log
-from indextables.log.version_file import find_object
+from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, contiguous_versions, list_log
+from indextables.log.version_file import find_object, find_version_file
+from indextables.storage import ObjectMeta
+from indextables.table.cache import stamp
 from indextables.table.context import TableContext
-from indextables.table.log_files import read_base, read_last_actions, read_tail, with_unlisted_versions
+from indextables.table.intent import ConcurrentCommit, concurrent_commit_of
+from indextables.table.log_reader import (
+    read_base,
+    read_last_actions,
+    read_log_files,
+    read_tail,
+    with_unlisted_versions,
+)
 from indextables.table.snapshot import Snapshot, segment_identity
+
+
+def is_base_file_unchanged(snapshot: Snapshot) -> bool:
+    """False if the table was created again since, or cleaned up past the snapshot. Raises StorageError."""
+    ground = snapshot.ground
+    try:
+        return stamp(snapshot.context.store.head(ground.key)) == stamp(ground)
+    except ObjectNotFoundError:
+        return False
+
+
+# Opening a table: from the hint and a listing to a snapshot.
+#
+# 1. The hint tells where to start listing; without one that matches, everything is listed. 2. The newest base
+# that can be read is taken; one that cannot is passed over with a warning. 3. The version files after it are
+# replayed as far as they are contiguous.
+#
+# A gap ends the readable log: visibly for readers, and writers refuse (`commit`).
+
 
 logger = logging.getLogger(__name__)
 
@@ -257,3 +278,117 @@ def _out_of_reach(
         f"{context.url}: no checkpoint can be read, and {version_key(0)} is missing; rebuild the log with "
         f"REPAIR INDEXFILES TRANSACTION LOG"
     )
+
+
+# The same version, from a newer base.
+
+
+_LONG_TAIL = 50
+
+
+def reload_from_newest_base(snapshot: Snapshot) -> Snapshot:
+    """The snapshot's version, read from the newest checkpoint at or before it.
+
+    Whoever holds a table for long would otherwise carry every version since it was opened. File entries that are
+    in memory stay there.
+    """
+    return load_snapshot(snapshot.context, snapshot.version).sharing_entries_of(snapshot)
+
+
+def reload_if_tail_is_long(snapshot: Snapshot) -> Snapshot:
+    """The snapshot, read from a newer checkpoint if it carries many versions and there is one."""
+    segment = snapshot.segment
+    if len(segment.tail) <= _LONG_TAIL:
+        return snapshot
+    hint = read_hint(snapshot.context.store)
+    known = segment.base.version if segment.base is not None else -1
+    if hint is None or not known < hint.version <= snapshot.version:
+        return snapshot
+    return reload_from_newest_base(snapshot)
+
+
+# From a snapshot to the newest one, reading only what is new.
+
+
+# Beyond this, it is cheaper to start again from a checkpoint than to read the versions in between.
+_MANY_VERSIONS = 200
+
+# Beyond this, one listing is cheaper than asking for each version.
+_FOLLOWED_VERSIONS = 8
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """The newest snapshot, and each version that was committed since, in order.
+
+    `winners` is None if nobody can tell: the log was cleaned up past the older snapshot, or the table was created
+    again, or there are so many that they were not looked at one by one.
+    """
+
+    snapshot: Snapshot
+    winners: tuple[ConcurrentCommit, ...] | None
+
+
+def catch_up(snapshot: Snapshot) -> CaughtUp:
+    """The table as it is now, by way of the versions after `snapshot`. Raises what `load_snapshot` raises."""
+    context = snapshot.context
+    listing = list_log(context.store, from_version=snapshot.version)
+    if not _is_ground_listed(snapshot, listing):
+        return CaughtUp(load_snapshot(context), None)
+    listing = with_unlisted_versions(context, listing, snapshot.version + 1)
+    files = contiguous_versions(listing, snapshot.version + 1)
+    # Behind a hole there is more: the versions in between were cleaned up, or the log has a gap.
+    has_hole = listing.newest_version > snapshot.version + len(files)
+    is_far_behind = len(files) > _MANY_VERSIONS and max(listing.bases, default=-1) > snapshot.version
+    if has_hole or is_far_behind:
+        return CaughtUp(load_snapshot(context), None)
+    try:
+        caught_up = _extended(snapshot, files)
+    except ObjectNotFoundError:
+        # Cleaned up since it was listed.
+        return CaughtUp(load_snapshot(context), None)
+    if _has_another_base(caught_up.snapshot, listing):
+        return replace(caught_up, snapshot=reload_from_newest_base(caught_up.snapshot))
+    return replace(caught_up, snapshot=reload_if_tail_is_long(caught_up.snapshot))
+
+
+def follow(snapshot: Snapshot) -> CaughtUp:
+    """What `catch_up` gives, for a writer that lost a race just now and is in a hurry to lose no other.
+
+    The next versions are asked for by name. That takes no longer in a long log than in a short one, as a listing would.
+    """
+    files: list[tuple[int, ObjectMeta]] = []
+    while (meta := find_version_file(snapshot.context.store, snapshot.version + len(files) + 1)) is not None:
+        files.append((snapshot.version + len(files) + 1, meta))
+        if len(files) > _FOLLOWED_VERSIONS:
+            return catch_up(snapshot)
+    try:
+        caught_up = _extended(snapshot, files)
+    except ObjectNotFoundError:
+        return catch_up(snapshot)
+    # Looked at last: what was found so far belongs to the same table then.
+    return caught_up if files and is_base_file_unchanged(snapshot) else catch_up(snapshot)
+
+
+def _extended(snapshot: Snapshot, files: Sequence[tuple[int, ObjectMeta]]) -> CaughtUp:
+    if not files:
+        return CaughtUp(snapshot, ())
+    log_files = read_log_files(snapshot.context, files)
+    winners = tuple(concurrent_commit_of(log_file) for log_file in log_files)
+    return CaughtUp(snapshot.extended(files, log_files), winners)
+
+
+def _has_another_base(snapshot: Snapshot, listing: LogListing) -> bool:
+    """Whether there is a newer base, or one of the same version in another format, which may be the one to read."""
+    base = snapshot.segment.base
+    known = base.version if base is not None else -1
+    is_alone = len(listing.bases.get(known, ())) <= 1
+    return not is_alone or any(known < version <= snapshot.version for version in listing.bases)
+
+
+def _is_ground_listed(snapshot: Snapshot, listing: LogListing) -> bool:
+    """What `is_base_file_unchanged` tells, by a listing."""
+    version, ground = snapshot.version, stamp(snapshot.ground)
+    found = [base.meta for base in listing.bases.get(version, ())]
+    if version in listing.versions:
+        found.append(listing.versions[version])
+    return any(stamp(meta) == ground for meta in found)

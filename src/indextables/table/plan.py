@@ -1,24 +1,28 @@
-"""An intent and the newest snapshot give the actions of a commit. Pure: nothing is written."""
+"""What an add action must be before it may be committed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import assert_never
+from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CommitConflictError, InvalidActionError
+from indextables.errors import CommitConflictError, InvalidActionError, UnsafePathError
 from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction
+from indextables.log.paths import LOG_PREFIX
 from indextables.log.protocol import upgraded
 from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
-from indextables.table.add_rules import check_adds
+from indextables.storage import validate_key
 from indextables.table.intent import (
     Append,
     ChangeProperties,
     DropPartitions,
+    EmptyCommit,
     Intent,
-    Mark,
     Merge,
     MergeGroup,
     Overwrite,
@@ -27,8 +31,58 @@ from indextables.table.intent import (
     Restore,
     UpgradeProtocol,
 )
-from indextables.table.partitions import files_of_partitions
-from indextables.table.snapshot import Snapshot
+from indextables.table.snapshot import Snapshot, files_of_partitions
+
+
+def check_adds(adds: Sequence[AddAction], snapshot: Snapshot) -> None:
+    """Raises InvalidActionError, naming the path, for an add that does not fit the table."""
+    url, partition_columns = snapshot.context.url, frozenset(snapshot.partition_columns)
+    _check_types(adds, url)
+    seen: set[str] = set()
+    for add in adds:
+        problem = _problem(add, partition_columns)
+        if problem is None and add.path in seen:
+            problem = "it is added twice in the same commit"
+        if problem is not None:
+            raise InvalidActionError(f"{url}: cannot add {add.path!r}: {problem}")
+        seen.add(add.path)
+
+
+def _check_types(adds: Sequence[AddAction], url: str) -> None:
+    """Nobody checks the fields of an action when it is made, and a wrong one would be unreadable for everybody."""
+    try:
+        msgspec.convert(msgspec.to_builtins(adds, builtin_types=_NOT_CONVERTED), list[AddAction])
+        msgspec.json.encode(adds)
+    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise InvalidActionError(
+            f"{url}: an add action has a field that is not of its type: {error}"
+        ) from error
+
+
+# These would otherwise pass for texts.
+_NOT_CONVERTED = (bytes, bytearray, datetime, date, UUID, Decimal)
+
+
+def _problem(add: AddAction, partition_columns: frozenset[str]) -> str | None:
+    try:
+        validate_key(add.path)
+    except UnsafePathError as error:
+        return f"{error}; paths are relative to the table's root"
+    if f"{add.path}/".startswith(LOG_PREFIX):
+        return f"{LOG_PREFIX} belongs to the log"
+    if add.size < 0 or add.modification_time < 0:
+        return "its size or its modification time is negative"
+    foreign = sorted(set(add.partition_values) - partition_columns)
+    if foreign:
+        return (
+            f"it has values for {', '.join(foreign)}, but the table is "
+            f"{'partitioned by ' + ', '.join(sorted(partition_columns)) if partition_columns else 'not partitioned'}"
+        )
+    return None
+
+
+# An intent and the newest snapshot give the actions of a commit. Pure: nothing is written.
+
 
 # What a remove action tells about its file.
 _REMOVE_COLUMNS = ("path", "partitionValues", "size")
@@ -110,7 +164,7 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return Plan(() if protocol == snapshot.protocol else (protocol,))
         case RecordTransaction(transaction):
             return Plan() if _is_done(transaction, snapshot) else Plan((transaction,))
-        case Mark():
+        case EmptyCommit():
             return Plan(is_marker=True)
         case _ as unreachable:
             assert_never(unreachable)

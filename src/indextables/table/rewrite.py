@@ -8,7 +8,7 @@ from indextables.log.decode import UnknownContent
 from indextables.log.entries import EntrySource, empty_entries
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
 from indextables.state.source import StateSource
-from indextables.table.log_files import read_base, read_tail
+from indextables.table.log_reader import read_base, read_tail
 from indextables.table.snapshot import Snapshot
 
 

@@ -12,6 +12,7 @@ from indextables._caching import lazy_property
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
     InvalidOptionError,
+    InvalidPredicateError,
     LogCorruptedError,
     ObjectNotFoundError,
     VersionNotFoundError,
@@ -23,13 +24,13 @@ from indextables.log.protocol import check_readable
 from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
 from indextables.log.segment import Gap, LogSegment
 from indextables.predicates import Predicate, bind
-from indextables.pruning import prune_files
+from indextables.pruning import match_partitions, prune_files
 from indextables.schema import from_spark_json
 from indextables.storage import ObjectMeta
 from indextables.table.cache import Stamp, cached, stamp
 from indextables.table.context import TableContext
-from indextables.table.log_files import read_last_actions
-from indextables.table.winner import summary_of
+from indextables.table.intent import summary_of
+from indextables.table.log_reader import read_last_actions
 
 logger = logging.getLogger(__name__)
 
@@ -259,3 +260,25 @@ def _project(entries: pa.Table, columns: Sequence[str] | None) -> pa.Table:
             f"{', '.join(entries.column_names)}"
         )
     return entries.select(list(columns))
+
+
+# Files by partition, decided exactly: for operations that must not take a file too many.
+
+
+def files_of_partitions(snapshot: Snapshot, where: Predicate, columns: Sequence[str]) -> pa.Table:
+    """The live files whose partition values satisfy `where`: every row of them does.
+
+    Raises InvalidPredicateError if `where` needs more than partition values, or if a file has a value that is
+    not of its column's type, so that nobody can tell.
+    """
+    # Skipping keeps every file that may match, which leaves the exact decision to a few.
+    wanted = tuple(dict.fromkeys([*columns, "path", "partitionValues", "minValues", "maxValues"]))
+    candidates = snapshot.select(where, wanted).entries
+    matches = match_partitions(candidates, where, snapshot.schema, snapshot.partition_columns)
+    if matches.null_count:
+        path = candidates["path"].filter(matches.is_null())[0].as_py()
+        raise InvalidPredicateError(
+            f"{snapshot.context.url}: a partition value of {path} does not parse as its column's type, so it cannot "
+            f"be told whether the predicate holds for it; name the partitions by values that all files have"
+        )
+    return candidates.filter(pc.fill_null(matches, False)).select(list(columns))

@@ -23,7 +23,7 @@ from indextables.ops.merge.operation import MergeRequest, merge_splits, plan_mer
 from indextables.ops.merge.report import MergeReport
 from indextables.ops.runner import LocalRunner
 from indextables.table import Snapshot
-from indextables.table.catch_up import catch_up
+from indextables.table.load import catch_up
 
 # Splits of nearly the same size must pass.
 _MAX_SHARE_OF_LARGEST: Final = 2 / 3

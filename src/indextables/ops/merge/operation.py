@@ -39,9 +39,9 @@ from indextables.ops.uploads import delete_quietly, deleting_unless_landed, uplo
 from indextables.predicates import Predicate
 from indextables.split.split import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit
-from indextables.table.catch_up import catch_up
 from indextables.table.intent import Merge, MergeGroup
-from indextables.table.partitions import files_of_partitions
+from indextables.table.load import catch_up
+from indextables.table.snapshot import files_of_partitions
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,11 @@
-"""Reading the files of a segment, through the caches."""
+"""What of a long tail a replay needs. Pure, and columnar."""
 
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
@@ -20,7 +22,24 @@ from indextables.state.state_manifest import header_of, read_state_manifest
 from indextables.storage import ObjectMeta
 from indextables.table.cache import cached, stamp
 from indextables.table.context import TableContext
-from indextables.table.last_actions import last_actions
+
+
+def last_actions(tail: Tail) -> Tail:
+    """The tail with the last add and the last remove of each path only: it replays to the same."""
+    return Tail(tail.versions, _last_per_path(tail.adds), _last_per_path(tail.removes))
+
+
+def _last_per_path(actions: pa.Table) -> pa.Table:
+    codes = actions["path"].combine_chunks().dictionary_encode().indices.to_numpy()
+    sequence = actions["sequence"].to_numpy()
+    last: npt.NDArray[np.int64] = np.full(codes.max(initial=-1) + 1, -1, dtype=np.int64)
+    np.maximum.at(last, codes, sequence)
+    is_last = last[codes] == sequence
+    return actions if is_last.all() else actions.filter(pa.array(is_last))
+
+
+# Reading the files of a segment, through the caches.
+
 
 logger = logging.getLogger(__name__)
 
