@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from benchmarks import delta, ours
 from benchmarks.files import DataFile
-from indextables.ops.purge_report import PurgeReport
+from indextables.ops.purge.report import PurgeReport
 
 _DELETE_ALL = {**ours.NO_CHECKPOINTS, "spark.indextables.purge.retentionCheckEnabled": "false"}
 _HOURS = 0

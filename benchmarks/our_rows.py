@@ -8,8 +8,7 @@ import pyarrow as pa
 from benchmarks.rows import SCHEMA, TEXT_COLUMN
 from indextables import IndexTable
 from indextables.config import Settings
-from indextables.ops.question import Question
-from indextables.ops.search import best_hits
+from indextables.ops.search import SearchRequest, best_hits
 from indextables.split.bundle import ROWS_MEMBER, read_bundle, read_member
 from indextables.storage import open_store
 from indextables.table import TableContext, load_snapshot
@@ -43,7 +42,7 @@ def open_search(path: Path, cache: Path, limit: int) -> Callable[[str], list[int
     snapshot = load_snapshot(context)
 
     def search_rows(text: str) -> list[int]:
-        question = Question.of(snapshot, text, None, [TEXT_COLUMN])
+        question = SearchRequest.of(snapshot, text, None, [TEXT_COLUMN])
         _, hits = best_hits(snapshot, question, limit)
         rows: list[int] = hits.rows.tolist()
         return rows

@@ -14,19 +14,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from indextables.errors import CommitConflictError
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.drop_partitions import drop_partitions
-from indextables.ops.fsck import fsck
-from indextables.ops.fsck_log import reachable_versions
-from indextables.ops.garbage import collect_garbage
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.fsck.log import reachable_versions
+from indextables.ops.fsck.operation import fsck
 from indextables.ops.merge import MergeRequest, merge_splits
-from indextables.ops.purge import purge
+from indextables.ops.purge.garbage import collect_garbage
+from indextables.ops.purge.operation import purge
 from indextables.ops.read import scan
 from indextables.ops.restore import restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads
-from indextables.ops.write import append, commit_files, overwrite
+from indextables.ops.write import append, commit_files, drop_partitions, overwrite
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectMeta
 from indextables.table import load_snapshot

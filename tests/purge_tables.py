@@ -8,11 +8,11 @@ import msgspec
 import pyarrow as pa
 
 from indextables.log.actions import AddAction
-from indextables.ops.checkpoint import compact
-from indextables.ops.fsck import fsck
-from indextables.ops.purge import purge
-from indextables.ops.purge_report import PurgeKind, PurgeReport
-from indextables.ops.splits import add_of
+from indextables.ops.checkpoint.operation import compact
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.purge.operation import purge
+from indextables.ops.purge.report import PurgeKind, PurgeReport
+from indextables.ops.read import add_of
 from indextables.ops.write import append as append_rows
 from indextables.ops.write import commit_files
 from indextables.split.split import SplitFile

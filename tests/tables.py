@@ -9,7 +9,7 @@ import pyarrow as pa
 from indextables.config import Settings
 from indextables.log.actions import AddAction, AnyAction, Metadata, Protocol, encode_actions
 from indextables.log.paths import LOG_PREFIX, version_key
-from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.predicates import parse_predicate
 from indextables.schema import to_spark_json
 from indextables.storage import Clock, FaultStore, Moment, ObjectStore, PutOutcome, open_store

@@ -9,8 +9,8 @@ import pytest
 
 from indextables import IndexTable, errors, repair_table
 from indextables.log.paths import LOG_PREFIX
-from indextables.ops.purge import purge
-from indextables.ops.repair_report import RepairStatus
+from indextables.ops.purge.operation import purge
+from indextables.ops.repair.report import RepairStatus
 from indextables.storage import ObjectStore, open_store
 from purge_tables import DAY, current_clock, splits_in
 from row_tables import SCHEMA, ids, rows

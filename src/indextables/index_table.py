@@ -33,16 +33,15 @@ from indextables.table.history import history_table, read_commits, version_at, v
 from indextables.table.load import catch_up, reload_from_newest_base
 
 if TYPE_CHECKING:
-    from indextables.ops.checkpoint import CheckpointReport
-    from indextables.ops.fsck_report import FsckReport
-    from indextables.ops.garbage import GarbageReport
-    from indextables.ops.highlighter import Highlighter
+    from indextables.ops.checkpoint.operation import CheckpointReport
+    from indextables.ops.fsck.report import FsckReport
     from indextables.ops.merge import MergeReport
-    from indextables.ops.purge_report import PurgeReport
-    from indextables.ops.repair import RepairMode
-    from indextables.ops.repair_report import RepairReport
-    from indextables.ops.retention import Retention
+    from indextables.ops.purge.garbage import GarbageReport
+    from indextables.ops.purge.report import PurgeReport, Retention
+    from indextables.ops.repair.operation import RepairMode
+    from indextables.ops.repair.report import RepairReport
     from indextables.ops.runner import Progress, Runner
+    from indextables.ops.search import Highlighter
     from indextables.ops.truncate import TruncateReport
     from indextables.search import Histogram, Metric, Terms
 
@@ -95,9 +94,9 @@ class IndexTable:
             schema,
             partition_by,
             {
-                **ops.properties.indexing_properties(options or {}),
+                **ops.write.indexing_properties(options or {}),
                 **(properties or {}),
-                **ops.properties.text_properties(schema, text),
+                **ops.write.text_properties(schema, text),
             },
         )
         table = cls.__new__(cls)
@@ -183,12 +182,12 @@ class IndexTable:
 
         `fields` are the columns that words without a field are looked for in; without any, all texts.
         """
-        question = ops.question.Question.of(self._snapshot, query, _predicate(where), fields)
+        question = ops.search.SearchRequest.of(self._snapshot, query, _predicate(where), fields)
         return ops.search.search(self._snapshot, question, columns, limit)
 
     def highlighter(self, query: str, fields: Sequence[str] = ()) -> Highlighter:
         """Finds the words of a query in the texts of rows, for showing them to people."""
-        return ops.highlighter.Highlighter.of(self._snapshot, query, fields)
+        return ops.search.Highlighter.of(self._snapshot, query, fields)
 
     def count(
         self,
@@ -197,7 +196,7 @@ class IndexTable:
         fields: Sequence[str] = (),
     ) -> int:
         """How many rows match a query and a predicate; `fields` as for `search`."""
-        question = ops.question.Question.of(self._snapshot, query, _predicate(where), fields)
+        question = ops.search.SearchRequest.of(self._snapshot, query, _predicate(where), fields)
         return ops.search.count(self._snapshot, question)
 
     def aggregate(
@@ -213,8 +212,8 @@ class IndexTable:
         `by` is a column whose values are the groups, or a `Terms` or `Histogram`; `fields` as for `search`. No rows
         are fetched, unless only they can tell whether they match.
         """
-        question = ops.question.Question.of(self._snapshot, query, _predicate(where), fields)
-        return ops.aggregate.aggregate(self._snapshot, question, metrics, by)
+        question = ops.search.SearchRequest.of(self._snapshot, query, _predicate(where), fields)
+        return ops.search.aggregate(self._snapshot, question, metrics, by)
 
     def history(self, limit: int | None = None) -> pa.Table:
         """The commits that the log still holds, newest first."""
@@ -269,11 +268,11 @@ class IndexTable:
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set table properties, or remove those that are None; returns the version."""
-        return self._after(ops.properties.set_properties(self._writable(), properties).snapshot)
+        return self._after(ops.write.set_properties(self._writable(), properties).snapshot)
 
     def upgrade_protocol(self, reader_version: int, writer_version: int) -> int:
         """Ask readers and writers for at least these protocol versions; returns the version."""
-        result = ops.properties.upgrade_protocol(self._writable(), reader_version, writer_version)
+        result = ops.write.upgrade_protocol(self._writable(), reader_version, writer_version)
         return self._after(result.snapshot)
 
     def checkpoint(self, *, runner: Runner | None = None) -> CheckpointReport:
@@ -325,7 +324,7 @@ class IndexTable:
 
     def collect_garbage(self, dry_run: bool = True) -> GarbageReport:
         """Delete, or with `dry_run` only list, files of the log that nothing refers to any more."""
-        return ops.garbage.collect_garbage(self._snapshot.context, dry_run=dry_run)
+        return ops.purge.collect_garbage(self._snapshot.context, dry_run=dry_run)
 
     def purge(
         self,
@@ -363,7 +362,7 @@ class IndexTable:
 
     def drop_partitions(self, where: str | Predicate) -> int:
         """Remove the partitions for which `where` is true, in one commit; returns the version."""
-        return self._after(ops.drop_partitions.drop_partitions(self._writable(), where).snapshot)
+        return self._after(ops.write.drop_partitions(self._writable(), where).snapshot)
 
     def restore(self, version: int | None = None, timestamp: str | datetime | None = None) -> int:
         """Make the table what it was at a version or a moment in time, as a new commit; returns its version."""

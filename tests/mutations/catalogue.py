@@ -25,7 +25,7 @@ MUTATIONS = (
     ),
     Mutation(
         "purge that ages by modification time",
-        "ops/purge_plan.py",
+        "ops/purge/plan.py",
         "pc.coalesce(removed_ms, pc.max_element_wise(modified_ms, references.forgotten_until_ms))",
         "modified_ms",
         ("tests/ops/test_purge_rules.py",),

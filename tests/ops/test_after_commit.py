@@ -11,9 +11,8 @@ from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX, state_manif
 from indextables.log.segment import list_log
 from indextables.ops import after_commit as after_commit_module
 from indextables.ops.after_commit import after_commit, wait_for_background
-from indextables.ops.checkpoint import write_checkpoint
-from indextables.ops.properties import set_properties
-from indextables.ops.write import run
+from indextables.ops.checkpoint.operation import write_checkpoint
+from indextables.ops.write import run, set_properties
 from indextables.storage import FaultStore, Moment, ObjectStore, VirtualClock
 from indextables.table import Operation, Snapshot, load_snapshot
 from indextables.table.intent import Append

@@ -19,9 +19,8 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.log.paths import LOG_PREFIX, version_key
-from indextables.ops.properties import set_properties
 from indextables.ops.read import scan
-from indextables.ops.write import append, overwrite
+from indextables.ops.write import append, overwrite, set_properties
 from indextables.storage import FaultStore, Moment, VirtualClock
 from indextables.table import create_table, load_snapshot
 from racing import race

@@ -15,8 +15,8 @@ from indextables.log.paths import (
     version_key,
 )
 from indextables.log.segment import Base, BaseFormat, LogListing, list_log
-from indextables.ops.checkpoint import write_checkpoint
-from indextables.ops.cleanup import MS_PER_HOUR, CleanupRules, clean_up, plan_cleanup
+from indextables.ops.checkpoint.cleanup import MS_PER_HOUR, CleanupRules, clean_up, plan_cleanup
+from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.write import commit_files
 from indextables.storage import ObjectMeta, ObjectStore, VirtualClock
 from indextables.table import Snapshot, load_snapshot

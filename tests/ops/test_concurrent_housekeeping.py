@@ -9,11 +9,11 @@ import pytest
 from indextables.errors import VersionNotFoundError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, SHARED_MANIFEST_PREFIX, state_manifest_key
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.cleanup import clean_up
+from indextables.ops.checkpoint.cleanup import clean_up
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.describe import describe_state
-from indextables.ops.garbage import collect_garbage
-from indextables.ops.properties import set_properties
+from indextables.ops.purge.garbage import collect_garbage
+from indextables.ops.write import set_properties
 from indextables.storage import ObjectStore, VirtualClock
 from indextables.table import Snapshot, load_snapshot
 from tables import (

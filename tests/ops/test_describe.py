@@ -4,7 +4,7 @@ import pytest
 
 from indextables.log.actions import SkipAction
 from indextables.log.paths import version_key
-from indextables.ops.checkpoint import write_checkpoint
+from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.describe import DESCRIBE_SCHEMA, describe_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot

@@ -7,7 +7,7 @@ import pytest
 from indextables.errors import LogCorruptedError
 from indextables.log.actions import Metadata, Protocol, SkipAction, TransactionAction
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, json_checkpoint_key, version_key
-from indextables.ops.describe_log import LOG_SCHEMA, describe_log
+from indextables.ops.describe import LOG_SCHEMA, describe_log
 from indextables.schema import to_spark_json
 from indextables.table import load_snapshot
 from tables import (

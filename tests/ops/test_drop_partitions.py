@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from indextables import IndexTable, errors
-from indextables.ops.drop_partitions import drop_partitions
+from indextables.ops.write import drop_partitions
 from indextables.predicates import col
 from indextables.storage import Moment, RetryingStore
 from indextables.table import load_snapshot

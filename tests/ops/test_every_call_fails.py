@@ -12,10 +12,8 @@ import pytest
 
 from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, TableNotFoundError
 from indextables.log.paths import version_key
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.drop_partitions import drop_partitions
-from indextables.ops.properties import set_properties, upgrade_protocol
-from indextables.ops.write import commit_files, run
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.write import commit_files, drop_partitions, run, set_properties, upgrade_protocol
 from indextables.storage import Moment, ObjectStore, RetryingStore, VirtualClock
 from indextables.table import Operation, load_snapshot
 from tables import (

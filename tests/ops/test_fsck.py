@@ -12,14 +12,13 @@ from indextables.errors import VersionNotFoundError
 from indextables.log.actions import encode_actions
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.log.version_file import decompress
-from indextables.ops.deletion import DeleteBatch
-from indextables.ops.fsck import fsck
-from indextables.ops.fsck_report import Finding, FsckReport, Severity, ordered_findings
-from indextables.ops.fsck_splits import SplitCheck
-from indextables.ops.repair import repair_in_place
-from indextables.ops.runner import Interruption
-from indextables.ops.splits import split_refs
-from indextables.ops.task_store import TaskStore
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.fsck.report import Finding, FsckReport, Severity, ordered_findings
+from indextables.ops.fsck.splits import SplitCheck
+from indextables.ops.purge.garbage import DeleteBatch
+from indextables.ops.read import split_refs
+from indextables.ops.repair.operation import repair_in_place
+from indextables.ops.runner import Interruption, TaskStore
 from indextables.storage import FaultStore
 from indextables.table import load_snapshot
 from purge_tables import (

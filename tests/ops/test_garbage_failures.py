@@ -4,9 +4,9 @@ import contextlib
 
 from indextables.errors import IndexTablesError
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import compact
-from indextables.ops.fsck_log import reachable_versions
-from indextables.ops.garbage import collect_garbage
+from indextables.ops.checkpoint.operation import compact
+from indextables.ops.fsck.log import reachable_versions
+from indextables.ops.purge.garbage import collect_garbage
 from indextables.storage import Moment, RetryingStore
 from indextables.table import load_snapshot
 from purge_tables import DAY, ClockedStore, another, clocked_store, copy_of, is_clean, newest, table_of

@@ -12,8 +12,8 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import LogCorruptedError, StorageError
-from indextables.ops.fsck import fsck
-from indextables.ops.manifests_by_runner import ReadManifests, WriteManifests, manifests_by_runner
+from indextables.ops.checkpoint.manifests_by_runner import ReadManifests, WriteManifests, manifests_by_runner
+from indextables.ops.fsck.operation import fsck
 from indextables.ops.runner import Failed, LocalRunner, Succeeded, Task, TaskOutcome
 from indextables.state.manifest_writer import ManifestGroup
 from indextables.table import TableContext, load_snapshot

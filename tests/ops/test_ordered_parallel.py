@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from indextables.ops.ordered_parallel import ordered_streams, parallel_map
+from indextables.ops.runner import ordered_streams, parallel_map
 
 PATIENCE_SECONDS = 60
 

@@ -4,8 +4,8 @@ import pytest
 
 from indextables.errors import StorageError, VersionNotFoundError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.garbage import collect_garbage
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.truncate import truncate_time_travel
 from indextables.table import load_snapshot
 from purge_tables import (

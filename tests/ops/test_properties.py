@@ -4,7 +4,7 @@ import pytest
 
 from indextables.config.registry import CHECKPOINT_INTERVAL
 from indextables.errors import InvalidOptionError
-from indextables.ops.properties import set_properties
+from indextables.ops.write import set_properties
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from indextables.table.intent import Append

@@ -10,8 +10,8 @@ import pytest
 from indextables import IndexTable, errors
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.log.segment import list_log
-from indextables.ops.purge import purge
-from indextables.ops.purge_report import PurgeKind
+from indextables.ops.purge.operation import purge
+from indextables.ops.purge.report import PurgeKind
 from indextables.ops.restore import restore
 from indextables.storage import FaultStore, Moment, RetryingStore
 from purge_tables import (

@@ -8,7 +8,7 @@ import pytest
 from indextables import IndexTable, errors
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key, version_key
 from indextables.log.segment import list_log
-from indextables.ops.purge_report import PurgeKind
+from indextables.ops.purge.report import PurgeKind
 from indextables.ops.write import commit_files
 from indextables.storage import FaultStore, Moment
 from indextables.table import load_snapshot

@@ -10,16 +10,21 @@ import pytest
 from indextables import errors
 from indextables.log.actions import Protocol, TransactionAction
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
-from indextables.ops.drop_partitions import drop_partitions
-from indextables.ops.fsck import fsck
-from indextables.ops.repair import RepairMode, plan_repair, repair, repair_in_place, repair_log_to, repair_to
-from indextables.ops.repair_report import RepairReport, RepairStatus
-from indextables.ops.repair_splits import DescribeSplits
-from indextables.ops.repair_write import CopySplit
-from indextables.ops.runner import Interruption
-from indextables.ops.splits import split_refs
-from indextables.ops.task_store import TaskStore
-from indextables.ops.write import append, overwrite
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.read import split_refs
+from indextables.ops.repair.operation import (
+    RepairMode,
+    plan_repair,
+    repair,
+    repair_in_place,
+    repair_log_to,
+    repair_to,
+)
+from indextables.ops.repair.report import RepairReport, RepairStatus
+from indextables.ops.repair.splits import DescribeSplits
+from indextables.ops.repair.write import CopySplit
+from indextables.ops.runner import Interruption, TaskStore
+from indextables.ops.write import append, drop_partitions, overwrite
 from indextables.storage import FaultStore, StoreLocation, open_store
 from indextables.table import create_table
 from purge_tables import add_split, put_split, remove_split, table_of

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.ops.fsck import fsck
-from indextables.ops.repair import repair_in_place
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.repair.operation import repair_in_place
 from repair_tables import all_rows, newest, table_rows, whole_table
 from tables import FORMATS, checkpoint, context, log_keys
 

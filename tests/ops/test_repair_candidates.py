@@ -3,9 +3,9 @@
 import pyarrow as pa
 
 from indextables.config import Settings
-from indextables.ops.repair_candidates import KnownPaths, Window, choose
-from indextables.ops.repair_lines import whole_lines
-from indextables.ops.repair_splits import FoundSplit, OwnDescription, values_of_path
+from indextables.ops.repair.damaged_files import whole_lines
+from indextables.ops.repair.plan import KnownPaths, Window, choose
+from indextables.ops.repair.splits import FoundSplit, OwnDescription, values_of_path
 from indextables.split.doc_mapping import DocMapping
 from indextables.storage import partition_path
 from tables import add

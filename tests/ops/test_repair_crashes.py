@@ -7,8 +7,8 @@ import pytest
 
 from indextables.errors import IndexTablesError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
-from indextables.ops.fsck import fsck
-from indextables.ops.repair import repair_in_place, repair_to
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.repair.operation import repair_in_place, repair_to
 from indextables.ops.write import commit_files
 from indextables.storage import FaultStore, Moment, ObjectStore
 from purge_tables import add_split, put_split, remove_split, table_of

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from indextables import IndexTable, errors, repair_table
-from indextables.ops.repair_report import RepairStatus
+from indextables.ops.repair.report import RepairStatus
 
 FIXTURES = Path(__file__).parents[2] / "../shared/fixtures"
 

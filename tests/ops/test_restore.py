@@ -6,9 +6,9 @@ import pytest
 
 from indextables import IndexTable, errors
 from indextables.log.decode import UnknownContent
-from indextables.ops.fsck import fsck
-from indextables.ops.properties import set_properties, upgrade_protocol
+from indextables.ops.fsck.operation import fsck
 from indextables.ops.restore import restore
+from indextables.ops.write import set_properties, upgrade_protocol
 from indextables.storage import Moment, RetryingStore
 from indextables.table import changes_since, load_snapshot
 from indextables.table.intent import ChangeProperties

@@ -15,9 +15,8 @@ from indextables.errors import (
     InvalidQueryError,
     InvalidSchemaError,
 )
-from indextables.ops.question import Question
-from indextables.ops.search import count, search
-from indextables.ops.splits import open_ref, split_refs
+from indextables.ops.read import open_ref, split_refs
+from indextables.ops.search import SearchRequest, count, search
 from indextables.ops.write import append
 from indextables.split.index_cache import index_cache
 from indextables.storage import FaultStore, open_store
@@ -323,7 +322,7 @@ def table_on(store, settings):
 
 
 def asked(snapshot, query=None, where=None):
-    return Question.of(snapshot, query, where)
+    return SearchRequest.of(snapshot, query, where)
 
 
 def index_ranges(snapshot):

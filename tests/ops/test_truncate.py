@@ -7,9 +7,9 @@ import pytest
 from indextables import IndexTable, errors
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import compact
-from indextables.ops.fsck import fsck
-from indextables.ops.purge_report import PurgeKind
+from indextables.ops.checkpoint.operation import compact
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.purge.report import PurgeKind
 from indextables.ops.truncate import TruncateReport, truncate_time_travel
 from indextables.ops.write import commit_files
 from indextables.storage import Moment, RetryingStore

@@ -9,8 +9,8 @@ import pytest
 from indextables.log.actions import AddAction, encode_actions
 from indextables.log.decode import UnknownContent
 from indextables.log.paths import version_key
-from indextables.ops.checkpoint import compact
-from indextables.ops.properties import set_properties
+from indextables.ops.checkpoint.operation import compact
+from indextables.ops.write import set_properties
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from indextables.table.log_reader import read_base

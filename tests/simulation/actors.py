@@ -12,17 +12,16 @@ import pyarrow.compute as pc
 from indextables.config import Settings
 from indextables.errors import VersionNotFoundError
 from indextables.ops.after_commit import after_commit
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.drop_partitions import drop_partitions
-from indextables.ops.garbage import collect_garbage
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.merge import MergeRequest, merge_splits
-from indextables.ops.properties import set_properties
-from indextables.ops.purge import purge
+from indextables.ops.purge.garbage import collect_garbage
+from indextables.ops.purge.operation import purge
+from indextables.ops.read import add_of
 from indextables.ops.restore import restore
 from indextables.ops.runner import LocalRunner
-from indextables.ops.splits import add_of
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads, deleting_unless_landed
+from indextables.ops.write import drop_partitions, set_properties
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, Snapshot, TableContext, changes_since, commit, load_snapshot

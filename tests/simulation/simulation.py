@@ -20,8 +20,8 @@ from indextables.errors import (
 )
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.log.segment import list_log
-from indextables.ops.fsck import fsck
-from indextables.ops.fsck_log import reachable_versions
+from indextables.ops.fsck.log import reachable_versions
+from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import scan
 from indextables.storage import VirtualClock
 from indextables.table import load_snapshot

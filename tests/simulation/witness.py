@@ -21,7 +21,7 @@ from indextables.log.paths import (
 )
 from indextables.log.segment import Base, BaseFormat, LogListing, list_log
 from indextables.log.version_file import decompress
-from indextables.ops.fsck_log import reachable_versions
+from indextables.ops.fsck.log import reachable_versions
 from indextables.state.state_manifest import manifest_key, read_state_manifest
 from indextables.storage import ObjectStore, PutOutcome, VirtualClock
 from purge_tables import HOUR, ClockedStore

@@ -12,8 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from indextables.errors import InvalidOptionError, SplitCorruptedError, WorkerLostError
-from indextables.ops.runner import Failed, Interruption, Progress, Succeeded, Task
-from indextables.ops.task_store import TaskStore
+from indextables.ops.runner import Failed, Interruption, Progress, Succeeded, Task, TaskStore
 from indextables.spark.jobs import SparkRunner
 from indextables.storage import open_store
 

@@ -15,8 +15,8 @@ from fault_proxy import FaultProxy
 from indextables import IndexTable
 from indextables.errors import VersionNotFoundError
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, state_manifest_key
-from indextables.ops.cleanup import clean_up
-from indextables.ops.garbage import collect_garbage
+from indextables.ops.checkpoint.cleanup import clean_up
+from indextables.ops.purge.garbage import collect_garbage
 from indextables.state.avro.container import Codec, Compression
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest

@@ -181,7 +181,7 @@ def test_the_loser_of_a_race_for_a_state_deletes_only_its_own_manifests(builder)
     before = manifests_on_disk(tables.path)
     Path(tables.path, "_transaction_log/_last_checkpoint").unlink()
 
-    from indextables.ops.state_checkpoint import write_state
+    from indextables.ops.checkpoint.operation import write_state
 
     written = write_state(slow._snapshot)
     assert not written.is_written

@@ -9,8 +9,8 @@ from indextables.errors import VersionNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA
 from indextables.log.paths import LOG_PREFIX, json_checkpoint_key, version_key
 from indextables.log.version_file import decompress
-from indextables.ops.checkpoint import compact
-from indextables.ops.cleanup import clean_up
+from indextables.ops.checkpoint.cleanup import clean_up
+from indextables.ops.checkpoint.operation import compact
 from indextables.storage import FaultStore, ObjectStore, VirtualClock
 from indextables.table import ChangeSet, changes_since, load_snapshot
 from indextables.table.history import read_commits, version_at

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from indextables.log.paths import LOG_PREFIX, state_manifest_key, version_key
-from indextables.ops.checkpoint import compact, write_checkpoint
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest
 from indextables.storage import FaultStore, ObjectStore, VirtualClock
 from indextables.table import ChangeSet, Snapshot, changes_since, load_snapshot

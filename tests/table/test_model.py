@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.cleanup import clean_up
-from indextables.ops.garbage import collect_garbage
+from indextables.ops.checkpoint.cleanup import clean_up
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.write import commit_files
 from indextables.storage import VirtualClock
 from indextables.table import Snapshot, changes_since, load_snapshot

@@ -4,8 +4,8 @@ import pytest
 
 from indextables.errors import InvalidOptionError, UnsupportedProtocolError
 from indextables.log.actions import Protocol
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.properties import set_properties, upgrade_protocol
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.write import set_properties, upgrade_protocol
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from indextables.table.intent import UpgradeProtocol

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from indextables.cli.output import print_pieces
 from indextables.cli.people import visible
 from indextables.cli.plain import Piece
-from indextables.ops.highlighter import Highlighter
+from indextables.ops.search import Highlighter
 
 _FOUND = "bold yellow"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from indextables.ops.highlighter import Highlighter
+from indextables.ops.search import Highlighter
 
 # What other search engines understand, and ours takes for characters of a word.
 _QUESTION_MARK: Final = re.compile(r"\w\?\w")

@@ -1,6 +1,6 @@
-"""What can be done to a table, one file per operation.
+"""What can be done to a table, one module or package per operation.
 
-A module is imported when it is first asked for, as `ops.search`: to open a table and look at it needs few of them.
+A module is imported when it is first asked for, as `ops.search`: opening a table and looking at it needs few of them.
 """
 
 from importlib import import_module
@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from indextables.ops import (
-        aggregate,
         checkpoint,
         describe,
-        drop_partitions,
         fsck,
-        garbage,
-        highlighter,
         merge,
-        properties,
         purge,
-        question,
         read,
         repair,
         restore,
@@ -30,17 +24,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "aggregate",
     "checkpoint",
     "describe",
-    "drop_partitions",
     "fsck",
-    "garbage",
-    "highlighter",
     "merge",
-    "properties",
     "purge",
-    "question",
     "read",
     "repair",
     "restore",

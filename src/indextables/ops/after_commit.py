@@ -16,9 +16,9 @@ from indextables.config.registry import (
 from indextables.errors import IndexTablesError
 from indextables.log.checkpoint import read_hint
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint import compact, write_checkpoint
-from indextables.ops.cleanup import clean_up
-from indextables.ops.purge_on_write import purge_after_merge, purge_after_write
+from indextables.ops.checkpoint.cleanup import clean_up
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.purge.operation import purge_after_merge, purge_after_write
 from indextables.state.compaction import Trigger
 from indextables.table import Snapshot
 from indextables.table.load import reload_from_newest_base, reload_if_tail_is_long

@@ -1,14 +1,70 @@
-"""DESCRIBE STATE: what a table's state looks like, and whether it needs attention."""
+"""A table's properties as they may be shown: whoever wrote a credential into them, it goes no further."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from indextables.config.settings import FamilyMatch, SettingMatch, find
+from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
+from indextables.log.decode import Tail, VersionSummary
+from indextables.log.paths import version_key
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX, LogHeader
+from indextables.log.segment import Base, list_log
 from indextables.state.compaction import CompactionRules, compaction_trigger
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import StateManifest
-from indextables.table import Snapshot
+from indextables.storage import ObjectMeta
+from indextables.storage.redaction import REDACTED
+from indextables.table import Snapshot, TableContext
+from indextables.table.log_reader import read_base, read_tail
+
+# Parts of the names that other systems give to credentials.
+_SECRET_WORDS = (
+    "accesskey",
+    "access.key",
+    "access_key",
+    "accountkey",
+    "account.key",
+    "account_key",
+    "bearer",
+    "connectionstring",
+    "credential",
+    "passw",
+    "privatekey",
+    "sas",
+    "secret",
+    "token",
+)
+
+
+def shown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The properties in the order of their keys, without the values of credentials."""
+    return {key: REDACTED if _is_secret(key) else configuration[key] for key in sorted(configuration)}
+
+
+def is_schema_registry(key: str) -> bool:
+    """Whether a property is the log's own registry of doc mappings."""
+    return key.startswith(SCHEMA_PROPERTY_PREFIX)
+
+
+def _is_secret(key: str) -> bool:
+    match find(key):
+        case SettingMatch():
+            return False
+        case FamilyMatch(family):
+            return family.secret
+        case None:
+            return any(word in key.lower() for word in _SECRET_WORDS) and not is_schema_registry(key)
+
+
+# DESCRIBE STATE: what a table's state looks like, and whether it needs attention.
+
 
 DESCRIBE_SCHEMA = pa.schema(
     [pa.field("property", pa.string(), nullable=False), pa.field("value", pa.string())]
@@ -69,3 +125,193 @@ def _of_state(snapshot: Snapshot, state: StateManifest) -> dict[str, object]:
         datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
     )
     return dict(zip(_PROPERTIES_OF_STATES, values, strict=True))
+
+
+# DESCRIBE TRANSACTION LOG: the actions of the log as rows, in their order.
+
+
+LOG_SCHEMA = pa.schema(
+    [
+        pa.field("version", pa.int64()),
+        pa.field("log_file", pa.string()),
+        pa.field("is_checkpoint", pa.bool_()),
+        pa.field("action", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("partition_values", pa.map_(pa.string(), pa.string())),
+        pa.field("size", pa.int64()),
+        pa.field("num_records", pa.int64()),
+        pa.field("data_change", pa.bool_()),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+        pa.field("details", pa.string()),
+    ]
+)
+
+UNREADABLE: Final = "unreadable"
+
+_ENTRY_COLUMNS: Final = (
+    "path",
+    "partitionValues",
+    "size",
+    "numRecords",
+    "dataChange",
+    "modificationTime",
+)
+# Small actions stand at the start of their file, whatever their line is; the others keep their order.
+_SORT_KEYS: Final = [("version", "ascending"), ("is_checkpoint", "ascending"), ("sequence", "ascending")]
+_FIRST: Final = -1
+
+
+def describe_log(snapshot: Snapshot, *, include_all: bool) -> pa.Table:
+    """The actions that a reader of the snapshot reads: those of its checkpoint, and of the versions after it.
+
+    With `include_all`, of all version files that are there, readable or not, but of no older checkpoint. Credentials
+    in the table's properties are not shown. Raises LogCorruptedError if the checkpoint cannot be read, and, without
+    `include_all`, if a version cannot be.
+    """
+    context, segment = snapshot.context, snapshot.segment
+    parts = [_rows_with_sequence(_of_checkpoint(snapshot, segment.base))] if segment.base is not None else []
+    if include_all:
+        parts += _of_all_versions(context, list(list_log(context.store).versions.items()))
+    else:
+        parts += _of_versions(read_tail(context, segment.tail))
+    rows = pa.concat_tables(parts) if parts else LOG_SCHEMA.append(_SEQUENCE).empty_table()
+    return rows.sort_by(_SORT_KEYS).drop_columns(["sequence"])
+
+
+_SEQUENCE: Final = pa.field("sequence", pa.int64())
+
+
+def _of_checkpoint(snapshot: Snapshot, base: Base) -> pa.Table:
+    header, _ = read_base(snapshot.context, base)
+    small = _small_rows(_actions_of_header(header), base.version, base.meta.key, is_checkpoint=True)
+    entries = snapshot.source.load(None, _ENTRY_COLUMNS).entries
+    versions = pa.array(np.full(entries.num_rows, base.version, dtype=np.int64))
+    files = pa.array(np.full(entries.num_rows, base.meta.key, dtype=object), pa.string())
+    return pa.concat_tables([small, _file_rows("add", entries, versions, files, is_checkpoint=True)])
+
+
+def _rows_with_sequence(rows: pa.Table) -> pa.Table:
+    return rows.append_column(_SEQUENCE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+
+
+def _of_all_versions(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[pa.Table]:
+    try:
+        return _of_versions(read_tail(context, files))
+    except (LogCorruptedError, ObjectNotFoundError):
+        return [part for file in files for part in _of_one_version(context, *file)]
+
+
+def _of_one_version(context: TableContext, version: int, meta: ObjectMeta) -> list[pa.Table]:
+    try:
+        return _of_versions(read_tail(context, [(version, meta)]))
+    except (LogCorruptedError, ObjectNotFoundError) as error:
+        row = {"version": version, "log_file": meta.key, "is_checkpoint": False, "action": UNREADABLE}
+        return [_rows_with_sequence(pa.Table.from_pylist([{**row, "details": str(error)}], LOG_SCHEMA))]
+
+
+def _of_versions(tail: Tail) -> list[pa.Table]:
+    small = [
+        _small_rows(_actions_of_version(summary), summary.version, version_key(summary.version))
+        for summary in tail.versions
+    ]
+    parts = [
+        rows.append_column(_SEQUENCE, pa.array(np.full(rows.num_rows, _FIRST, dtype=np.int64)))
+        for rows in small
+    ]
+    for action, rows, version in (("add", tail.adds, "addedAtVersion"), ("remove", tail.removes, "version")):
+        versions = rows[version].combine_chunks()
+        table = _file_rows(action, rows, versions, _keys(versions), is_checkpoint=False)
+        parts.append(table.append_column(_SEQUENCE, rows["sequence"].cast(pa.int64())))
+    return parts
+
+
+def _keys(versions: pa.Array) -> pa.Array:
+    known = pc.unique(versions)
+    keys = pa.array([version_key(version) for version in known.to_pylist()], pa.string())
+    return keys.take(pc.index_in(versions, value_set=known))
+
+
+def _file_rows(
+    action: str, rows: pa.Table, versions: pa.Array, files: pa.Array, *, is_checkpoint: bool
+) -> pa.Table:
+    """Adds or removes, by column."""
+    count = rows.num_rows
+    moment = "modificationTime" if action == "add" else "deletionTimestamp"
+    is_add = "numRecords" in rows.column_names
+    return pa.table(
+        {
+            "version": versions,
+            "log_file": files,
+            "is_checkpoint": pa.array(np.full(count, is_checkpoint)),
+            "action": pa.array(np.full(count, action, dtype=object), pa.string()),
+            "path": rows["path"],
+            "partition_values": rows["partitionValues"],
+            "size": rows["size"],
+            "num_records": rows["numRecords"] if is_add else pa.nulls(count, pa.int64()),
+            "data_change": rows["dataChange"],
+            "timestamp": rows[moment].cast(pa.timestamp("ms", tz="UTC")),
+            "details": pa.nulls(count, pa.string()),
+        },
+        schema=LOG_SCHEMA,
+    )
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """A small action, and what of it has a column of its own."""
+
+    action: AnyAction
+    path: str | None = None
+    size: int | None = None
+    timestamp_ms: int | None = None
+
+
+def _actions_of_header(header: LogHeader) -> Iterable[_Told]:
+    for action in (header.protocol, header.metadata):
+        if action is not None:
+            yield _Told(action)
+    for skip in header.skips.values():
+        yield _Told(skip, skip.path, skip.size, skip.skip_timestamp)
+    for app_id, version in header.transactions.items():
+        yield _Told(TransactionAction(app_id=app_id, version=version))
+
+
+def _actions_of_version(summary: VersionSummary) -> Iterable[_Told]:
+    actions = summary.actions
+    if actions.commit_info is not None:
+        yield _Told(actions.commit_info, timestamp_ms=actions.commit_info.timestamp)
+    for action in (actions.protocol, actions.metadata):
+        if action is not None:
+            yield _Told(action)
+    for skip in actions.skips:
+        yield _Told(skip, skip.path, skip.size, skip.skip_timestamp)
+    for transaction in actions.transactions:
+        yield _Told(transaction, timestamp_ms=transaction.last_updated)
+
+
+def _small_rows(told: Iterable[_Told], version: int, key: str, *, is_checkpoint: bool = False) -> pa.Table:
+    rows: list[Mapping[str, Any]] = [
+        {
+            "version": version,
+            "log_file": key,
+            "is_checkpoint": is_checkpoint,
+            "action": ACTION_NAMES[type(each.action)],
+            "path": each.path,
+            "size": each.size,
+            "timestamp": each.timestamp_ms,
+            "details": _json(each.action),
+        }
+        for each in told
+    ]
+    return pa.Table.from_pylist(rows, LOG_SCHEMA)
+
+
+def _json(action: AnyAction) -> str:
+    if isinstance(action, Metadata):
+        action = msgspec.structs.replace(
+            action,
+            configuration=shown_properties(action.configuration),
+            format=msgspec.structs.replace(action.format, options=shown_properties(action.format.options)),
+        )
+    fields = msgspec.to_builtins(action)
+    fields.pop("unknown", None)
+    return msgspec.json.encode(fields).decode()

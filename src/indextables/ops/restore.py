@@ -17,11 +17,11 @@ from indextables.errors import (
 )
 from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
-from indextables.ops.ordered_parallel import parallel_map
-from indextables.ops.stored_files import among, normalised_paths, stored_table
+from indextables.ops.checkpoint.operation import read_for_rewrite
+from indextables.ops.references import among, normalised_paths, stored_table
+from indextables.ops.runner import parallel_map
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import Restore
-from indextables.table.rewrite import read_for_rewrite
 
 # Up to so many files are asked for one by one; more are found in a listing.
 _ASKED_FOR: Final = 1000

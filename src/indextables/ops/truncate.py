@@ -15,13 +15,11 @@ from indextables.errors import LogCorruptedError, LogGapError, StorageError, Ver
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, build_listing, list_log
-from indextables.ops.checkpoint import write_checkpoint
-from indextables.ops.deletion import delete_keys
-from indextables.ops.garbage import checkpoint_files, checkpoint_files_in_use, find_orphans
-from indextables.ops.purge_report import PurgeKind, doomed_files
-from indextables.ops.retention import store_now_ms
+from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
+from indextables.ops.checkpoint.operation import write_checkpoint
+from indextables.ops.purge.garbage import checkpoint_files, checkpoint_files_in_use, delete_keys, find_orphans
+from indextables.ops.purge.report import PurgeKind, doomed_files, store_now_ms
 from indextables.ops.runner import LocalRunner, Runner
-from indextables.ops.verification import has_whole_checkpoint
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 

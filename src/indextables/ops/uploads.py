@@ -19,7 +19,7 @@ from indextables.errors import (
 )
 from indextables.log.segment import list_log
 from indextables.log.version_file import find_object, read_version_files
-from indextables.ops.ordered_parallel import parallel_map
+from indextables.ops.runner import parallel_map
 from indextables.split.split import SplitFile
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, TableContext

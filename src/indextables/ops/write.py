@@ -1,26 +1,45 @@
 """Writing to a table: a transaction, and what is due after it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from msgspec.structs import replace
 
-from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPLIT_SIZE
-from indextables.errors import InvalidActionError, InvalidValueError
+from indextables.config import Settings
+from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, INDEXING_TYPEMAP, WRITE_TARGET_SPLIT_SIZE
+from indextables.errors import (
+    InvalidActionError,
+    InvalidOptionError,
+    InvalidPredicateError,
+    InvalidSchemaError,
+    InvalidValueError,
+)
 from indextables.log.actions import AddAction
-from indextables.log.entries import STRING_MAP
-from indextables.log.protocol import check_writable
+from indextables.log.entries import STRING_MAP, empty_entries
+from indextables.log.protocol import READER_VERSION, WRITER_VERSION, check_writable
+from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
 from indextables.ops.after_commit import after_commit
 from indextables.ops.merge import merge_on_write
-from indextables.ops.splits import add_of
+from indextables.ops.read import add_of
 from indextables.ops.uploads import deleting_unless_landed, uploads_check
-from indextables.predicates import Predicate
+from indextables.predicates import Predicate, parse_predicate
 from indextables.pruning import match_partitions
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, commit
-from indextables.table.intent import Append, Intent, Merge, MergeGroup, Overwrite, RemoveFiles
+from indextables.table.conflict import INDEXING_PREFIX
+from indextables.table.intent import (
+    Append,
+    ChangeProperties,
+    DropPartitions,
+    Intent,
+    Merge,
+    MergeGroup,
+    Overwrite,
+    RemoveFiles,
+    UpgradeProtocol,
+)
 
 
 def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequence[str]) -> CommitResult:
@@ -153,3 +172,82 @@ def _adds(files: Sequence[SplitFile]) -> tuple[AddAction, ...]:
 
 def _mappings(files: Sequence[SplitFile]) -> dict[str, str]:
     return {file.doc_mapping_ref: file.doc_mapping_json for file in files}
+
+
+# DROP PARTITIONS: remove whole partitions in one commit.
+
+
+def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> CommitResult:
+    """Remove the splits of all partitions for which `where` is true. They stay on disk until a purge.
+
+    Values are compared by the types of their columns. If others commit meanwhile, the partitions are looked up again,
+    so that what they added to them goes, too; if nothing is left to remove, nothing is committed. Raises
+    InvalidPredicateError if `where` needs more than partition columns, or if it cannot be decided for a file,
+    CommitConflictError if the table's metadata changed meanwhile, and what else `commit` raises.
+    """
+    predicate = parse_predicate(where) if isinstance(where, str) else where
+    check_partition_predicate(snapshot, predicate)
+    return run(snapshot, DropPartitions(predicate), Operation("DROP PARTITIONS", {"predicate": str(where)}))
+
+
+def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
+    """Raises InvalidPredicateError unless `where` is about partition columns only, and about some."""
+    if not snapshot.partition_columns:
+        raise InvalidPredicateError(
+            f"{snapshot.context.url}: the table is not partitioned, so that it has no partitions to drop"
+        )
+    nothing: pa.Table = empty_entries()
+    match_partitions(nothing, where, snapshot.schema, snapshot.partition_columns)
+
+
+# Table properties and the protocol: changes to the table itself.
+
+
+def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitResult:
+    """Set table properties, or remove those that are None.
+
+    Concurrent changes of different properties compose; of the same one, the later fails with a
+    CommitConflictError. Raises InvalidOptionError for a property that the log itself keeps, and for a setting with a
+    value that it cannot have.
+    """
+    reserved = sorted(key for key in properties if key.startswith(SCHEMA_PROPERTY_PREFIX))
+    if reserved:
+        raise InvalidOptionError(
+            f"{snapshot.context.url}: {reserved[0]} is part of the schema registry and cannot be set by hand"
+        )
+    for key, value in properties.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidOptionError(f"{snapshot.context.url}: the property {key!r} must be a text, or None")
+    Settings.resolve({key: value for key, value in properties.items() if value is not None})
+    return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
+
+
+def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: int) -> CommitResult:
+    """Raise the protocol versions, as a commit. They are never lowered."""
+    if reader_version > READER_VERSION or writer_version > WRITER_VERSION:
+        raise InvalidOptionError(
+            f"{snapshot.context.url}: this release supports protocol version {READER_VERSION} for readers and "
+            f"{WRITER_VERSION} for writers at most"
+        )
+    return run(snapshot, UpgradeProtocol(reader_version, writer_version), Operation("UPGRADE PROTOCOL"))
+
+
+def indexing_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that say how columns are indexed: a table must keep them, or later splits would differ."""
+    return {key: value for key, value in options.items() if key.lower().startswith(INDEXING_PREFIX)}
+
+
+def text_properties(schema: pa.Schema, text: Sequence[str]) -> dict[str, str]:
+    """The properties that make columns searchable as text. Raises InvalidSchemaError for others than strings."""
+    for name in text:
+        index = schema.get_field_index(name)
+        if index < 0:
+            raise InvalidSchemaError(
+                f"the text column {name!r} is not in the schema: {', '.join(schema.names)}"
+            )
+        kind = schema.field(index).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise InvalidSchemaError(
+                f"the text column {name!r} is of type {kind}; only strings can be tokenised"
+            )
+    return {f"{INDEXING_TYPEMAP.prefix}{name}": "text" for name in text}

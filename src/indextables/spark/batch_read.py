@@ -16,9 +16,8 @@ from pyspark.sql.types import StructType
 from indextables.config import Settings
 from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS, READ_TASK_SIZE
 from indextables.errors import InvalidOptionError, InvalidQueryError
-from indextables.ops.question import Question, check_query
-from indextables.ops.read import projected_schema
-from indextables.ops.splits import SplitRef, split_refs
+from indextables.ops.read import SplitRef, projected_schema, split_refs
+from indextables.ops.search import SearchRequest, check_query
 from indextables.predicates import Predicate, all_of, any_of
 from indextables.search.parser import parse_query
 from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, asked_by
@@ -123,7 +122,7 @@ class BatchReader(DataSourceReader):
         """Complain about a query now, and not in every task."""
         assert self._snapshot is not None  # there is one where queries are planned
         for ask in self._asks:
-            question = Question.of(self._snapshot, ask.query, None, self._options.query_fields)
+            question = SearchRequest.of(self._snapshot, ask.query, None, self._options.query_fields)
             check_query(self._snapshot, question)
 
     def _restricted(self, where: Predicate | None) -> Predicate | None:

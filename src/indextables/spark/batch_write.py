@@ -24,7 +24,7 @@ from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPL
 from indextables.errors import CommitConflictError, IndexTablesError, InvalidValueError
 from indextables.log.actions import TransactionAction
 from indextables.log.entries import STRING_MAP
-from indextables.ops.splits import add_of
+from indextables.ops.read import add_of
 from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, undoing_unless_landed
 from indextables.ops.write import run
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of

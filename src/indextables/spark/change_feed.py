@@ -22,7 +22,7 @@ from indextables.errors import (
 from indextables.log.decode import LogFile, decode_tail
 from indextables.log.entries import empty_entries
 from indextables.log.segment import LogListing, list_log
-from indextables.ops.splits import SplitRef, split_refs
+from indextables.ops.read import SplitRef, split_refs
 from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.pruning import prune_files

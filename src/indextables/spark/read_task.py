@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from indextables.config import Settings
-from indextables.ops.splits import SplitRef
+from indextables.ops.read import SplitRef
 from indextables.predicates import Predicate, columns_of, to_arrow_filter
 from indextables.search.compile import compile_with_predicate
 from indextables.search.hits import matching_rows, search_index

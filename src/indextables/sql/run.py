@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from indextables.ops.manifests_by_runner import manifests_by_runner
+from indextables.ops.checkpoint.manifests_by_runner import manifests_by_runner
 from indextables.ops.runner import Progress, Runner
 from indextables.sql import statements
 from indextables.sql.caller import Caller, TableResolver

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.config import Settings
-from indextables.ops.merge.mapping import merged_mapping
+from indextables.ops.merge.task import merged_mapping
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from tables import options
 

@@ -22,10 +22,9 @@ from indextables.errors import (
 )
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.ops.merge import MergeReport, MergeRequest, merge_splits
-from indextables.ops.properties import set_properties
 from indextables.ops.read import scan
 from indextables.ops.runner import LocalRunner
-from indextables.ops.write import append, commit_files, overwrite, run
+from indextables.ops.write import append, commit_files, overwrite, run, set_properties
 from indextables.predicates import parse_predicate
 from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.writer import SplitWriter

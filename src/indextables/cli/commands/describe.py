@@ -14,7 +14,7 @@ from indextables.cli.people import size, when
 from indextables.cli.waiting import working
 from indextables.index_table import IndexTable
 from indextables.log.actions import Protocol
-from indextables.ops.shown_properties import is_schema_registry, shown_properties
+from indextables.ops.describe import is_schema_registry, shown_properties
 from indextables.storage import StoreLocation
 
 EXAMPLES = examples(

@@ -13,7 +13,7 @@ from indextables.cli.output import print_line, print_table
 from indextables.cli.people import count, duration
 from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing
-from indextables.ops.fsck_report import FsckReport
+from indextables.ops.fsck.report import FsckReport
 
 EXAMPLES = examples(
     "indextables fsck ./logs",

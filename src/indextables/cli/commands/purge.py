@@ -17,8 +17,7 @@ from indextables.cli.people import count, duration, iso, size
 from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing, working
 from indextables.errors import InvalidOptionError
-from indextables.ops.purge_report import PurgeReport
-from indextables.ops.retention import retention_hours
+from indextables.ops.purge.report import PurgeReport, retention_hours
 
 EXAMPLES = examples(
     "indextables purge ./logs --dry-run",

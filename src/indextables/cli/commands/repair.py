@@ -22,7 +22,7 @@ from indextables.cli.people import count, duration, size
 from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing
 from indextables.index_table import repair_table
-from indextables.ops.repair_report import Problem, RepairReport, RepairStatus
+from indextables.ops.repair.report import Problem, RepairReport, RepairStatus
 
 EXAMPLES = examples(
     "indextables repair ./logs --dry-run",

@@ -14,8 +14,7 @@ from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePat
 from indextables.cli.output import print_hint, print_line
 from indextables.cli.people import count, duration
 from indextables.cli.waiting import working
-from indextables.ops.highlighter import Highlighter
-from indextables.ops.search import SCORE
+from indextables.ops.search import SCORE, Highlighter
 
 EXAMPLES = examples(
     "indextables search ./logs 'timeout AND level:ERROR'",

@@ -13,7 +13,7 @@ from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePat
 from indextables.cli.output import print_line
 from indextables.cli.people import count, size
 from indextables.cli.waiting import working
-from indextables.ops.purge_report import PurgeKind
+from indextables.ops.purge.report import PurgeKind
 
 EXAMPLES = examples(
     "indextables truncate ./logs --dry-run",

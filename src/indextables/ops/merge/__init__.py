@@ -1,9 +1,14 @@
 """MERGE SPLITS: planning, the work on each group, and the commit."""
 
-from indextables.ops.merge.jobs import merge_jobs, wait_for_merges
-from indextables.ops.merge.on_write import merge_on_write
-from indextables.ops.merge.operation import MergeRequest, MergeResult, merge_splits, plan_merge
-from indextables.ops.merge.report import GivenUpGroup, MergeReport
+from indextables.ops.merge.jobs import merge_jobs, merge_on_write, wait_for_merges
+from indextables.ops.merge.operation import (
+    GivenUpGroup,
+    MergeReport,
+    MergeRequest,
+    MergeResult,
+    merge_splits,
+    plan_merge,
+)
 from indextables.ops.merge.task import BadSource
 
 __all__ = [

@@ -1,14 +1,4 @@
-"""MERGE SPLITS: small splits become fewer large ones, in one commit that changes no row.
-
-The life of a merge:
-
-    plan ──▶ one task per group: read, index again, upload ──▶ one commit ──▶ compact the state
-                     │                                            │
-             a source is bad: recorded                  a source is gone: its group is
-             as a skip, the rest goes on                given up, its upload is deleted
-
-Until the commit the table is as before; whatever ends the merge sooner deletes what was uploaded.
-"""
+"""What a merge did, as data."""
 
 import contextlib
 import logging
@@ -28,13 +18,10 @@ from indextables.errors import (
 from indextables.log.actions import AddAction
 from indextables.log.protocol import check_writable
 from indextables.ops.after_commit import after_commit, after_merge
-from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups
-from indextables.ops.merge.report import GivenUpGroup, MergeReport
-from indextables.ops.merge.skips import resting_paths, skip_actions
+from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups, resting_paths, skip_actions
 from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
-from indextables.ops.runner import Failed, Runner
-from indextables.ops.splits import add_of, split_refs
-from indextables.ops.task_store import TaskStore
+from indextables.ops.read import add_of, split_refs
+from indextables.ops.runner import Failed, Runner, TaskStore
 from indextables.ops.uploads import delete_quietly, deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.split.split import SplitFile
@@ -42,6 +29,62 @@ from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.intent import Merge, MergeGroup
 from indextables.table.load import catch_up
 from indextables.table.snapshot import files_of_partitions
+
+REPORT_SCHEMA = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("merged_groups", pa.int64()),
+        ("source_splits", pa.int64()),
+        ("new_splits", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes_before", pa.int64()),
+        ("bytes_after", pa.int64()),
+        ("skipped", pa.list_(pa.struct([("path", pa.string()), ("reason", pa.string())]))),
+        ("given_up", pa.list_(pa.struct([("paths", pa.list_(pa.string())), ("reason", pa.string())]))),
+    ]
+)
+
+
+class GivenUpGroup(msgspec.Struct, frozen=True):
+    """Splits that were to be merged and stay, or were taken away by others, as they are; and why."""
+
+    paths: tuple[str, ...]
+    reason: str
+
+
+class MergeReport(msgspec.Struct, frozen=True):
+    """What a merge did. `version` is None if nothing was committed; `skipped` were left out and stay live.
+
+    Bytes are those of the merged splits before, and of the new ones.
+    """
+
+    version: int | None = None
+    merged_groups: int = 0
+    source_splits: int = 0
+    new_splits: int = 0
+    rows: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    skipped: tuple[BadSource, ...] = ()
+    given_up: tuple[GivenUpGroup, ...] = ()
+
+    def to_arrow(self) -> pa.Table:
+        """The report as a table of one row."""
+        row = {name: getattr(self, name) for name in REPORT_SCHEMA.names}
+        row["skipped"] = [{"path": each.path, "reason": each.reason} for each in self.skipped]
+        row["given_up"] = [{"paths": list(each.paths), "reason": each.reason} for each in self.given_up]
+        return pa.Table.from_pylist([row], REPORT_SCHEMA)
+
+
+# MERGE SPLITS: small splits become fewer large ones, in one commit that changes no row.
+#
+# The life of a merge:
+#
+# plan ──▶ one task per group: read, index again, upload ──▶ one commit ──▶ compact the state │ │ a source is
+# bad: recorded a source is gone: its group is as a skip, the rest goes on given up, its upload is deleted
+#
+# Until the commit the table is as before; whatever ends the merge sooner deletes what was uploaded.
+
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,7 @@
 
 import pyarrow as pa
 
-from indextables.ops.describe import describe_state
-from indextables.ops.describe_log import describe_log
+from indextables.ops.describe import describe_log, describe_state
 from indextables.ops.merge import merge_jobs
 from indextables.sql.caller import Caller
 from indextables.sql.statements import (

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from indextables.config.registry import PURGE_PARALLELISM
-from indextables.ops.checkpoint import CheckpointReport, compact, write_checkpoint
-from indextables.ops.purge_report import PurgeKind
+from indextables.ops.checkpoint.operation import CheckpointReport, compact, write_checkpoint
+from indextables.ops.purge.report import PurgeKind
 from indextables.ops.restore import restore
 from indextables.ops.runner import Runner
 from indextables.ops.truncate import truncate_time_travel

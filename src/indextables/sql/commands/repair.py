@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from indextables.config.registry import READ_PARALLELISM
-from indextables.ops.repair import repair_in_place, repair_to
-from indextables.ops.repair_report import RepairReport, RepairStatus
+from indextables.ops.repair.operation import repair_in_place, repair_to
+from indextables.ops.repair.report import RepairReport, RepairStatus
 from indextables.sql import columns
 from indextables.sql.caller import Caller
 from indextables.sql.columns import schema_of

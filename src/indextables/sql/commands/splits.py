@@ -5,12 +5,12 @@ import pyarrow.compute as pc
 
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.errors import IndexTablesError
-from indextables.ops.drop_partitions import drop_partitions
-from indextables.ops.fsck import fsck
-from indextables.ops.fsck_report import FsckReport, Severity
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.fsck.report import FsckReport, Severity
 from indextables.ops.merge import MergeReport, MergeRequest, merge_splits
-from indextables.ops.purge import purge
-from indextables.ops.purge_report import PurgeKind, PurgeReport
+from indextables.ops.purge.operation import purge
+from indextables.ops.purge.report import PurgeKind, PurgeReport
+from indextables.ops.write import drop_partitions
 from indextables.predicates import parse_predicate
 from indextables.sql import columns
 from indextables.sql.caller import Caller

@@ -1,0 +1,6 @@
+"""FSCK: check a table without changing it."""
+
+from indextables.ops.fsck.operation import fsck
+from indextables.ops.fsck.report import FsckReport
+
+__all__ = ["FsckReport", "fsck"]

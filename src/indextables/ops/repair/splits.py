@@ -1,0 +1,197 @@
+"""What split files say about themselves: everything for ours, less for those written on the JVM."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+
+from indextables.errors import AccessDeniedError, IndexTablesError, TransientStorageError
+from indextables.log.actions import AddAction
+from indextables.ops.read import add_of
+from indextables.ops.repair.report import Problem
+from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore
+from indextables.schema import to_spark_json
+from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_member
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import META_FILE
+from indextables.split.jvm import IndexedField, decode_meta
+from indextables.split.split import SplitFile
+from indextables.storage import ObjectMeta, ObjectStore, unescape_partition_value
+
+_SPLITS_PER_TASK: Final = 16
+
+
+class OwnDescription(msgspec.Struct, frozen=True):
+    """What only one of our splits says of its table."""
+
+    schema_string: str
+    partition_columns: tuple[str, ...]
+    mapping: DocMapping
+    created_ms: int
+    merged_from: tuple[str, ...]
+
+
+class FoundSplit(msgspec.Struct, frozen=True):
+    """A split that can be read, and the action that would add it.
+
+    Of one written on the JVM the `fields` of its index are known; its partition values are guessed from its path.
+    """
+
+    add: AddAction
+    own: OwnDescription | None = None
+    fields: tuple[IndexedField, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Its key below the table's root."""
+        return self.add.path
+
+    @property
+    def merged_from(self) -> tuple[str, ...]:
+        """The splits whose rows it has, as far as it says so."""
+        return self.own.merged_from if self.own is not None else ()
+
+    @property
+    def is_merged_on_the_jvm(self) -> bool:
+        """Whether its name is one that merges on the JVM give: it does not say whose rows it has."""
+        return self.own is None and not self.path.rpartition("/")[2].startswith("part-")
+
+
+class SplitSurvey(msgspec.Struct, frozen=True):
+    """Splits that were looked at: those that can be read, by path, and the others."""
+
+    found: dict[str, FoundSplit]
+    unreadable: dict[str, Problem]
+
+
+def survey_splits(store: TaskStore, stored: pa.Table, runner: Runner) -> SplitSurvey:
+    """Read the footers of splits. Raises storage errors that say nothing about a split."""
+    metas = [
+        ObjectMeta(*values)
+        for values in zip(*(stored[name].to_pylist() for name in ("path", "size", "modifiedMs")), strict=True)
+    ]
+    tasks = [
+        DescribeSplits(store, tuple(metas[start : start + _SPLITS_PER_TASK]))
+        for start in range(0, len(metas), _SPLITS_PER_TASK)
+    ]
+    found: dict[str, FoundSplit] = {}
+    unreadable: dict[str, Problem] = {}
+    shared: dict[Hashable, Any] = {}
+    for outcome in runner.run("reading the footers of splits", tasks):
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        for each in outcome.result:
+            if isinstance(each, FoundSplit):
+                found[each.path] = _sharing(each, shared)
+            else:
+                unreadable[each.path] = each
+    return SplitSurvey(dict(sorted(found.items())), dict(sorted(unreadable.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeSplits(Task[tuple[FoundSplit | Problem, ...]]):
+    """Reads the footers of some splits."""
+
+    store: TaskStore
+    metas: tuple[ObjectMeta, ...]
+
+    def run(self, interruption: Interruption) -> tuple[FoundSplit | Problem, ...]:
+        """What each split says, or why it cannot be read."""
+        described: list[FoundSplit | Problem] = []
+        for meta in self.metas:
+            interruption.check()
+            described.append(_described(self.store.store, meta))
+        return tuple(described)
+
+
+def values_of_path(path: str) -> dict[str, str | None]:
+    """The partition values that the folders of a path spell out; null and the empty text look the same there."""
+    named = (folder.partition("=") for folder in path.split("/")[:-1])
+    return {
+        unescape_partition_value(name) or name: unescape_partition_value(value)
+        for name, sign, value in named
+        if sign and name
+    }
+
+
+def mappings_of(splits: Iterable[FoundSplit]) -> dict[str, str]:
+    """The doc mappings of our splits, by hash."""
+    distinct = dict.fromkeys(split.own.mapping for split in splits if split.own is not None)
+    return {mapping.hash: mapping.to_json() for mapping in distinct}
+
+
+def newest_first(splits: Iterable[FoundSplit]) -> Sequence[OwnDescription]:
+    """What our splits say of their table, that of the newest one first."""
+    own = [split.own for split in splits if split.own is not None]
+    return sorted(own, key=lambda each: each.created_ms, reverse=True)
+
+
+def _sharing(split: FoundSplit, shared: dict[Hashable, Any]) -> FoundSplit:
+    """The same split: what all splits of a table have in common is kept in memory once."""
+    if split.own is None:
+        return replace(split, fields=shared.setdefault(split.fields, split.fields))
+    own = replace(
+        split.own,
+        schema_string=shared.setdefault(split.own.schema_string, split.own.schema_string),
+        mapping=shared.setdefault(split.own.mapping, split.own.mapping),
+    )
+    return replace(split, own=own)
+
+
+def _described(store: ObjectStore, meta: ObjectMeta) -> FoundSplit | Problem:
+    try:
+        bundle = read_bundle(store, meta.key, meta.size)
+        place = f"{store.url}: {meta.key}"
+        if is_ours(bundle):
+            return _ours(meta, bundle, decode_info(bundle, place))
+        index = decode_meta(read_member(store, meta.key, bundle, META_FILE), place)
+        return FoundSplit(_jvm_add(meta, bundle, index.num_docs), fields=tuple(index.fields.values()))
+    except (AccessDeniedError, TransientStorageError):
+        raise  # says nothing about the split
+    except IndexTablesError as error:
+        return Problem(meta.key, str(error))
+
+
+def _ours(meta: ObjectMeta, bundle: Bundle, info: SplitInfo) -> FoundSplit:
+    file = SplitFile(
+        path=meta.key,
+        partition_values=dict(info.partition_values),
+        size=meta.size,
+        modification_time_ms=info.created_time_ms,
+        num_records=info.num_records,
+        min_values=info.statistics.min_values,
+        max_values=info.statistics.max_values,
+        footer_start_offset=bundle.footer_start,
+        footer_end_offset=bundle.footer_end,
+        uncompressed_size_bytes=info.uncompressed_size_bytes,
+        doc_mapping_ref=info.mapping.hash,
+        doc_mapping_json=info.mapping.to_json(),
+        split_tags=info.split_tags,
+    )
+    add = msgspec.structs.replace(add_of(file), num_merge_ops=1 if info.merged_from else 0)
+    own = OwnDescription(
+        to_spark_json(info.schema),
+        info.partition_columns,
+        info.mapping,
+        info.created_time_ms,
+        info.merged_from,
+    )
+    return FoundSplit(add, own)
+
+
+def _jvm_add(meta: ObjectMeta, bundle: Bundle, num_docs: int) -> AddAction:
+    values = values_of_path(meta.key)
+    return AddAction(
+        path=meta.key,
+        partition_values={name: value for name, value in values.items() if value is not None},
+        size=meta.size,
+        modification_time=meta.last_modified_ms,
+        data_change=True,
+        num_records=num_docs,
+        footer_start_offset=bundle.footer_start,
+        footer_end_offset=bundle.footer_end,
+        has_footer_offsets=True,
+    )
