@@ -9,7 +9,7 @@ from indextables._version import __version__
 if TYPE_CHECKING:
     from indextables.index_table import IndexTable, repair_table
     from indextables.log.actions import AddAction
-    from indextables.sql import sql
+    from indextables.statements import sql
 
 __all__ = ["AddAction", "IndexTable", "__version__", "errors", "repair_table", "sql"]
 
@@ -18,13 +18,11 @@ _HOMES = {
     "AddAction": "indextables.log.actions",
     "IndexTable": "indextables.index_table",
     "repair_table": "indextables.index_table",
+    "sql": "indextables.statements",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sql":
-        # The package of that name, which can be called as its function.
-        return import_module(f"{__name__}.sql")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

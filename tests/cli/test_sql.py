@@ -6,7 +6,7 @@ import pytest
 
 import indextables
 from cli.tables import Invoke
-from indextables.sql.forms import FORMS
+from indextables.statements.forms import FORMS
 
 
 def test_json_has_what_the_function_returns(invoke: Invoke, table_path: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 import indextables
 from indextables import IndexTable, errors
 from indextables.spark.jobs import SparkRunner
-from indextables.sql.columns import schema_of
-from indextables.sql.forms import FORMS
+from indextables.statements.columns import schema_of
+from indextables.statements.forms import FORMS
 from row_tables import SCHEMA, rows
 
 

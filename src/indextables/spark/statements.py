@@ -9,7 +9,7 @@ from indextables.errors import TableNotFoundError
 from indextables.spark.dataframe_api import session_settings
 from indextables.spark.jobs import SparkRunner
 from indextables.spark.types import spark_schema
-from indextables.sql import Caller, TableName, parse_statement, run_statement
+from indextables.statements import Caller, TableName, parse_statement, run_statement
 
 _LOCATION: Final = "Location"
 _DETAILS: Final = "# Detailed Table Information"

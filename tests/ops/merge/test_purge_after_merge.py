@@ -12,7 +12,7 @@ from indextables.log.paths import version_key
 from indextables.ops.merge import MergeRequest, merge_jobs, merge_splits
 from indextables.ops.runner import LocalRunner
 from indextables.ops.write import append as append_rows
-from indextables.sql import sql
+from indextables.statements import sql
 from purge_tables import DAY, clocked_store, live_paths, newest, put_split, remove_split, splits_in, table_of
 from row_tables import SCHEMA, ids, rows, split_files
 from tables import SCHEMA as DATED_SCHEMA

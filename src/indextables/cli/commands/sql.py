@@ -13,9 +13,9 @@ from indextables.cli.people import count
 from indextables.cli.plain import Column
 from indextables.cli.waiting import progressing
 from indextables.errors import InvalidPredicateError, InvalidStatementError
-from indextables.sql import Caller, run_statement
-from indextables.sql.columns import Status
-from indextables.sql.grammar import require_statement
+from indextables.statements import Caller, run_statement
+from indextables.statements.columns import Status
+from indextables.statements.grammar import require_statement
 
 EXAMPLES = examples(
     "indextables sql \"DESCRIBE INDEXTABLES STATE './logs'\"",

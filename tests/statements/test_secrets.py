@@ -9,7 +9,7 @@ import pytest
 import indextables
 from indextables import IndexTable
 from indextables.errors import IndexTablesError
-from indextables.sql.forms import FORMS
+from indextables.statements.forms import FORMS
 from row_tables import SCHEMA, rows
 
 CANARY = "CANARY"

@@ -13,9 +13,9 @@ from indextables import IndexTable, errors
 from indextables.log.paths import version_key
 from indextables.ops.merge import wait_for_merges
 from indextables.ops.runner import LocalRunner
-from indextables.sql import Caller, parse_statement, run_statement
-from indextables.sql.columns import schema_of
-from indextables.sql.forms import FORMS
+from indextables.statements import Caller, parse_statement, run_statement
+from indextables.statements.columns import schema_of
+from indextables.statements.forms import FORMS
 from row_tables import SCHEMA, ids, rows
 
 DAYS = ("2024-01-01", "2024-01-02")
@@ -354,8 +354,8 @@ def test_a_place_without_a_table_is_an_error(tmp_path):
     "first",
     [
         "import indextables",
-        "from indextables.sql import parse_statement",
-        "import indextables.sql.grammar",
+        "from indextables.statements import parse_statement",
+        "import indextables.statements.grammar",
         "from indextables import sql",
     ],
 )
@@ -365,14 +365,14 @@ import sys
 {first}
 import indextables
 from indextables import sql
-from indextables.sql import is_statement
+from indextables.statements import is_statement
 assert indextables.sql("DESCRIBE INDEXTABLES MERGE JOBS").num_rows == 0
 assert sql("DESCRIBE INDEXTABLES MERGE JOBS").num_rows == 0
-assert indextables.sql.is_statement("MERGE SPLITS 'p'")
+assert indextables.statements.is_statement("MERGE SPLITS 'p'")
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_who_never_asks_for_a_statement_does_not_load_their_parser():
-    code = "import sys, indextables; assert not [name for name in sys.modules if name.startswith('indextables.sql')]"
+    code = "import sys, indextables; assert 'indextables.statements' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

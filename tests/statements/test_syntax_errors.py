@@ -4,8 +4,8 @@ import pytest
 
 import indextables
 from indextables import errors
-from indextables.sql import parse_statement
-from indextables.sql.forms import FORMS
+from indextables.statements import parse_statement
+from indextables.statements.forms import FORMS
 
 MISTAKES = [
     ("DESCRIBE INDEXTABLES «STAT» 'p'", "did you mean STATE?"),

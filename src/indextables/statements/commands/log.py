@@ -1,23 +1,58 @@
-"""The statements about the log itself: checkpoints, time travel, and going back in it."""
+"""The files that a statement deletes or would delete, as one value of its answer."""
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 
-from indextables.config.registry import PURGE_PARALLELISM
+from indextables.config.registry import PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.ops.checkpoint.operation import CheckpointReport, compact, write_checkpoint
 from indextables.ops.purge.report import PurgeKind
+from indextables.ops.repair.operation import repair_in_place, repair_to
+from indextables.ops.repair.report import RepairReport, RepairStatus
 from indextables.ops.restore import restore
 from indextables.ops.runner import Runner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.predicates.literals import timestamp_ms
-from indextables.sql import columns
-from indextables.sql.caller import Caller
-from indextables.sql.columns import Status, answer
-from indextables.sql.commands.files import files_column
-from indextables.sql.statements import Checkpoint, Compact, Restore, Target, TruncateTimeTravel
+from indextables.statements import columns
+from indextables.statements.caller import Caller
+from indextables.statements.columns import FILE, Status, answer, schema_of
+from indextables.statements.nodes import (
+    Checkpoint,
+    Compact,
+    Repair,
+    Restore,
+    TablePath,
+    Target,
+    TruncateTimeTravel,
+)
 from indextables.table import Snapshot
 from indextables.table.history import version_at
+
+
+def files_column(table: pa.Table, files: pa.Table, *, is_deleted: bool) -> pa.Table:
+    """An answer of one row with its column `files` filled.
+
+    `files` has the columns of `DOOMED_SCHEMA`, perhaps with their outcomes; where there is none, `is_deleted` counts.
+    """
+    count = files.num_rows
+    has_outcome = "isDeleted" in files.column_names
+    values = [
+        *(files[name] for name in ("path", "kind", "size", "ageHours")),
+        files["isDeleted"] if has_outcome else pa.array(np.full(count, is_deleted)),
+        files["error"] if has_outcome else pa.nulls(count, pa.string()),
+    ]
+    structs = pa.StructArray.from_arrays([_in_one_piece(value) for value in values], fields=list(FILE))
+    listed = pa.LargeListArray.from_arrays(pa.array([0, count], pa.int64()), structs).cast(pa.list_(FILE))
+    index = table.schema.get_field_index("files")
+    return table.set_column(index, table.schema.field(index), listed)
+
+
+def _in_one_piece(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+# The statements about the log itself: checkpoints, time travel, and going back in it.
 
 
 def run_checkpoint(statement: Checkpoint, caller: Caller) -> pa.Table:
@@ -101,3 +136,27 @@ def _checkpointed(
             "message": f"version {report.version} has a checkpoint in the format {report.new_format}",
         },
     )
+
+
+# REPAIR: a new log, in the place of the old one or at another location.
+
+
+def run_repair(statement: Repair, caller: Caller) -> pa.Table:
+    """See `ops.repair`: without a location `repair_in_place`, with one `repair_to`, which only reads the source."""
+    context = caller.context(statement.target)
+    runner = caller.runner_for(context, READ_PARALLELISM)
+    if statement.location is None:
+        report = repair_in_place(context, runner)
+    else:
+        report = repair_to(context, caller.context(TablePath(statement.location)), runner)
+    answer = report.to_arrow().append_column("message", pa.array([_message(report)]))
+    names = ["table_path" if name == "url" else name for name in answer.column_names]
+    return answer.rename_columns(names).cast(schema_of(columns.REPAIR))
+
+
+def _message(report: RepairReport) -> str:
+    if report.status is RepairStatus.NO_ACTION:
+        return "nothing is wrong with the log, and nothing was written"
+    skipped = len(report.skipped_splits)
+    lost = f"; {skipped} splits are missing or left out" if skipped else ""
+    return f"version {report.version} of the new log has {report.num_files} splits{lost}"

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from indextables.sql.columns import Status
-from indextables.sql.forms import FORMS, Form
+from indextables.statements.columns import Status
+from indextables.statements.forms import FORMS, Form
 
 _INTRODUCTION = """\
-<!-- Generated from src/indextables/sql/forms.py by `python -m indextables.sql --write docs/sql.md`. Do not edit. -->
+<!-- Generated from src/indextables/statements/forms.py by `make docs-generated`. Do not edit. -->
 
 # SQL statements
 

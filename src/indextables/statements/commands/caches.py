@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from indextables.split.index_cache import index_cache
-from indextables.sql import columns
-from indextables.sql.caller import Caller
-from indextables.sql.columns import Status, answer
-from indextables.sql.statements import DescribeDiskCache, FlushDiskCache, InvalidateLogCache
+from indextables.statements import columns
+from indextables.statements.caller import Caller
+from indextables.statements.columns import Status, answer
+from indextables.statements.nodes import DescribeDiskCache, FlushDiskCache, InvalidateLogCache
 from indextables.table.cache import process_cache
 
 

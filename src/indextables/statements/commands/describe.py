@@ -1,4 +1,4 @@
-"""DESCRIBE ENVIRONMENT: what statements run with here, without a single value that may be a credential."""
+"""The statements that show something about a table and change nothing."""
 
 import os
 import platform
@@ -12,11 +12,45 @@ import pyarrow as pa
 from indextables._version import __version__
 from indextables.config import list_families
 from indextables.config.settings import is_ours
-from indextables.sql import columns
-from indextables.sql.caller import Caller
-from indextables.sql.columns import schema_of
-from indextables.sql.statements import DescribeEnvironment
+from indextables.ops.describe import describe_log, describe_state
+from indextables.ops.merge import merge_jobs
+from indextables.statements import columns
+from indextables.statements.caller import Caller
+from indextables.statements.columns import schema_of
+from indextables.statements.nodes import (
+    DescribeEnvironment,
+    DescribeHistory,
+    DescribeMergeJobs,
+    DescribeState,
+    DescribeTransactionLog,
+)
 from indextables.storage.redaction import REDACTED
+from indextables.table.history import history_table, read_commits
+
+
+def run_describe_state(statement: DescribeState, caller: Caller) -> pa.Table:
+    """See `ops.describe.describe_state`."""
+    return describe_state(caller.snapshot(statement.target))
+
+
+def run_describe_log(statement: DescribeTransactionLog, caller: Caller) -> pa.Table:
+    """See `ops.describe_log.describe_log`."""
+    return describe_log(caller.snapshot(statement.target), include_all=statement.includes_all)
+
+
+def run_describe_history(statement: DescribeHistory, caller: Caller) -> pa.Table:
+    """See `table.history`."""
+    snapshot = caller.snapshot(statement.target)
+    return history_table(read_commits(snapshot.context, snapshot.version))
+
+
+def run_describe_merge_jobs(_: DescribeMergeJobs, __: Caller) -> pa.Table:
+    """See `ops.merge.merge_jobs`."""
+    return merge_jobs()
+
+
+# DESCRIBE ENVIRONMENT: what statements run with here, without a single value that may be a credential.
+
 
 _LIBRARIES: Final = (
     "datafusion",

@@ -7,7 +7,7 @@ from indextables.config import Settings
 from indextables.config.setting import Setting
 from indextables.errors import InvalidStatementError
 from indextables.ops.runner import LocalRunner, Progress, Runner
-from indextables.sql.statements import TableName, Target
+from indextables.statements.nodes import TableName, Target
 from indextables.storage import StoreLocation
 from indextables.table import Snapshot, TableContext, load_snapshot
 

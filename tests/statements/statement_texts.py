@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 
-from indextables.sql import Statement, TableName, TablePath, statements
+from indextables.statements import Statement, TableName, TablePath, nodes
 
 _SPACE = st.sampled_from([" ", "  ", "\n", "\t", " /* here */ ", " -- to the end\n", "\r\n"])
 _PLACES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
@@ -74,21 +74,21 @@ def _about(kind: type[Statement], *words: str) -> st.SearchStrategy[tuple[Statem
 
 
 _PLAIN = st.one_of(
-    _about(statements.Checkpoint, "CHECKPOINT", "INDEXTABLES"),
-    _about(statements.Compact, "COMPACT", "INDEXTABLES"),
-    _about(statements.DescribeState, "DESCRIBE", "INDEXTABLES", "STATE"),
-    _about(statements.DescribeState, "DESC", "INDEXTABLES", "STATE"),
-    _about(statements.DescribeHistory, "DESCRIBE", "INDEXTABLES", "HISTORY"),
-    _about(statements.DescribeTransactionLog, "DESCRIBE", "INDEXTABLES", "TRANSACTION", "LOG"),
-    _about(statements.TruncateTimeTravel, "TRUNCATE", "INDEXTABLES", "TIME", "TRAVEL"),
-    _about(statements.Repair, "REPAIR", "INDEXFILES", "TRANSACTION", "LOG"),
-    _about(statements.Fsck, "FSCK", "INDEXTABLES"),
-    _about(statements.InvalidateLogCache, "INVALIDATE", "INDEXTABLES", "TRANSACTION", "LOG", "CACHE", "FOR"),
-    st.just((statements.DescribeMergeJobs(), ["DESCRIBE", "INDEXTABLES", "MERGE", "JOBS"])),
-    st.just((statements.DescribeDiskCache(), ["DESCRIBE", "INDEXTABLES", "DISK", "CACHE"])),
-    st.just((statements.DescribeEnvironment(), ["DESCRIBE", "INDEXTABLES", "ENVIRONMENT"])),
-    st.just((statements.FlushDiskCache(), ["FLUSH", "INDEXTABLES", "DISK", "CACHE"])),
-    st.just((statements.InvalidateLogCache(), ["INVALIDATE", "INDEXTABLES", "TRANSACTION", "LOG", "CACHE"])),
+    _about(nodes.Checkpoint, "CHECKPOINT", "INDEXTABLES"),
+    _about(nodes.Compact, "COMPACT", "INDEXTABLES"),
+    _about(nodes.DescribeState, "DESCRIBE", "INDEXTABLES", "STATE"),
+    _about(nodes.DescribeState, "DESC", "INDEXTABLES", "STATE"),
+    _about(nodes.DescribeHistory, "DESCRIBE", "INDEXTABLES", "HISTORY"),
+    _about(nodes.DescribeTransactionLog, "DESCRIBE", "INDEXTABLES", "TRANSACTION", "LOG"),
+    _about(nodes.TruncateTimeTravel, "TRUNCATE", "INDEXTABLES", "TIME", "TRAVEL"),
+    _about(nodes.Repair, "REPAIR", "INDEXFILES", "TRANSACTION", "LOG"),
+    _about(nodes.Fsck, "FSCK", "INDEXTABLES"),
+    _about(nodes.InvalidateLogCache, "INVALIDATE", "INDEXTABLES", "TRANSACTION", "LOG", "CACHE", "FOR"),
+    st.just((nodes.DescribeMergeJobs(), ["DESCRIBE", "INDEXTABLES", "MERGE", "JOBS"])),
+    st.just((nodes.DescribeDiskCache(), ["DESCRIBE", "INDEXTABLES", "DISK", "CACHE"])),
+    st.just((nodes.DescribeEnvironment(), ["DESCRIBE", "INDEXTABLES", "ENVIRONMENT"])),
+    st.just((nodes.FlushDiskCache(), ["FLUSH", "INDEXTABLES", "DISK", "CACHE"])),
+    st.just((nodes.InvalidateLogCache(), ["INVALIDATE", "INDEXTABLES", "TRANSACTION", "LOG", "CACHE"])),
 )
 
 
@@ -119,7 +119,7 @@ def _merges(draw: st.DrawFn) -> tuple[Statement, list[object]]:
     if sources is not None:
         clauses.append(["MAX", "SOURCE", "SPLITS", "PER", "MERGE", sources])
     ordered = draw(st.permutations(clauses))
-    statement = statements.MergeSplits(
+    statement = nodes.MergeSplits(
         target,
         None if where is None else where.partition(" --")[0],
         None if size is None else size[1],
@@ -138,7 +138,7 @@ def _purges(draw: st.DrawFn) -> tuple[Statement, list[object]]:
         clauses.append(["OLDER", "THAN", *splits])
     if log is not None:
         clauses.append(["TRANSACTION", "LOG", "RETENTION", *log])
-    statement = statements.Purge(target, _length(splits), _length(log), is_dry_run)
+    statement = nodes.Purge(target, _length(splits), _length(log), is_dry_run)
     keyword = draw(st.sampled_from(["INDEXTABLE", "INDEXTABLES"]))
     return statement, [
         "PURGE",
@@ -165,25 +165,25 @@ def _other_statements(draw: st.DrawFn) -> tuple[Statement, list[object]]:
         st.sampled_from(
             [
                 (
-                    statements.DropPartitions(target, condition.partition(" --")[0]),
+                    nodes.DropPartitions(target, condition.partition(" --")[0]),
                     ["DROP", "INDEXTABLES", "PARTITIONS", "FROM", target, "WHERE", condition, "\n"],
                 ),
-                (statements.Restore(target, version=version), [*restore, "VERSION", *as_of, version]),
+                (nodes.Restore(target, version=version), [*restore, "VERSION", *as_of, version]),
                 (
-                    statements.Restore(target, timestamp=moment),
+                    nodes.Restore(target, timestamp=moment),
                     [*restore, "TIMESTAMP", *as_of, TablePath(moment)],
                 ),
                 (
-                    statements.Repair(target, place.path),
+                    nodes.Repair(target, place.path),
                     ["REPAIR", "INDEXFILES", "TRANSACTION", "LOG", target, "AT", "LOCATION", place],
                 ),
-                (statements.Fsck(target, is_deep=True), ["FSCK", "INDEXTABLES", target, "DEEP"]),
+                (nodes.Fsck(target, is_deep=True), ["FSCK", "INDEXTABLES", target, "DEEP"]),
                 (
-                    statements.TruncateTimeTravel(target, is_dry_run=True),
+                    nodes.TruncateTimeTravel(target, is_dry_run=True),
                     ["TRUNCATE", "INDEXTABLES", "TIME", "TRAVEL", target, "DRY", "RUN"],
                 ),
                 (
-                    statements.DescribeTransactionLog(target, includes_all=True),
+                    nodes.DescribeTransactionLog(target, includes_all=True),
                     ["DESCRIBE", "INDEXTABLES", "TRANSACTION", "LOG", target, "INCLUDE", "ALL"],
                 ),
             ]

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from indextables.ops.checkpoint.manifests_by_runner import manifests_by_runner
 from indextables.ops.runner import Progress, Runner
-from indextables.sql import statements
-from indextables.sql.caller import Caller, TableResolver
-from indextables.sql.commands import caches, describe, environment, log, repair, splits
-from indextables.sql.grammar import require_statement
-from indextables.sql.statements import Statement
+from indextables.statements import nodes
+from indextables.statements.caller import Caller, TableResolver
+from indextables.statements.commands import caches, describe, log, splits
+from indextables.statements.grammar import require_statement
+from indextables.statements.nodes import Statement
 
 
 def sql(
@@ -58,21 +58,21 @@ def _work_on_manifests(statement: Statement, caller: Caller) -> AbstractContextM
 
 # The types of the first arguments are those of the keys.
 _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = {
-    statements.Checkpoint: log.run_checkpoint,
-    statements.Compact: log.run_compact,
-    statements.DescribeState: describe.run_describe_state,
-    statements.DescribeTransactionLog: describe.run_describe_log,
-    statements.DescribeHistory: describe.run_describe_history,
-    statements.DescribeMergeJobs: describe.run_describe_merge_jobs,
-    statements.DescribeDiskCache: caches.run_describe_disk_cache,
-    statements.DescribeEnvironment: environment.run_describe_environment,
-    statements.MergeSplits: splits.run_merge,
-    statements.Purge: splits.run_purge,
-    statements.TruncateTimeTravel: log.run_truncate,
-    statements.DropPartitions: splits.run_drop_partitions,
-    statements.Repair: repair.run_repair,
-    statements.InvalidateLogCache: caches.run_invalidate,
-    statements.FlushDiskCache: caches.run_flush_disk_cache,
-    statements.Fsck: splits.run_fsck,
-    statements.Restore: log.run_restore,
+    nodes.Checkpoint: log.run_checkpoint,
+    nodes.Compact: log.run_compact,
+    nodes.DescribeState: describe.run_describe_state,
+    nodes.DescribeTransactionLog: describe.run_describe_log,
+    nodes.DescribeHistory: describe.run_describe_history,
+    nodes.DescribeMergeJobs: describe.run_describe_merge_jobs,
+    nodes.DescribeDiskCache: caches.run_describe_disk_cache,
+    nodes.DescribeEnvironment: describe.run_describe_environment,
+    nodes.MergeSplits: splits.run_merge,
+    nodes.Purge: splits.run_purge,
+    nodes.TruncateTimeTravel: log.run_truncate,
+    nodes.DropPartitions: splits.run_drop_partitions,
+    nodes.Repair: log.run_repair,
+    nodes.InvalidateLogCache: caches.run_invalidate,
+    nodes.FlushDiskCache: caches.run_flush_disk_cache,
+    nodes.Fsck: splits.run_fsck,
+    nodes.Restore: log.run_restore,
 }

@@ -1,24 +1,144 @@
-"""The text of a statement, cut and parsed by lark, read into a value."""
+"""Quoted texts and names in statements, as Spark reads them."""
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NoReturn
 
 from lark import Lark, Token
-from lark.exceptions import UnexpectedInput
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from indextables.config.kinds import Size
 from indextables.errors import InvalidOptionError, InvalidStatementError
 from indextables.predicates import parse_predicate
 from indextables.predicates.literals import timestamp_ms
-from indextables.sql import statements
-from indextables.sql.forms import FORMS
-from indextables.sql.heads import is_ours
-from indextables.sql.literals import unquote
-from indextables.sql.statements import Statement, TableName, TablePath, Target
-from indextables.sql.syntax_errors import statement_error, syntax_error
+from indextables.search.caret import caret_lines
+from indextables.statements import nodes
+from indextables.statements.forms import FORMS, is_ours, nearest_forms
+from indextables.statements.nodes import Statement, TableName, TablePath, Target
+
+# What follows a backslash; any other character stands for itself.
+_ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+def unquote(token: str) -> str:
+    """The text of a quoted literal, or the name in back quotes or without any.
+
+    A quote is written twice or, in a text, after a backslash.
+    """
+    quote = token[0]
+    if quote not in "'\"`":
+        return str(token)  # not the subclass that a parser may hand over
+    inner = str(token)[1:-1]
+    if quote == "`":
+        return inner.replace("``", "`")
+    # Cut at the escapes first: a doubled quote is one only outside of them.
+    parts = _ESCAPED.split(inner)
+    return "".join(
+        _ESCAPES.get(part, part) if index % 2 else part.replace(quote * 2, quote)
+        for index, part in enumerate(parts)
+    )
+
+
+# What is wrong with a statement, said so that a person can mend it: the word, what may stand there, the
+# syntax.
+
+
+# What may stand in a place that is no word of the language.
+_NAMES: Final = {
+    "OURS": "INDEXTABLES",
+    "STRING": "a text in quotes",
+    "NAME": "a table's name",
+    "INTEGER": "a whole number",
+    "SIZE": "a size such as 100M",
+    "UNIT": "DAYS or HOURS",
+    "PIECE": "a condition",
+    "TARGET_SIZE": "TARGET SIZE",
+    "MAX_DEST": "MAX DEST SPLITS",
+    "MAX_SOURCE": "MAX SOURCE SPLITS PER MERGE",
+    "AS_OF": "AS OF",
+    "$END": "the end of the statement",
+}
+_UNMENTIONED: Final = frozenset({"SEMICOLON", "DOT", "COMMENT", "AS_OF"})
+_NEAR_ENOUGH: Final = 0.7
+
+_WORD: Final = re.compile(r"\w+|.", re.DOTALL)
+
+
+def syntax_error(text: str, error: UnexpectedInput) -> InvalidStatementError:
+    """The error for a text that does not parse."""
+    start = _position(text, error)
+    word = _WORD.match(text, start)
+    if word is None:
+        return statement_error(
+            text, start, start, f"the statement ends here, and {_expected(error)} must follow"
+        )
+    if word[0] in "'\"`":
+        return statement_error(text, start, start + 1, _about_quotes(text, start, error))
+    if text.startswith("/*", start):
+        return statement_error(text, start, start + 2, "this comment is not closed; add */")
+    near = difflib.get_close_matches(word[0].upper(), _words(error), n=1, cutoff=_NEAR_ENOUGH)
+    meant = f"; did you mean {near[0]}?" if near and near[0] != _expected(error) else ""
+    return statement_error(text, start, word.end(), f"expected {_expected(error)}{meant}")
+
+
+def statement_error(text: str, start: int, end: int, reason: str) -> InvalidStatementError:
+    """The error with a reason, the position (from 1), the place marked in the text, and the syntax."""
+    syntax = "\n".join(f"  {form.syntax}" for form in nearest_forms(text))
+    return InvalidStatementError(
+        f"cannot read the statement at character {start + 1}: {reason}\n{caret_lines(text, start, end)}\n"
+        f"the syntax is\n{syntax}",
+        position=start,
+    )
+
+
+def _about_quotes(text: str, start: int, error: UnexpectedInput) -> str:
+    if text.count(text[start], start) < 2 or isinstance(error, UnexpectedCharacters):
+        return "this quote is not closed"
+    return f"expected {_expected(error)}"
+
+
+def _position(text: str, error: UnexpectedInput) -> int:
+    end = len(text.rstrip())
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return end
+    position: int | None = error.pos_in_stream  # the library leaves it out of some errors
+    return end if position is None else min(position, end)
+
+
+def _expected(error: UnexpectedInput) -> str:
+    """What may stand there; a path and a name are one choice."""
+    names = sorted(_terminals(error) - _UNMENTIONED)
+    if {"STRING", "NAME"} <= set(names):
+        return "a path in quotes, or a table's name"
+    for name in ("PIECE", "SIZE"):
+        if name in names:
+            return _NAMES[name]
+    spoken = [_NAMES.get(name, name) for name in names]
+    return " or ".join(filter(None, [", ".join(spoken[:-1]), *spoken[-1:]]))
+
+
+def _words(error: UnexpectedInput) -> list[str]:
+    return [
+        _NAMES.get(name, name) for name in _terminals(error) if name.isupper() and name not in _UNMENTIONED
+    ]
+
+
+def _terminals(error: UnexpectedInput) -> set[str]:
+    found: Iterable[str] | None = None
+    if isinstance(error, UnexpectedToken):
+        found = error.accepts or error.expected
+    elif isinstance(error, UnexpectedCharacters):
+        found = error.allowed
+    return set(found or ())
+
+
+# The text of a statement, cut and parsed by lark, read into a value.
+
 
 # As long as the longest condition may be.
 MAX_STATEMENT_LENGTH: Final = 1_000_000
@@ -154,11 +274,11 @@ class _Reader:
         return _WITH_TARGET[tree.data](self.target(tree))
 
     def transaction_log(self, tree: Any) -> Statement:
-        return statements.DescribeTransactionLog(self.target(tree), "include_all" in self.clauses(tree))
+        return nodes.DescribeTransactionLog(self.target(tree), "include_all" in self.clauses(tree))
 
     def merge(self, tree: Any) -> Statement:
         clauses = self.clauses(tree)
-        return statements.MergeSplits(
+        return nodes.MergeSplits(
             self.target(tree),
             where=self.condition(clauses),
             target_bytes=self.size(clauses["target_size"]) if "target_size" in clauses else None,
@@ -168,7 +288,7 @@ class _Reader:
 
     def purge(self, tree: Any) -> Statement:
         clauses = self.clauses(tree)
-        return statements.Purge(
+        return nodes.Purge(
             self.target(tree),
             older_than=self.retention(clauses, "older_than"),
             log_retention=self.retention(clauses, "log_retention"),
@@ -176,36 +296,34 @@ class _Reader:
         )
 
     def truncate(self, tree: Any) -> Statement:
-        return statements.TruncateTimeTravel(self.target(tree), "dry_run" in self.clauses(tree))
+        return nodes.TruncateTimeTravel(self.target(tree), "dry_run" in self.clauses(tree))
 
     def drop(self, tree: Any) -> Statement:
         where = self.condition(self.clauses(tree))
         assert where is not None  # the grammar asks for it
-        return statements.DropPartitions(self.target(tree), where)
+        return nodes.DropPartitions(self.target(tree), where)
 
     def repair(self, tree: Any) -> Statement:
         location = self.clauses(tree).get("location")
-        return statements.Repair(
-            self.target(tree), None if location is None else self.path(location.children[-1])
-        )
+        return nodes.Repair(self.target(tree), None if location is None else self.path(location.children[-1]))
 
     def invalidate(self, tree: Any) -> Statement:
-        return statements.InvalidateLogCache(self.target(tree) if "target" in self.clauses(tree) else None)
+        return nodes.InvalidateLogCache(self.target(tree) if "target" in self.clauses(tree) else None)
 
     def fsck(self, tree: Any) -> Statement:
-        return statements.Fsck(self.target(tree), "deep" in self.clauses(tree))
+        return nodes.Fsck(self.target(tree), "deep" in self.clauses(tree))
 
     def restore(self, tree: Any) -> Statement:
         clauses = self.clauses(tree)
         if "version" in clauses:
-            return statements.Restore(self.target(tree), version=int(clauses["version"].children[-1]))
+            return nodes.Restore(self.target(tree), version=int(clauses["version"].children[-1]))
         moment = clauses["timestamp"].children[-1]
         text = unquote(moment)
         try:
             timestamp_ms(text)
         except (InvalidOptionError, OverflowError):
             self.fail(moment, "this is not a moment in time; write it as '2026-01-31T12:00:00Z'")
-        return statements.Restore(self.target(tree), timestamp=text)
+        return nodes.Restore(self.target(tree), timestamp=text)
 
     def clauses(self, tree: Any) -> dict[str, Any]:
         """The parts of a statement that are more than one word, by name: each may be there once."""
@@ -264,16 +382,16 @@ class _Reader:
 
 
 _WITH_TARGET: Final[dict[str, Callable[[Target], Statement]]] = {
-    "checkpoint": statements.Checkpoint,
-    "compact": statements.Compact,
-    "state": statements.DescribeState,
-    "history": statements.DescribeHistory,
+    "checkpoint": nodes.Checkpoint,
+    "compact": nodes.Compact,
+    "state": nodes.DescribeState,
+    "history": nodes.DescribeHistory,
 }
 _WITHOUT_TARGET: Final[dict[str, Callable[[], Statement]]] = {
-    "merge_jobs": statements.DescribeMergeJobs,
-    "disk_cache": statements.DescribeDiskCache,
-    "environment": statements.DescribeEnvironment,
-    "flush": statements.FlushDiskCache,
+    "merge_jobs": nodes.DescribeMergeJobs,
+    "disk_cache": nodes.DescribeDiskCache,
+    "environment": nodes.DescribeEnvironment,
+    "flush": nodes.FlushDiskCache,
 }
 _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     **dict.fromkeys(_WITH_TARGET, _Reader.about_table),

@@ -5,12 +5,12 @@ import pickle
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sql.statement_texts import written
 
 from indextables import errors
-from indextables.sql import Statement, TableName, TablePath, is_statement, parse_statement, statements
-from indextables.sql.forms import FORMS
-from indextables.sql.grammar import GRAMMAR, MAX_STATEMENT_LENGTH
-from sql.statement_texts import written
+from indextables.statements import Statement, TableName, TablePath, is_statement, nodes, parse_statement
+from indextables.statements.forms import FORMS
+from indextables.statements.grammar import GRAMMAR, MAX_STATEMENT_LENGTH
 
 SPARKS_OWN = [
     "",
@@ -89,9 +89,7 @@ def test_example_of_every_form_is_one_of_it(form):
 
 
 def test_there_is_a_form_for_every_statement():
-    kinds = {
-        kind for kind in vars(statements).values() if isinstance(kind, type) and issubclass(kind, Statement)
-    }
+    kinds = {kind for kind in vars(nodes).values() if isinstance(kind, type) and issubclass(kind, Statement)}
     assert kinds - {Statement} == {form.kind for form in FORMS}
 
 
@@ -165,19 +163,19 @@ def _outcome(text):
     ],
 )
 def test_paths_are_quoted_as_in_spark(literal, path):
-    assert parse_statement(f"CHECKPOINT INDEXTABLES {literal}") == statements.Checkpoint(TablePath(path))
+    assert parse_statement(f"CHECKPOINT INDEXTABLES {literal}") == nodes.Checkpoint(TablePath(path))
 
 
 def test_a_name_has_parts_and_may_be_a_word_of_the_language():
     statement = parse_statement("DESCRIBE INDEXTABLES TRANSACTION LOG where.`a.b`.include INCLUDE ALL")
-    assert statement == statements.DescribeTransactionLog(TableName(("where", "a.b", "include")), True)
+    assert statement == nodes.DescribeTransactionLog(TableName(("where", "a.b", "include")), True)
 
 
 def test_a_condition_ends_where_the_next_clause_begins_and_not_at_a_column_of_the_same_name():
     statement = parse_statement(
         "MERGE SPLITS 'p' WHERE target = 1 AND max IN (2) AND s = 'MAX DEST SPLITS 1' MAX /* most */ DEST SPLITS 7"
     )
-    assert isinstance(statement, statements.MergeSplits)
+    assert isinstance(statement, nodes.MergeSplits)
     assert statement.where == "target = 1 AND max IN (2) AND s = 'MAX DEST SPLITS 1'"
     assert statement.max_dest_splits == 7
 
@@ -190,7 +188,7 @@ def test_a_statement_that_is_too_long_is_refused():
 def test_a_long_condition_is_read():
     values = ", ".join(f"'2024-{number}'" for number in range(2000))
     statement = parse_statement(f"DROP INDEXTABLES PARTITIONS FROM 'p' WHERE date IN ({values})")
-    assert isinstance(statement, statements.DropPartitions)
+    assert isinstance(statement, nodes.DropPartitions)
     assert statement.where.endswith("'2024-1999')")
 
 
@@ -199,4 +197,4 @@ def test_many_comments_are_read_in_no_time():
     with pytest.raises(errors.InvalidStatementError):
         parse_statement(f"MERGE SPLITS 'p' TARGET {comments} WIDTH 5")
     statement = parse_statement(f"MERGE SPLITS 'p' TARGET {comments} SIZE 5")
-    assert statement == statements.MergeSplits(TablePath("p"), target_bytes=5)
+    assert statement == nodes.MergeSplits(TablePath("p"), target_bytes=5)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from indextables.sql.__main__ import main
-from indextables.sql.document import render
-from indextables.sql.forms import FORMS
+from indextables.statements.__main__ import main
+from indextables.statements.document import render
+from indextables.statements.forms import FORMS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sql.md"
 
@@ -29,6 +29,6 @@ def test_check_of_a_drifted_document_fails_with_the_command_to_run(tmp_path, cap
     path = tmp_path / "sql.md"
     path.write_text(render().replace("table", "chair"), encoding="utf-8")
     assert main(["--check", str(path)]) == 1
-    assert f"python -m indextables.sql --write {path}" in capsys.readouterr().err
+    assert f"python -m indextables.statements --write {path}" in capsys.readouterr().err
     assert main(["--write", str(path)]) == 0
     assert main(["--check", str(path)]) == 0

@@ -12,11 +12,11 @@ from indextables.ops.purge.operation import purge
 from indextables.ops.purge.report import PurgeKind, PurgeReport
 from indextables.ops.write import drop_partitions
 from indextables.predicates import parse_predicate
-from indextables.sql import columns
-from indextables.sql.caller import Caller
-from indextables.sql.columns import Status, answer
-from indextables.sql.commands.files import files_column
-from indextables.sql.statements import DropPartitions, Fsck, MergeSplits, Purge
+from indextables.statements import columns
+from indextables.statements.caller import Caller
+from indextables.statements.columns import Status, answer
+from indextables.statements.commands.log import files_column
+from indextables.statements.nodes import DropPartitions, Fsck, MergeSplits, Purge
 from indextables.table import CommitResult, changes_since
 
 

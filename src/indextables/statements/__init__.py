@@ -1,0 +1,18 @@
+"""The SQL statements of IndexTables: the text of a statement in, an Arrow table out, with no engine in between."""
+
+from indextables.statements.caller import Caller, TableResolver
+from indextables.statements.grammar import is_statement, parse_statement
+from indextables.statements.nodes import Statement, TableName, TablePath
+from indextables.statements.run import run_statement, sql
+
+__all__ = [
+    "Caller",
+    "Statement",
+    "TableName",
+    "TablePath",
+    "TableResolver",
+    "is_statement",
+    "parse_statement",
+    "run_statement",
+    "sql",
+]
