@@ -23,9 +23,9 @@ from indextables.errors import (
 )
 from indextables.log.actions import TransactionAction
 from indextables.ops.uploads import delete_leftovers
-from indextables.spark.batch_write import Job, SplitsWritten, TableWriter
 from indextables.spark.options import TablePlace
 from indextables.spark.source import IndexTablesSource
+from indextables.spark.write import Job, SplitsWritten, TableWriter
 from row_tables import ids as ids_of
 from row_tables import rows, split_files
 from spark_frames import ids, load, logs

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.spark.packing import OPEN_COST_BYTES, pack
+from indextables.spark.read import OPEN_COST_BYTES, pack
 
 MEGABYTE = 1024**2
 

@@ -8,8 +8,8 @@ import pytest
 
 from indextables.errors import InvalidOptionError
 from indextables.predicates import Comparison, Operator, Or
-from indextables.spark import recent_plans
-from indextables.spark.recent_plans import Ask, merged, remember
+from indextables.spark import shared_plans
+from indextables.spark.shared_plans import Ask, merged, remember
 
 A, B = Comparison("id", Operator.EQ, 1), Comparison("id", Operator.EQ, 2)
 
@@ -32,7 +32,7 @@ def test_asks_are_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> No
     scan, now = uuid.uuid4().hex, 1_000_000.0
     monkeypatch.setattr("time.time", lambda: now)
     remember(scan, Ask())
-    now += recent_plans.WINDOW_SECONDS - 1
+    now += shared_plans.WINDOW_SECONDS - 1
     assert remember(scan, Ask(where=A)) == (Ask(), Ask(where=A))
     now += 2
     assert remember(scan, Ask(where=A)) == (Ask(where=A),)

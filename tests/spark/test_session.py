@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import indextables.spark
-from indextables.spark.dataframe_api import STATEMENT_HANDLERS
+from indextables.spark.enable import STATEMENT_HANDLERS
 from spark_frames import logs
 
 

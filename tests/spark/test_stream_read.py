@@ -19,9 +19,8 @@ from indextables.errors import (
     RowsChangedError,
     VersionNotFoundError,
 )
-from indextables.spark.source import IndexTablesSource
+from indextables.spark.source import IndexTablesSource, RefusedStream
 from indextables.spark.stream_read import StreamReader
-from indextables.spark.stream_refused import RefusedStream
 from row_tables import SCHEMA, rows
 
 limits = pytest.importorskip(

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from indextables import IndexTable
 from indextables.errors import CommitConflictError, SparkUnavailableError
-from indextables.spark.batch_write import SplitsWritten
 from indextables.spark.source import IndexTablesSource
 from indextables.spark.stream_write import BatchWritten, StreamWriter
+from indextables.spark.write import SplitsWritten
 from row_tables import SCHEMA, rows, split_files
 from row_tables import ids as ids_of
 

@@ -1,11 +1,8 @@
-"""The files that a stream reads, in order: those of a snapshot, and those that each version after it added.
-
-Which versions there are is asked of the log each time: a stream that was restarted sees what one that went on does.
-"""
+"""How far a stream has read a table: what Spark keeps in the checkpoint of a query."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -14,6 +11,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables.errors import (
+    InvalidOptionError,
     InvalidSchemaError,
     ObjectNotFoundError,
     RowsChangedError,
@@ -26,8 +24,7 @@ from indextables.ops.read import SplitRef, split_refs
 from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.pruning import prune_files
-from indextables.spark.stream_offsets import StreamOffset
-from indextables.spark.stream_options import (
+from indextables.spark.options import (
     FAIL_ON_DATA_LOSS,
     IGNORE_CHANGES,
     IGNORE_DELETES,
@@ -42,6 +39,59 @@ from indextables.table.changes import ChangeSet
 from indextables.table.history import read_commits
 from indextables.table.load import catch_up
 from indextables.table.log_reader import read_log_files, with_unlisted_versions
+
+StoredOffset = dict[str, str | int | bool]
+
+
+class StreamOffset(msgspec.Struct, frozen=True, order=True):
+    """The place between two files of a table: all files before it were read.
+
+    The next one is the file at `index`, from 0, among those that `version` added; or, if `is_snapshot`, among all
+    files that were live at `version`, with which a stream begins that nobody told where to start. There is one offset
+    for each place: after the last file of a version comes the first one of the next.
+    """
+
+    version: int
+    index: int
+    is_snapshot: bool
+    table_id: str
+
+    @classmethod
+    def at_version(cls, table_id: str, version: int) -> "StreamOffset":
+        """The place before the first file that a version added."""
+        return cls(version, 0, False, table_id)
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> "StreamOffset":
+        """The offset that `to_store` was made of. Raises InvalidOptionError."""
+        try:
+            return cls(
+                int(values["version"]),
+                int(values["index"]),
+                bool(values["isSnapshot"]),
+                str(values["tableId"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidOptionError(
+                f"the checkpoint of the query holds {dict(values)!r}, which is no offset of a table; start the query "
+                f"with a new checkpointLocation"
+            ) from error
+
+    def to_store(self) -> StoredOffset:
+        """What Spark keeps as JSON. It takes two offsets for equal if their texts are."""
+        return {
+            "tableId": self.table_id,
+            "version": self.version,
+            "index": self.index,
+            "isSnapshot": self.is_snapshot,
+        }
+
+
+# The files that a stream reads, in order: those of a snapshot, and those that each version after it added.
+#
+# Which versions there are is asked of the log each time: a stream that was restarted sees what one that went
+# on does.
+
 
 logger = logging.getLogger(__name__)
 

@@ -74,10 +74,14 @@ def enable(spark: SparkSession) -> SparkSession:
     work with it, and `spark.sql` understands the statements of IndexTables.
     """
     # Spark starts many short-lived processes that import this package for the source alone.
-    from indextables.spark.dataframe_api import ENABLED, STATEMENT_HANDLERS, patch_dataframe_api
+    from indextables.spark.enable import (
+        ENABLED,
+        STATEMENT_HANDLERS,
+        execute_statement,
+        patch_dataframe_api,
+        patch_stream_api,
+    )
     from indextables.spark.source import SOURCES
-    from indextables.spark.statements import execute_statement
-    from indextables.spark.stream_api import patch_stream_api
 
     if spark.conf.get(ENABLED, "false") != "true":
         for source in SOURCES:

@@ -1,11 +1,11 @@
-"""The data source: what Spark finds under `indextables`, and under the names that it has on the JVM."""
+"""A stream that cannot be read, and says why where Spark listens."""
 
 import sys
 import uuid
 from collections.abc import Mapping, MutableMapping
-from typing import Final
+from typing import Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from indextables.errors import (
@@ -18,24 +18,61 @@ from indextables.log.entries import empty_entries
 from indextables.log.protocol import check_writable
 from indextables.pruning import match_partitions
 from indextables.schema import check_partition_columns
-from indextables.spark.batch_read import BatchReader, PushDownReader, schema_to_read
-from indextables.spark.batch_write import Job, NothingWritten, Replacement, TableWriter, WriteTarget
 from indextables.spark.options import (
     OVERWRITE_MODE,
     PARTITION_BY,
     REPLACE_WHERE,
     ReadOptions,
+    StreamOptions,
     TablePlace,
     WriteOptions,
     index_settings,
 )
-from indextables.spark.spared_collections import spare_collections
-from indextables.spark.stream_options import StreamOptions
+from indextables.spark.read import (
+    BatchReader,
+    PushDownReader,
+    schema_to_read,
+    skip_garbage_collection_after_tasks,
+)
 from indextables.spark.stream_read import StreamReader
-from indextables.spark.stream_refused import RefusedStream
 from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
+from indextables.spark.write import Job, NothingWritten, Replacement, TableWriter, WriteTarget
 from indextables.table import Snapshot, load_snapshot
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises an error as soon as Spark asks it for anything.
+
+    An error of the method that makes a reader gets lost: Spark goes on to stop the reader that it does not have, and
+    reports that instead. A new query asks for the first offset, one with a checkpoint for the newest one, or for the
+    tasks of the batch that it has to repeat.
+    """
+
+    def __init__(self, error: IndexTablesError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802  # the name is Spark's
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self) -> NoReturn:  # type: ignore[override]  # noqa: N802  # the name is Spark's
+        """Raise the error. Spark tells readers with another signature about limits, and asks for theirs first."""
+        raise self._error
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> NoReturn:
+        """Raise the error."""
+        del start, end
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise the error."""
+        del partition
+        raise self._error
+
+
+# The data source: what Spark finds under `indextables`, and under the names that it has on the JVM.
+
 
 # Spark refuses a reader with push-down where the setting for it is off, and tells readers nothing about settings.
 # But only the processes that it pushes filters in have loaded this module.
@@ -61,12 +98,12 @@ class IndexTablesSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's schema, or the part of it that the options ask for."""
-        spare_collections()
+        skip_garbage_collection_after_tasks()
         return schema_to_read(TablePlace.of(self._given), ReadOptions.of(self._given, self._scan_id))
 
     def reader(self, schema: StructType) -> BatchReader:
         """A reader of the table as it is now, or as it was at the version that the options name."""
-        spare_collections()
+        skip_garbage_collection_after_tasks()
         options = ReadOptions.of(self._given, self._scan_id)
         # Without filters there is no search: then Spark has to say that they do not come.
         has_filters = options.has_search_columns or _PUSHING_MODULE in sys.modules

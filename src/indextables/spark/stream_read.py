@@ -1,24 +1,62 @@
-"""The streaming reader: a table as a stream of the rows that are added to it.
-
-One object lives beside the driver for as long as the query runs and says how far each batch goes. Others like it are
-made to be sent to the tasks.
-"""
+"""Spark's limits for a batch of a stream, which releases before 4.2 do not have."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from indextables.errors import ObjectNotFoundError
-from indextables.spark.batch_read import BatchReader, SplitBatch, split_batches
-from indextables.spark.change_feed import ChangeFeed
-from indextables.spark.options import ReadOptions, TablePlace
-from indextables.spark.stream_limits import AvailableNow, is_unlimited, read_limit
-from indextables.spark.stream_offsets import StoredOffset, StreamOffset
-from indextables.spark.stream_options import NO_LIMITS, StreamOptions
+from indextables.spark.change_feed import ChangeFeed, StoredOffset, StreamOffset
+from indextables.spark.options import NO_LIMITS, ReadLimits, ReadOptions, StreamOptions, TablePlace
+from indextables.spark.read import BatchReader, SplitBatch, split_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxFiles,
+    )
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadMaxBytes,
+            ReadMaxFiles,
+        )
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
+    except ImportError:
+        ReadAllAvailable = ReadMaxBytes = ReadMaxFiles = None
+
+        class AvailableNow:
+            """Stands for Spark's class of this purpose: such releases find out by themselves where to stop."""
+
+
+__all__ = ["AvailableNow", "is_unlimited", "read_limit"]
+
+
+def read_limit(limits: ReadLimits) -> Any:
+    """What Spark calls these limits. It knows one at a time; who gets it back looks at our own."""
+    if limits.max_files is not None:
+        return ReadMaxFiles(limits.max_files)
+    if limits.max_bytes is not None:
+        return ReadMaxBytes(limits.max_bytes)
+    return ReadAllAvailable()
+
+
+def is_unlimited(limit: object) -> bool:
+    """Whether Spark asks for everything that is there."""
+    return isinstance(limit, ReadAllAvailable)
+
+
+# The streaming reader: a table as a stream of the rows that are added to it.
+#
+# One object lives beside the driver for as long as the query runs and says how far each batch goes. Others
+# like it are made to be sent to the tasks.
+
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from indextables.errors import SparkUnavailableError
 from indextables.log.actions import TransactionAction
-from indextables.spark.batch_write import Job, Replacement, SplitsWritten, TableWriter, WriteTarget
 from indextables.spark.options import TablePlace
+from indextables.spark.write import Job, Replacement, SplitsWritten, TableWriter, WriteTarget
 
 # The properties of a task under which Spark says which query, and which of its batches, it runs for.
 _QUERY_ID: Final = "sql.streaming.queryId"

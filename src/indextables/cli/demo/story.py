@@ -18,7 +18,7 @@ from indextables.cli.demo.corpus import SCHEMA, read_corpus
 from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY
 from indextables.cli.people import count, duration, size
 from indextables.index_table import IndexTable
-from indextables.spark.failures import explaining
+from indextables.spark.jobs import explaining
 
 # What people would look for, and lines that are nowhere in the library before the demo streams them in.
 QUERY: Final = 'text:"connection reset" OR text:timeout*'

@@ -1,14 +1,20 @@
-"""The batch reader: the snapshot, pruned in planning, and the rows of its splits in the tasks.
+"""Spark's Python processes collect garbage after every task, and the next one waits for them.
 
-Planning runs in a process of its own beside the driver. What it sends to the tasks is the reader, without the
-snapshot, and for each task the few splits that it reads.
+Most of what they look through is modules and classes, which stay. Once it is set aside, a collection takes next to no
+time.
 """
 
+import functools
+import gc
+import heapq
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -18,17 +24,146 @@ from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import SplitRef, projected_schema, split_refs
 from indextables.ops.search import SearchRequest, check_query
-from indextables.predicates import Predicate, all_of, any_of
+from indextables.predicates import Predicate, all_of, any_of, columns_of, to_arrow_filter
+from indextables.search.compile import compile_with_predicate
+from indextables.search.hits import matching_rows, search_index
+from indextables.search.nodes import QueryNode
 from indextables.search.parser import parse_query
+from indextables.search.scope import SearchScope
 from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, asked_by
 from indextables.spark.options import QUERY, ReadOptions, TablePlace
-from indextables.spark.packing import pack
-from indextables.spark.read_task import Query, TableShape, open_task_split, search_split
-from indextables.spark.recent_plans import Ask, merged, remember
-from indextables.spark.spared_collections import spare_collections
+from indextables.spark.shared_plans import Ask, merged, remember
 from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
+from indextables.split.index_cache import index_cache
+from indextables.split.reader import open_split
 from indextables.split.split import Split
+from indextables.storage import ObjectStore, relative_key
 from indextables.table import Snapshot
+
+
+@functools.cache
+def skip_garbage_collection_after_tasks() -> None:
+    """Set aside what this process has loaded so far. A second time changes nothing."""
+    gc.freeze()
+
+
+# Which splits a task reads: small ones together, in tasks of about equal size. Pure.
+
+
+# What opening a split costs, as if it were so many bytes more.
+OPEN_COST_BYTES: Final = 4 * 1024**2
+
+
+def pack(sizes: Sequence[int], task_bytes: int, min_tasks: int, max_splits: int) -> list[list[int]]:
+    """Groups of positions in `sizes`, each of up to `task_bytes` and `max_splits`; a larger split is alone.
+
+    If the whole is small, the groups are, too, so that there are `min_tasks` of them where there can be.
+    """
+    costs = [size + OPEN_COST_BYTES for size in sizes]
+    count = min(len(sizes), max(min_tasks, -(-sum(costs) // task_bytes)))
+    groups: list[list[int]] = [[] for _ in range(count)]
+    by_cost = [(0, number) for number in range(count)]
+    # The largest first, each into the group that has least, makes them the most equal.
+    for position in sorted(range(len(sizes)), key=lambda each: costs[each], reverse=True):
+        while by_cost and len(groups[by_cost[0][1]]) >= max_splits:
+            heapq.heappop(by_cost)
+        if by_cost and (not by_cost[0][0] or by_cost[0][0] + costs[position] <= task_bytes):
+            filled, number = heapq.heappop(by_cost)
+        else:
+            filled, number = 0, len(groups)
+            groups.append([])
+        groups[number].append(position)
+        heapq.heappush(by_cost, (filled + costs[position], number))
+    return groups
+
+
+# What one task of a scan does: opens its splits and gives their rows, all of them or those that a query
+# finds.
+
+
+_BATCH_ROWS: Final = 8192
+
+
+class TableShape(msgspec.Struct, frozen=True):
+    """What a task has to know about the table: picklable, and no part of the list of its files."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    settings: Settings
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A parsed search query; `fields` are the columns that words without a field are looked for in."""
+
+    node: QueryNode
+    fields: tuple[str, ...]
+    is_scored: bool
+
+
+def open_task_split(store: ObjectStore, table: TableShape, ref: SplitRef) -> Split:
+    """Open a split by what the log knows about it. Raises what `open_split` raises."""
+    return open_split(
+        store,
+        relative_key(ref.path, store.url),
+        ref.size,
+        ref.footer_start_offset,
+        ref.footer_end_offset,
+        schema=table.schema,
+        partition_columns=table.partition_columns,
+        partition_values=ref.partition_values,
+    )
+
+
+def search_split(
+    split: Split, table: TableShape, query: Query, names: Sequence[str], where: Predicate | None
+) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+    """The rows of a split that a query finds and for which `where` is true, in order, and their scores.
+
+    There is no limit: all rows that match are given. Raises InvalidQueryError.
+    """
+    index = split.index(index_cache(table.settings))
+    scope = SearchScope(split.mapping, table.schema, split.partition_row, query.fields)
+    asked = compile_with_predicate(index, scope, query.node, where)
+    if query.is_scored:
+        hits = search_index(asked.index, asked.query, split.num_records)
+        order = np.argsort(hits.rows)
+        rows, scores = hits.rows[order], hits.scores[order]
+    else:
+        rows, scores = matching_rows(asked.index, asked.query), None
+    needed = list(dict.fromkeys([*names, *(columns_of(asked.rest) if asked.rest is not None else ())]))
+    for start in range(0, len(rows), _BATCH_ROWS):
+        piece = slice(start, start + _BATCH_ROWS)
+        found, kept = _taken(split, rows[piece], needed, asked.rest)
+        batch = _one_batch(found.select(list(names)), len(kept))
+        yield batch, None if scores is None else pa.array(scores[piece][kept], pa.float32())
+
+
+def _taken(
+    split: Split, rows: npt.NDArray[np.int64], names: Sequence[str], rest: Predicate | None
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """Rows by their numbers, without those for which `rest` is not true, and which of the numbers are left."""
+    taken = split.take(rows, names)
+    places = np.arange(len(rows))
+    if rest is None:
+        return taken, places
+    number = "~".join(["row", *names])  # longer than any of the names
+    kept = taken.append_column(number, pa.array(places)).filter(to_arrow_filter(rest))
+    return kept.drop_columns([number]), kept[number].to_numpy()
+
+
+def _one_batch(rows: pa.Table, num_rows: int) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    assert not num_rows or not rows.num_columns  # combined chunks are one batch, or none without rows
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows.schema], schema=rows.schema)
+
+
+# The batch reader: the snapshot, pruned in planning, and the rows of its splits in the tasks.
+#
+# Planning runs in a process of its own beside the driver. What it sends to the tasks is the reader, without
+# the snapshot, and for each task the few splits that it reads.
+
 
 # What a search reads of a split is as good as nothing, but its first one fetches the index.
 _SHARE_OF_SEARCH: Final = 1 / 16
@@ -111,7 +246,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task. A split that cannot be read is an error, it is never left out."""
-        spare_collections()
+        skip_garbage_collection_after_tasks()
         # Without any splits Spark still runs one task, with nothing to read.
         return self._rows(partition.refs) if isinstance(partition, SplitBatch) else iter(())
 
