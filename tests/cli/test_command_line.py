@@ -9,7 +9,7 @@ from typer.main import get_command
 import indextables
 from cli.tables import Invoke
 from indextables.cli.app import build_app
-from indextables.cli.command_line import CommandLine
+from indextables.cli.command import CommandLine
 from indextables.ops.write import run
 from indextables.table import Operation
 from indextables.table.intent import ChangeProperties

@@ -11,9 +11,8 @@ import typer
 
 from indextables._arrow import hide_pandas_from_pyarrow
 from indextables._version import __version__
-from indextables.cli.command_line import Command, CommandLine, examples
-from indextables.cli.ending import end_process
-from indextables.cli.interrupts import prompt_interrupts
+from indextables.cli.command import Command, CommandLine, examples
+from indextables.cli.process import end_process, prompt_interrupts
 
 _USE: Final = "Index and search"
 _LOOK: Final = "Look at a table"

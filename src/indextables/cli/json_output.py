@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.cli.people import iso
+from indextables.cli.formatting import iso
 
 _ROWS_AT_ONCE = 10_000
 

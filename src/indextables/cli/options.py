@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from indextables.cli.progress import working
 from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours, nearest
 from indextables.errors import InvalidOptionError
+from indextables.index_table import IndexTable
 from indextables.predicates.literals import timestamp_ms
 
 TIME_TRAVEL = "Time travel"
@@ -108,3 +110,24 @@ def remedy(key: str) -> str:
     """What to do about a key that does not exist."""
     near = nearest(key)
     return f"did you mean {near}?" if near else "`indextables config` lists them all"
+
+
+# From the common options to a table.
+
+
+def open_table(
+    path: str,
+    option: Sequence[str] | None,
+    storage_option: Sequence[str] | None,
+    *,
+    version: int | None = None,
+    timestamp: str | None = None,
+) -> IndexTable:
+    """The table that a command line names. Raises what IndexTable raises, and typer.BadParameter for wrong use."""
+    if version is not None and timestamp is not None:
+        raise typer.BadParameter("give one of them, not both", param_hint="'--version' and '--timestamp'")
+    settings, storage = parse_settings(option), parse_pairs(storage_option)
+    with working(f"opening {path}"):
+        return IndexTable(
+            path, version=version, timestamp=timestamp, storage_options=storage, options=settings
+        )

@@ -1,24 +1,62 @@
-"""What people see: lines and tables on stdout, errors and warnings on stderr.
+"""Lines and tables as plain text in aligned columns, for `grep` and `less`, and which streams want that."""
 
-On a terminal tables are set by rich, in colour unless NO_COLOR is set. Anywhere else they are plain text.
-"""
-
+import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, TextIO
 
+import msgspec
+import typer
 from rich.cells import cell_len
 
-from indextables.cli.people import visible
-from indextables.cli.plain import (
-    GAP,
-    Column,
-    Piece,
-    padded,
-    print_plain_line,
-    print_plain_table,
-    takes_style,
-)
+from indextables.cli.formatting import visible
+from indextables.ops.search import Highlighter
+
+GAP = "  "
+
+Piece = tuple[str, str]
+"""A part of a line, and the style in which a terminal shows it."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table; numbers belong on the right."""
+
+    title: str
+    justify: Literal["left", "right"] = "left"
+
+
+def takes_style(stream: TextIO) -> bool:
+    """Whether a stream is a terminal whose user has not asked for plain text."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_plain_line(stream: TextIO, pieces: Iterable[Piece]) -> None:
+    """A line of pieces without their styles."""
+    stream.write("".join(text for text, _ in pieces) + "\n")
+
+
+def print_plain_table(stream: TextIO, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """A table in which each column is as wide as its widest cell."""
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            padded(cell, width, column.justify)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        ]
+        stream.write(f"{GAP.join(cells).rstrip()}\n")
+
+
+def padded(text: str, width: int, justify: Literal["left", "right"] = "left") -> str:
+    """A text with blanks that make it as wide as `width` characters are on a screen."""
+    padding = " " * (width - cell_len(text))
+    return text + padding if justify == "left" else padding + text
+
+
+# What people see: lines and tables on stdout, errors and warnings on stderr.
+#
+# On a terminal tables are set by rich, in colour unless NO_COLOR is set. Anywhere else they are plain text.
+
 
 _SHOWN_AS_IS = "  "
 
@@ -101,3 +139,46 @@ def _print_pieces(stream: TextIO, pieces: Iterable[Piece]) -> None:
     else:
         print_plain_line(stream, pieces)
     stream.flush()
+
+
+# Rows that a search has found, with the words that were looked for.
+
+
+_FOUND = "bold yellow"
+
+
+def print_hit(
+    score: float, facts: str, texts: Mapping[str, str], highlighter: Highlighter, indent: str = ""
+) -> None:
+    """The score and short values on one line, then each text on a line of its own."""
+    print_pieces([(indent, ""), (f"{score:.2f}", "bold"), (f"  {visible(facts)}", "")])
+    for name, value in texts.items():
+        print_pieces([(f"{indent}      {visible(name)}: ", "dim"), *_marked(value, name, highlighter)])
+
+
+def _marked(value: str, column: str, highlighter: Highlighter) -> Iterator[Piece]:
+    """A text with what the query found in it; characters that a terminal would obey are shown instead."""
+    end = 0
+    for span in highlighter.spans(column, value):
+        yield visible(value[end : span.start]), ""
+        yield visible(value[span.start : span.end]), _FOUND
+        end = span.end
+    yield visible(value[end:]), ""
+
+
+# Asking before something goes that does not come back.
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is deleted.")]
+
+
+def confirm(question: str, *, is_agreed: bool) -> None:
+    """Return if the user agrees, or has done so already. Where nobody can be asked, that is wrong use.
+
+    Raises typer.BadParameter and typer.Abort.
+    """
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("nobody can be asked here; add --yes if you mean it", param_hint="'--yes'")
+    typer.confirm(question, abort=True, err=True)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from indextables.cli.plain import Column, Piece, takes_style
+from indextables.cli.output import Column, Piece, takes_style
 
 
 def console_for(stream: TextIO) -> Console:

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
+from indextables.cli.formatting import count, duration, size
 from indextables.cli.json_output import print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
 from indextables.cli.output import print_line
-from indextables.cli.people import count, duration, size
-from indextables.cli.waiting import working
+from indextables.cli.progress import working
 from indextables.config.kinds import Choice
 from indextables.config.registry import STATE_FORMAT
 from indextables.errors import InvalidOptionError

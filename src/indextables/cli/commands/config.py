@@ -5,12 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
 from indextables.cli.json_output import print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_settings, remedy
-from indextables.cli.output import is_terminal, print_facts, print_heading, print_line, print_table
-from indextables.cli.plain import Column
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, open_table, parse_settings, remedy
+from indextables.cli.output import Column, is_terminal, print_facts, print_heading, print_line, print_table
 from indextables.config import Section, Setting, SettingFamily, Settings, list_families, list_settings
 from indextables.config.settings import FamilyMatch, SettingMatch, find
 from indextables.storage.redaction import REDACTED

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
 from indextables.cli.demo.place import local_directory, make_room
-from indextables.cli.hits import print_hit
+from indextables.cli.formatting import duration
 from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson
-from indextables.cli.output import print_heading, print_line, print_table
-from indextables.cli.people import duration
-from indextables.cli.plain import Column
-from indextables.cli.waiting import working
+from indextables.cli.output import Column, print_heading, print_hit, print_line, print_table
+from indextables.cli.progress import working
 from indextables.index_table import IndexTable
 
 if TYPE_CHECKING:

@@ -5,13 +5,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
+from indextables.cli.formatting import size, when
 from indextables.cli.json_output import print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
+from indextables.cli.options import (
+    AsJson,
+    SettingPairs,
+    StoragePairs,
+    TablePath,
+    Timestamp,
+    Version,
+    open_table,
+)
 from indextables.cli.output import print_facts, print_heading, print_line
-from indextables.cli.people import size, when
-from indextables.cli.waiting import working
+from indextables.cli.progress import working
 from indextables.index_table import IndexTable
 from indextables.log.actions import Protocol
 from indextables.ops.describe import is_schema_registry, shown_properties

@@ -8,14 +8,20 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
+from indextables.cli.formatting import count, size, when
 from indextables.cli.json_output import print_json_rows
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
-from indextables.cli.output import print_line, print_table
-from indextables.cli.people import count, size, when
-from indextables.cli.plain import Column
-from indextables.cli.waiting import working
+from indextables.cli.options import (
+    AsJson,
+    SettingPairs,
+    StoragePairs,
+    TablePath,
+    Timestamp,
+    Version,
+    open_table,
+)
+from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.progress import working
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 
 EXAMPLES = examples(

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command_line import REFUSED, examples
+from indextables.cli.command import REFUSED, examples
+from indextables.cli.formatting import count, duration
 from indextables.cli.json_output import json_rows, print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
-from indextables.cli.output import print_line, print_table
-from indextables.cli.people import count, duration
-from indextables.cli.plain import Column
-from indextables.cli.waiting import progressing
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
+from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.progress import progressing
 from indextables.ops.fsck.report import FsckReport
 
 EXAMPLES = examples(

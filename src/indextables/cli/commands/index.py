@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
+from indextables.cli.formatting import count, duration, size
 from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
 from indextables.cli.output import print_line
-from indextables.cli.people import count, duration, size
-from indextables.cli.waiting import working
+from indextables.cli.progress import working
 from indextables.errors import InvalidSchemaError, TableNotFoundError
 from indextables.index_table import IndexTable
 

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
+from indextables.cli.formatting import count, duration, size
 from indextables.cli.json_output import print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
 from indextables.cli.output import print_line, print_warning
-from indextables.cli.people import count, duration, size
-from indextables.cli.waiting import progressing
+from indextables.cli.progress import progressing
 from indextables.config.registry import MERGE_MAX_SOURCE_SPLITS, MERGE_TARGET_SIZE
 from indextables.errors import InvalidOptionError
 from indextables.ops.merge import MergeReport

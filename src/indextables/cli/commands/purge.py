@@ -7,15 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from indextables.cli.command_line import REFUSED, examples
-from indextables.cli.confirming import Yes, confirm
+from indextables.cli.command import REFUSED, examples
+from indextables.cli.formatting import count, duration, iso, size
 from indextables.cli.json_output import json_rows, print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
-from indextables.cli.output import print_line, print_table, print_warning
-from indextables.cli.people import count, duration, iso, size
-from indextables.cli.plain import Column
-from indextables.cli.waiting import progressing, working
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
+from indextables.cli.output import Column, Yes, confirm, print_line, print_table, print_warning
+from indextables.cli.progress import progressing, working
 from indextables.errors import InvalidOptionError
 from indextables.ops.purge.report import PurgeReport, retention_hours
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command_line import examples
-from indextables.cli.confirming import confirm
+from indextables.cli.command import examples
+from indextables.cli.formatting import count, duration, size
 from indextables.cli.json_output import json_rows, print_json
 from indextables.cli.options import (
     AsJson,
@@ -17,10 +17,8 @@ from indextables.cli.options import (
     parse_pairs,
     parse_settings,
 )
-from indextables.cli.output import print_facts, print_line, print_table, print_warning
-from indextables.cli.people import count, duration, size
-from indextables.cli.plain import Column
-from indextables.cli.waiting import progressing
+from indextables.cli.output import Column, confirm, print_facts, print_line, print_table, print_warning
+from indextables.cli.progress import progressing
 from indextables.index_table import repair_table
 from indextables.ops.repair.report import Problem, RepairReport, RepairStatus
 

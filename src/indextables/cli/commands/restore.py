@@ -4,14 +4,12 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command_line import examples
-from indextables.cli.confirming import Yes, confirm
+from indextables.cli.command import examples
+from indextables.cli.formatting import count
 from indextables.cli.json_output import print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, check_moment
-from indextables.cli.output import print_line
-from indextables.cli.people import count
-from indextables.cli.waiting import working
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, check_moment, open_table
+from indextables.cli.output import Yes, confirm, print_line
+from indextables.cli.progress import working
 
 EXAMPLES = examples(
     "indextables restore ./logs --version 7",

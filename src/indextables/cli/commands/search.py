@@ -5,15 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
-from indextables.cli.command_line import examples
-from indextables.cli.hits import print_hit
+from indextables.cli.command import examples
+from indextables.cli.formatting import count, duration
 from indextables.cli.json_output import print_json_rows
 from indextables.cli.nothing_found import hints
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, Timestamp, Version
-from indextables.cli.output import print_hint, print_line
-from indextables.cli.people import count, duration
-from indextables.cli.waiting import working
+from indextables.cli.options import (
+    AsJson,
+    SettingPairs,
+    StoragePairs,
+    TablePath,
+    Timestamp,
+    Version,
+    open_table,
+)
+from indextables.cli.output import print_hint, print_hit, print_line
+from indextables.cli.progress import working
 from indextables.ops.search import SCORE, Highlighter
 
 EXAMPLES = examples(

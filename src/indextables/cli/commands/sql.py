@@ -5,13 +5,12 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from indextables.cli.command_line import REFUSED, examples
+from indextables.cli.command import REFUSED, examples
+from indextables.cli.formatting import count
 from indextables.cli.json_output import json_rows, print_json_rows
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
-from indextables.cli.output import print_heading, print_line, print_table
-from indextables.cli.people import count
-from indextables.cli.plain import Column
-from indextables.cli.waiting import progressing
+from indextables.cli.output import Column, print_heading, print_line, print_table
+from indextables.cli.progress import progressing
 from indextables.errors import InvalidPredicateError, InvalidStatementError
 from indextables.statements import Caller, run_statement
 from indextables.statements.columns import Status

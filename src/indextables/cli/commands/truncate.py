@@ -4,15 +4,13 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command_line import examples
+from indextables.cli.command import examples
 from indextables.cli.commands.purge import print_files
-from indextables.cli.confirming import Yes, confirm
+from indextables.cli.formatting import count, size
 from indextables.cli.json_output import json_rows, print_json
-from indextables.cli.opening import open_table
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath
-from indextables.cli.output import print_line
-from indextables.cli.people import count, size
-from indextables.cli.waiting import working
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
+from indextables.cli.output import Yes, confirm, print_line
+from indextables.cli.progress import working
 from indextables.ops.purge.report import PurgeKind
 
 EXAMPLES = examples(

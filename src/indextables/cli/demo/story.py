@@ -1,8 +1,9 @@
-"""The story that the demo tells, step by step, through the same API that everybody uses."""
+"""The text that the demo indexes, which every machine has: the source of Python's standard library."""
 
 import contextlib
 import json
 import logging
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +15,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables import spark as indextables_spark
-from indextables.cli.demo.corpus import SCHEMA, read_corpus
 from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY
-from indextables.cli.people import count, duration, size
+from indextables.cli.formatting import count, duration, size
+from indextables.errors import StorageError
 from indextables.index_table import IndexTable
 from indextables.spark.jobs import explaining
+
+SCHEMA: Final = pa.schema(
+    [("package", pa.string()), ("path", pa.string()), ("line", pa.int32()), ("text", pa.string())]
+)
+
+# Modules that are a single file have no package.
+SINGLE_FILES: Final = "modules"
+
+_SKIPPED: Final = frozenset({"site-packages", "dist-packages", "__pycache__", "lib2to3", "idlelib"})
+
+
+def read_corpus() -> pa.Table:
+    """Every line of the standard library that is not blank. Raises StorageError if its source is not there."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    tables = [_lines(path, root) for path in _source_files(root)]
+    if not tables:
+        raise StorageError(
+            f"{root}: the source of the standard library is not here; install it, and try again"
+        )
+    # One chunk: Spark makes a task of each.
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _source_files(root: Path) -> Iterator[Path]:
+    for path in sorted(root.rglob("*.py")):
+        if not _SKIPPED.intersection(path.relative_to(root).parts):
+            yield path
+
+
+def _lines(path: Path, root: Path) -> pa.Table:
+    # A few files of the tests are in other encodings, or in none.
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    relative = path.relative_to(root)
+    package = relative.parts[0] if len(relative.parts) > 1 else SINGLE_FILES
+    columns = [
+        pa.repeat(package, len(kept)),
+        pa.repeat(relative.as_posix(), len(kept)),
+        pa.array([number for number, _ in kept], pa.int32()),
+        pa.array([line for _, line in kept], pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+# The story that the demo tells, step by step, through the same API that everybody uses.
+
 
 # What people would look for, and lines that are nowhere in the library before the demo streams them in.
 QUERY: Final = 'text:"connection reset" OR text:timeout*'

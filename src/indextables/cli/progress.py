@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from indextables.cli.people import visible
+from indextables.cli.formatting import visible
 
 if TYPE_CHECKING:
     from indextables.ops.runner import Progress
+
 
 _PATIENCE_SECONDS = 0.4
 

@@ -1,20 +1,42 @@
-"""Ctrl-C, also where the interpreter does not get to see it.
+"""The end of a process, without a chance for native libraries to spoil it."""
 
-Python raises KeyboardInterrupt between two of its own instructions. A call into a library, such as a store's client
-that waits for an answer, can keep it from getting there for as long as the library's time-outs allow; so can
-threads that have to be joined. A thread of our own therefore hears of the signal at the same time, gives the command
-a moment to end by itself, and then ends the process. The log is made for writers that vanish at any point.
-"""
-
+import atexit
 import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
 
 from indextables.cli.output import print_interrupted
-from indextables.cli.waiting import stop_waiting
+from indextables.cli.progress import stop_waiting
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process with this exit code, after everything that Python would do at its end.
+
+    Threads of native libraries that are still at work while their libraries are unloaded abort the process at times,
+    with an exit code that hides a command's success. So the libraries are not unloaded.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does at its end
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        # Who stopped reading has what they wanted.
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+# Ctrl-C, also where the interpreter does not get to see it.
+#
+# Python raises KeyboardInterrupt between two of its own instructions. A call into a library, such as a
+# store's client that waits for an answer, can keep it from getting there for as long as the library's time-
+# outs allow; so can threads that have to be joined. A thread of our own therefore hears of the signal at the
+# same time, gives the command a moment to end by itself, and then ends the process. The log is made for
+# writers that vanish at any point.
+
 
 INTERRUPTED = 130
 

@@ -1,20 +1,63 @@
-"""How every command runs and explains itself: exit codes, errors and warnings, help on any kind of stdout.
+"""Warnings of Python and of the package's loggers, as lines that people understand."""
 
-Exit codes: 0 done; 1 the table says no, which is any IndexTablesError; 2 wrong use; 130 stopped with Ctrl-C.
-"""
-
+import logging
 import sys
+import warnings
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from indextables.cli.complaints import complaints_as_lines
-from indextables.cli.interrupts import INTERRUPTED, announce_interrupt, is_interrupt
-from indextables.cli.output import print_error
-from indextables.cli.plain import takes_style
+from indextables.cli.output import print_error, print_warning, takes_style
+from indextables.cli.process import INTERRUPTED, announce_interrupt, is_interrupt
+from indextables.config import SettingWarning
 from indextables.errors import IndexTablesError
+
+_PACKAGE_LOGGER = "indextables"
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """While it lasts, warnings go to stderr as "warning: …", each of them once."""
+    shown: set[str] = set()
+
+    def show_once(message: str) -> None:
+        if message not in shown:
+            shown.add(message)
+            print_warning(message)
+
+    def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+        show_once(str(message))
+
+    handler = _LineHandler(show_once)
+    logger = logging.getLogger(_PACKAGE_LOGGER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SettingWarning)
+        warnings.showwarning = show_warning
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+
+
+class _LineHandler(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._show(record.getMessage())
+
+
+# How every command runs and explains itself: exit codes, errors and warnings, help on any kind of stdout.
+#
+# Exit codes: 0 done; 1 the table says no, which is any IndexTablesError; 2 wrong use; 130 stopped with
+# Ctrl-C.
+
 
 REFUSED = 1
 
@@ -24,7 +67,7 @@ class CommandLine(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; what it raises becomes a line on stderr and an exit code."""
-        with complaints_as_lines():
+        with warnings_as_lines():
             try:
                 return super().invoke(ctx)
             except (Exception, KeyboardInterrupt) as error:
