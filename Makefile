@@ -41,8 +41,7 @@ lint: $(READY) ## ruff, strict types, import layers, generated docs up to date
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m indextables.config --check docs/configuration.md
-	@$(BIN)/python -m indextables.statements --check docs/sql.md
+	@$(BIN)/python -m tools.generated_pages --check
 
 format: $(READY) ## format the code and sort the imports
 	@$(BIN)/ruff check --fix .
@@ -75,8 +74,7 @@ azurite: ## install the Azure server that the tests of Azure run against (needs 
 	@npm install --silent --no-save --prefix .azurite azurite@3.37.0
 
 docs-generated: $(READY) ## write docs/configuration.md and docs/sql.md anew from what they describe
-	@$(BIN)/python -m indextables.config --write docs/configuration.md
-	@$(BIN)/python -m indextables.statements --write docs/sql.md
+	@$(BIN)/python -m tools.generated_pages --write
 
 lock: $(READY) ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
+from support.servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
 
 # A test that fails must fail again: examples are the same in every run, and none is remembered.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)

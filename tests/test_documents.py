@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from document_blocks import BlockRunner
 from indextables import errors, metrics
 from indextables.cli.app import COMMANDS
 from indextables.storage.credentials import FAMILIES
+from support.document_blocks import BlockRunner
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

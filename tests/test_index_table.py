@@ -8,7 +8,7 @@ import pytest
 
 import indextables
 from indextables import AddAction, IndexTable, errors
-from tables import PARTITION_BY, SCHEMA, add, options
+from support.tables import PARTITION_BY, SCHEMA, add, options
 
 PLAIN = options({"checkpoint.enabled": "false"})
 

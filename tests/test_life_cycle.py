@@ -12,9 +12,9 @@ from indextables.log.paths import LOG_PREFIX
 from indextables.ops.purge.operation import purge
 from indextables.ops.repair.report import RepairStatus
 from indextables.storage import ObjectStore, open_store
-from purge_tables import DAY, current_clock, splits_in
-from row_tables import SCHEMA, ids, rows
-from tables import AgeingStore, context
+from support.purge_tables import DAY, current_clock, splits_in
+from support.row_tables import SCHEMA, ids, rows
+from support.tables import AgeingStore, context
 
 DAYS = ("2024-01-01", "2024/01/02", None)
 

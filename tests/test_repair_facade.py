@@ -8,7 +8,7 @@ import pytest
 from indextables import IndexTable, errors, repair_table
 from indextables.log.paths import version_key
 from indextables.ops.repair.report import RepairStatus
-from row_tables import SCHEMA, ids, rows
+from support.row_tables import SCHEMA, ids, rows
 
 
 @pytest.fixture

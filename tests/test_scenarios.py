@@ -1,4 +1,4 @@
-"""docs/scenarios.md names tests and benchmarks that exist."""
+"""tests/scenarios.md names tests and benchmarks that exist."""
 
 import ast
 import functools
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "scenarios.md"
+DOCUMENT = ROOT / "tests" / "scenarios.md"
 PLAN = ROOT.parent / "shared" / "spec" / "avro-state-file.md"
 
 # A file and a name in it: a test, `Class::test`, or the name that a benchmark is chosen by.

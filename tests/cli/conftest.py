@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.tables import SCHEMA, Invoke, RunProcess, add
 from indextables import IndexTable
 from indextables.cli.app import build_app
+from support.cli_tables import SCHEMA, Invoke, RunProcess, add
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cli.tables import Invoke
 from indextables import IndexTable
 from indextables.log.segment import BaseFormat
+from support.cli_tables import Invoke
 
 FORMATS = {"avro": BaseFormat.AVRO_STATE, "json": BaseFormat.JSON, "parquet": BaseFormat.PARQUET}
 

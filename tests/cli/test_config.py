@@ -2,9 +2,9 @@
 
 import json
 
-from cli.tables import Invoke
 from indextables import IndexTable
 from indextables.config import list_families, list_settings
+from support.cli_tables import Invoke
 
 KEYS = [
     "key",

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cli.tables import SCHEMA, Invoke
 from indextables import IndexTable
 from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY, make_room
+from support.cli_tables import SCHEMA, Invoke
 
 needs_java = pytest.mark.skipif(
     shutil.which("java") is None, reason="Spark needs Java, which is not installed"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cli.tables import SCHEMA, Invoke, add
 from indextables import IndexTable
+from support.cli_tables import SCHEMA, Invoke, add
 
 KEYS = [
     "path",

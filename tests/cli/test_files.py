@@ -2,9 +2,9 @@
 
 import json
 
-from cli.tables import SCHEMA, Invoke, add
 from indextables import AddAction, IndexTable
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from support.cli_tables import SCHEMA, Invoke, add
 
 
 def test_listing_is_an_aligned_table_for_people(invoke: Invoke, table_path: str) -> None:

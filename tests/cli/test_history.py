@@ -2,8 +2,8 @@
 
 import json
 
-from cli.tables import Invoke
 from indextables.table.history import HISTORY_SCHEMA
+from support.cli_tables import Invoke
 
 
 def test_commits_are_listed_newest_first(invoke: Invoke, table_path: str) -> None:

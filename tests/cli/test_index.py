@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.tables import Invoke
 from indextables import IndexTable
+from support.cli_tables import Invoke
 
 
 @pytest.fixture

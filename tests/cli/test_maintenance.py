@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.tables import Invoke
 from indextables import IndexTable
-from row_tables import SCHEMA, ids, rows
+from support.cli_tables import Invoke
+from support.row_tables import SCHEMA, ids, rows
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.tables import Invoke
 from indextables import IndexTable
-from row_tables import SCHEMA, ids, rows, split_files
+from support.cli_tables import Invoke
+from support.row_tables import SCHEMA, ids, rows, split_files
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 import typer
 
-from cli.tables import Invoke
 from indextables.cli.options import parse_pairs, parse_settings
+from support.cli_tables import Invoke
 
 CANARY = "canary-5f0c3b"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import indextables
-from cli.tables import SCHEMA, RunProcess, add
-from cli.terminal import TIMEOUT_SECONDS, run_in_terminal, until_closed
 from indextables import IndexTable
+from support.cli_tables import SCHEMA, RunProcess, add
+from support.terminal import TIMEOUT_SECONDS, run_in_terminal, until_closed
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Long before the time-outs of a store's client.

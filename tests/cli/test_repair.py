@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.tables import Invoke
 from indextables import IndexTable
 from indextables.log.paths import version_key
-from row_tables import SCHEMA, ids, rows
+from support.cli_tables import Invoke
+from support.row_tables import SCHEMA, ids, rows
 
 
 @pytest.fixture

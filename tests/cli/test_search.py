@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cli.tables import Invoke
-from cli.terminal import run_in_terminal
 from indextables import IndexTable
+from support.cli_tables import Invoke
+from support.terminal import run_in_terminal
 
 ROWS = pa.table(
     {

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import indextables
-from cli.tables import Invoke
 from indextables.statements.forms import FORMS
+from support.cli_tables import Invoke
 
 
 def test_json_has_what_the_function_returns(invoke: Invoke, table_path: str) -> None:

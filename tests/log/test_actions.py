@@ -20,7 +20,7 @@ from indextables.log.actions import (
     new_commit_id,
     parse_action,
 )
-from log_samples import FULL_ADD, FULL_REMOVE
+from support.log_samples import FULL_ADD, FULL_REMOVE
 
 FULL_ACTIONS = {
     Protocol: {

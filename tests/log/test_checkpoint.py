@@ -7,7 +7,7 @@ from indextables.log.checkpoint import build_checkpoint, header_lines
 from indextables.log.decode import UnknownContent, decode_tail
 from indextables.log.entries import empty_entries
 from indextables.log.replay import EMPTY_HEADER, LogHeader, replay_header
-from log_samples import METADATA, PROTOCOL, log_bytes, log_file
+from support.log_samples import METADATA, PROTOCOL, log_bytes, log_file
 
 FULL_TABLE = [
     log_file(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from indextables.errors import LogCorruptedError
 from indextables.log.decode import LogFile, Tail, UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA
-from log_samples import (
+from support.log_samples import (
     FULL_ADD,
     FULL_REMOVE,
     METADATA,

@@ -13,7 +13,7 @@ from indextables.log.actions import (
 )
 from indextables.log.decode import VersionSummary, decode_tail
 from indextables.log.replay import EMPTY_HEADER, RECENT_COMMITS, registry_of, removed_paths, replay_header
-from log_samples import METADATA, PROTOCOL, add, log_file, remove
+from support.log_samples import METADATA, PROTOCOL, add, log_file, remove
 
 
 def summary(version: int, timestamp_ms: int = 0, unknown: tuple[str, ...] = (), **actions) -> VersionSummary:

@@ -5,7 +5,7 @@ import pytest
 from indextables.errors import TransientStorageError
 from indextables.log.checkpoint import LastCheckpoint, advance_hint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY
-from indextables.storage import FaultStore, Moment
+from support.faults import FaultStore, Moment
 
 
 def test_no_hint_is_none(store):

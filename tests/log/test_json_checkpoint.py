@@ -13,8 +13,9 @@ from indextables.log.legacy_checkpoint import read_json_checkpoint, read_part_na
 from indextables.log.paths import LOG_PREFIX, json_checkpoint_key, json_checkpoint_part_name
 from indextables.log.replay import EMPTY_HEADER, removed_paths, replay_entries, replay_header
 from indextables.log.version_file import compress, decompress
-from indextables.storage import FaultStore, Moment, ObjectStore, PutOutcome, open_store
-from log_samples import (
+from indextables.storage import ObjectStore, PutOutcome, open_store
+from support.faults import FaultStore, Moment
+from support.log_samples import (
     FULL_ADD,
     FULL_REMOVE,
     METADATA,

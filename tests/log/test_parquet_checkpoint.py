@@ -15,8 +15,9 @@ from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_MAP, empty_entries
 from indextables.log.legacy_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
 from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
 from indextables.log.replay import EMPTY_HEADER, replay_entries, replay_header
-from indextables.storage import FaultStore, Moment, ObjectStore
-from log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add, log_file, paths, rows
+from indextables.storage import ObjectStore
+from support.faults import FaultStore, Moment
+from support.log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add, log_file, paths, rows
 
 VERSION = 250
 ROWS, INFO = parquet_checkpoint_key(VERSION), parquet_checkpoint_info_key(VERSION)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from indextables.log.decode import Tail, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.log.replay import removed_paths, replay_entries
-from log_samples import add, json_lines, log_bytes, log_file, paths, remove, rows, versions_of
+from support.log_samples import add, json_lines, log_bytes, log_file, paths, remove, rows, versions_of
 
 # Few paths, so that they meet often; sizes tell one add from the next.
 some_paths = st.sampled_from(["a", "b", "c", "ü/😀"])

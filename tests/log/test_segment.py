@@ -26,7 +26,8 @@ from indextables.log.segment import (
     contiguous_versions,
     list_log,
 )
-from indextables.storage import FaultStore, ObjectMeta, ObjectStore
+from indextables.storage import ObjectMeta, ObjectStore
+from support.faults import FaultStore
 
 
 def meta(key: str) -> ObjectMeta:

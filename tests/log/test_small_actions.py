@@ -2,7 +2,7 @@ import pytest
 
 from indextables.errors import LogCorruptedError
 from indextables.log.actions import CommitInfo, Protocol, SmallActions, TransactionAction, scan_lines
-from log_samples import METADATA, PROTOCOL, add, json_lines, remove
+from support.log_samples import METADATA, PROTOCOL, add, json_lines, remove
 
 
 def test_small_actions_are_found_among_adds():

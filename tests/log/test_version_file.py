@@ -19,8 +19,9 @@ from indextables.log.version_file import (
     read_version_files,
     write_version_file,
 )
-from indextables.storage import FaultStore, Moment, ObjectMeta, ObjectStore, PutOutcome
-from log_samples import PROTOCOL, add, json_lines
+from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
+from support.faults import FaultStore, Moment
+from support.log_samples import PROTOCOL, add, json_lines
 
 OURS, THEIRS = b"our commit", b"their commit"
 

@@ -28,14 +28,14 @@ MUTATIONS = (
         "ops/purge/plan.py",
         "pc.coalesce(removed_ms, pc.max_element_wise(modified_ms, references.forgotten_until_ms))",
         "modified_ms",
-        ("tests/ops/test_purge_rules.py",),
+        ("tests/ops/purge/test_purge_rules.py",),
     ),
     Mutation(
         "checkpoint labelled one too high",
         "state/writer.py",
         "state_version=header.version,",
         "state_version=header.version + 1,",
-        ("tests/ops/test_checkpoint.py",),
+        ("tests/ops/checkpoint/test_checkpoint.py",),
     ),
     Mutation(
         "tombstone that hides a re-added path",
@@ -66,7 +66,7 @@ MUTATIONS = (
         "            return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)\n"
         "        except Exception:\n"
         "            return []",
-        ("tests/state/test_state_source.py", "tests/ops/test_checkpoint.py"),
+        ("tests/state/test_state_source.py", "tests/ops/checkpoint/test_checkpoint.py"),
     ),
     Mutation(
         "lost acknowledgement treated as a conflict",

@@ -13,10 +13,12 @@ from indextables.ops import after_commit as after_commit_module
 from indextables.ops.after_commit import after_commit, wait_for_background
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.write import run, set_properties
-from indextables.storage import FaultStore, Moment, ObjectStore, VirtualClock
+from indextables.storage import ObjectStore
 from indextables.table import Operation, Snapshot, load_snapshot
 from indextables.table.intent import Append
-from tables import (
+from support.clock import VirtualClock
+from support.faults import FaultStore, Moment
+from support.tables import (
     FORMATS,
     UnreliableStore,
     add,

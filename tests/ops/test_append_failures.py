@@ -21,11 +21,12 @@ from indextables.errors import (
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.ops.read import scan
 from indextables.ops.write import append, overwrite, set_properties
-from indextables.storage import FaultStore, Moment, VirtualClock
 from indextables.table import create_table, load_snapshot
-from racing import race
-from row_tables import SCHEMA, ids, rows, split_files
-from tables import InterruptingStore, UnreliableStore, context, copy_all, memory_store
+from support.clock import VirtualClock
+from support.faults import FaultStore, Moment
+from support.racing import race
+from support.row_tables import SCHEMA, ids, rows, split_files
+from support.tables import InterruptingStore, UnreliableStore, context, copy_all, memory_store
 
 
 def new_table(store, settings=None):
@@ -255,7 +256,7 @@ from indextables.config import Settings
 from indextables.ops.write import append, overwrite
 from indextables.storage import FaultStore, open_store
 from indextables.table import TableContext, load_snapshot
-from row_tables import rows
+from support.row_tables import rows
 
 def say(text):
     os.write(1, f"{text}\\n".encode())
@@ -369,7 +370,7 @@ def test_an_overwrite_killed_after_any_write_leaves_the_table_as_before_or_as_af
 
 APPENDING = """
 from indextables import IndexTable
-from row_tables import rows
+from support.row_tables import rows
 table = IndexTable(task["path"])
 ready()
 versions = [table.append(rows(task["number"] * 100 + turn)) for turn in range(task["turns"])]

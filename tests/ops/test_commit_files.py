@@ -14,7 +14,7 @@ from indextables.ops.write import commit_files
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.history import read_commits
-from tables import (
+from support.tables import (
     PLAIN,
     add,
     context,

@@ -14,9 +14,10 @@ from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.describe import describe_state
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.write import set_properties
-from indextables.storage import ObjectStore, VirtualClock
+from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
-from tables import (
+from support.clock import VirtualClock
+from support.tables import (
     FORMATS,
     AgeingStore,
     after,

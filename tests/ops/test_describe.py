@@ -9,7 +9,7 @@ from indextables.ops.describe import DESCRIBE_SCHEMA, describe_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.load import catch_up
-from tables import (
+from support.tables import (
     add,
     after,
     append,

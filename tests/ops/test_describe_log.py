@@ -10,7 +10,7 @@ from indextables.log.paths import SHARED_MANIFEST_PREFIX, json_checkpoint_key, v
 from indextables.ops.describe import LOG_SCHEMA, describe_log
 from indextables.schema import to_spark_json
 from indextables.table import load_snapshot
-from tables import (
+from support.tables import (
     SCHEMA,
     add,
     after,

@@ -6,13 +6,23 @@ import pytest
 from indextables import IndexTable, errors
 from indextables.ops.write import drop_partitions
 from indextables.predicates import col
-from indextables.storage import Moment, RetryingStore
+from indextables.storage import RetryingStore
 from indextables.table import load_snapshot
 from indextables.table.intent import ChangeProperties
-from purge_tables import add_split, another, clocked_store, copy_of, is_clean, live_paths, newest, table_of
-from racing_commits import losing_to
-from row_tables import SCHEMA, ids, rows
-from tables import append, context, do, drop, memory_store, merge, new_table, overwrite, paths
+from support.faults import Moment
+from support.purge_tables import (
+    add_split,
+    another,
+    clocked_store,
+    copy_of,
+    is_clean,
+    live_paths,
+    newest,
+    table_of,
+)
+from support.racing_commits import losing_to
+from support.row_tables import SCHEMA, ids, rows
+from support.tables import append, context, do, drop, memory_store, merge, new_table, overwrite, paths
 
 INT = pa.int32()
 

@@ -14,9 +14,11 @@ from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, Tabl
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.write import commit_files, drop_partitions, run, set_properties, upgrade_protocol
-from indextables.storage import Moment, ObjectStore, RetryingStore, VirtualClock
+from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, load_snapshot
-from tables import (
+from support.clock import VirtualClock
+from support.faults import Moment
+from support.tables import (
     FORMATS,
     AgeingStore,
     add,

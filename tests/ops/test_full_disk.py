@@ -20,7 +20,7 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import IndexTablesError, SplitWriteError, StorageError
-from row_tables import SCHEMA, ids, rows
+from support.row_tables import SCHEMA, ids, rows
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOUNT_BYTES = 8 << 20

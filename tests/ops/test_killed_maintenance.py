@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from indextables import IndexTable
-from row_tables import SCHEMA, ids, rows
+from support.row_tables import SCHEMA, ids, rows
 
 NURSERY = """
 import os, signal, sys

@@ -4,7 +4,7 @@ exactly its rows, and the check of the table finds nothing wrong.
 
 from hypothesis import settings
 
-from maintenance_model import DATES, MaintenanceMachine
+from support.maintenance_model import DATES, MaintenanceMachine
 
 FIRST, SECOND, _ = DATES
 

@@ -8,7 +8,7 @@ from indextables.ops.write import set_properties
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from indextables.table.intent import Append
-from tables import add, append, checkpoint, context, do, log_keys, memory_store, new_table
+from support.tables import add, append, checkpoint, context, do, log_keys, memory_store, new_table
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pytest
 
 from indextables.log.segment import BaseFormat
 from indextables.state.source import StateSource
-from indextables.storage import VirtualClock
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.intent import Append
-from tables import add, append, checkpoint, context, do, live, memory_store, new_table, remove
+from support.clock import VirtualClock
+from support.tables import add, append, checkpoint, context, do, live, memory_store, new_table, remove
 
 # Enough that a single tombstone is not worth a compaction.
 MANY = [f"part-{number:03d}.split" for number in range(60)]

@@ -9,11 +9,12 @@ from indextables.log.decode import UnknownContent
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.restore import restore
 from indextables.ops.write import set_properties, upgrade_protocol
-from indextables.storage import Moment, RetryingStore
+from indextables.storage import RetryingStore
 from indextables.table import changes_since, load_snapshot
 from indextables.table.intent import ChangeProperties
 from indextables.table.log_reader import read_tail
-from purge_tables import (
+from support.faults import Moment
+from support.purge_tables import (
     ALL_OF_THE_LOG,
     DAY,
     ClockedStore,
@@ -30,9 +31,9 @@ from purge_tables import (
     splits_in,
     table_of,
 )
-from racing_commits import losing_to
-from row_tables import SCHEMA, ids, rows
-from tables import (
+from support.racing_commits import losing_to
+from support.row_tables import SCHEMA, ids, rows
+from support.tables import (
     FORMATS,
     append,
     checkpoint,

@@ -18,8 +18,8 @@ from indextables.errors import (
 )
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.storage import NULL_PARTITION
-from row_tables import SCHEMA, SMALL_SPLITS, ids, rows, same, split_files
-from split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, null_row, ordinary_row
+from support.row_tables import SCHEMA, SMALL_SPLITS, ids, rows, same, split_files
+from support.split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, null_row, ordinary_row
 
 
 @pytest.fixture

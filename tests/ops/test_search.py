@@ -19,9 +19,10 @@ from indextables.ops.read import open_ref, split_refs
 from indextables.ops.search import SearchRequest, count, search
 from indextables.ops.write import append
 from indextables.split.index_cache import index_cache
-from indextables.storage import FaultStore, open_store
+from indextables.storage import open_store
 from indextables.table import create_table, load_snapshot
-from tables import context, memory_store
+from support.faults import FaultStore
+from support.tables import context, memory_store
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("body", pa.string()), ("tag", pa.string()), ("n", pa.int32()), ("day", pa.string())]

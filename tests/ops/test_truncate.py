@@ -12,9 +12,10 @@ from indextables.ops.fsck.operation import fsck
 from indextables.ops.purge.report import PurgeKind
 from indextables.ops.truncate import TruncateReport, truncate_time_travel
 from indextables.ops.write import commit_files
-from indextables.storage import Moment, RetryingStore
+from indextables.storage import RetryingStore
 from indextables.table import load_snapshot
-from purge_tables import (
+from support.faults import Moment
+from support.purge_tables import (
     DAY,
     HOUR,
     ClockedStore,
@@ -30,8 +31,8 @@ from purge_tables import (
     splits_in,
     table_of,
 )
-from row_tables import SCHEMA, ids, rows
-from tables import FORMATS, checkpoint, context, log_keys, write_version
+from support.row_tables import SCHEMA, ids, rows
+from support.tables import FORMATS, checkpoint, context, log_keys, write_version
 
 
 @pytest.fixture

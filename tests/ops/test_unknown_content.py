@@ -14,7 +14,7 @@ from indextables.ops.write import set_properties
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from indextables.table.log_reader import read_base
-from tables import (
+from support.tables import (
     FORMATS,
     add,
     append,

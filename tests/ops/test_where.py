@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables import IndexTable
-from row_tables import counted
+from support.row_tables import counted
 
 SCHEMA = pa.schema(
     [

@@ -18,7 +18,7 @@ from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import MAX_GROUPS, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from search_indexes import build_index, json_field, string_field, text_field
+from support.search_indexes import build_index, json_field, string_field, text_field
 
 COUNT, MIN, MAX, SUM, AVG = MetricFunction
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")

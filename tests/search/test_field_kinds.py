@@ -13,7 +13,7 @@ from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from search_indexes import build_index, found_rows, json_field, string_field, text_field
+from support.search_indexes import build_index, found_rows, json_field, string_field, text_field
 
 MAX_I64 = 2**63 - 1
 

@@ -10,7 +10,7 @@ from indextables.search.highlight import Span, highlight
 from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from search_indexes import build_index, found_rows, string_field, text_field
+from support.search_indexes import build_index, found_rows, string_field, text_field
 
 MAPPING = DocMapping(
     (

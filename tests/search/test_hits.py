@@ -13,7 +13,7 @@ from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_files import IndexBuilder, open_index
-from search_indexes import build_index, text_field
+from support.search_indexes import build_index, text_field
 
 MAPPING = DocMapping((text_field("body"),))
 

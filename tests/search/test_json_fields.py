@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.split.doc_mapping import DocMapping
-from search_indexes import build_index, found_rows, json_field, string_field
+from support.search_indexes import build_index, found_rows, json_field, string_field
 
 ROWS = [
     {"user": {"id": 42, "name": "Bob Smith"}, "a.b": 1, "tags": ["red", "Dark Blue"], "ok": True},

@@ -11,7 +11,7 @@ from indextables.search.compile import compile_query
 from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from search_indexes import json_field, string_field, text_field
+from support.search_indexes import json_field, string_field, text_field
 
 MAPPING = DocMapping(
     (

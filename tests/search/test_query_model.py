@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from search_indexes import build_index, found_rows, string_field, text_field
+from support.search_indexes import build_index, found_rows, string_field, text_field
 
 MAPPING = DocMapping((text_field("body"), string_field("tag"), FieldMapping("n", FieldKind.I64)))
 

@@ -12,7 +12,7 @@ from indextables.search.hits import search_index
 from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from search_indexes import build_index, json_field, string_field, text_field
+from support.search_indexes import build_index, json_field, string_field, text_field
 
 MAPPING = DocMapping(
     (

@@ -15,7 +15,7 @@ from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.index_files import IndexBuilder, open_index
-from search_indexes import string_field, text_field
+from support.search_indexes import string_field, text_field
 
 # Footers of these files, which are read when an index is opened.
 KEPT_BYTES = 4096

@@ -27,10 +27,10 @@ from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, Snapshot, TableContext, changes_since, commit, load_snapshot
 from indextables.table.intent import Append, Intent, Overwrite
 from indextables.table.load import catch_up
-from purge_tables import SAMPLES, sample_split
 from simulation.scheduler import BatonStore
 from simulation.witness import Author, InvariantError, WitnessStore
-from tables import options
+from support.purge_tables import SAMPLES, sample_split
+from support.tables import options
 
 DATES = ("2024-01-01", "2024-01-02")
 

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Any
 
 from indextables.errors import TransientStorageError
-from indextables.storage import FaultStore, Moment
 from simulation.witness import Author, WitnessStore
+from support.faults import FaultStore, Moment
 
 # Far more than any step takes; whoever is not back by then never comes back.
 _PATIENCE_SECONDS = 300

@@ -23,14 +23,14 @@ from indextables.log.segment import list_log
 from indextables.ops.fsck.log import reachable_versions
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import scan
-from indextables.storage import VirtualClock
 from indextables.table import load_snapshot
 from indextables.table.cache import process_cache
-from purge_tables import DAY, HOUR, sample_ids
 from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
 from simulation.scheduler import BatonStore, Call, CrashError, Done, Fate, Kind, LateCall, Odds, Process
 from simulation.witness import Author, InvariantError, WitnessStore
-from tables import FORMATS, PLAIN, context, memory_store, new_table
+from support.clock import VirtualClock
+from support.purge_tables import DAY, HOUR, sample_ids
+from support.tables import FORMATS, PLAIN, context, memory_store, new_table
 
 START_MS = 1_700_000_000_000
 JUMPS_SECONDS = (1, 15, 15, 15, HOUR // 2, 2 * HOUR, 2 * HOUR, 30 * HOUR, 30 * HOUR, 10 * DAY)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from indextables.ops.write import commit_files
-from indextables.storage import VirtualClock
-from purge_tables import HOUR, put_split
 from simulation.scheduler import Odds
 from simulation.simulation import START_MS, Simulation
 from simulation.witness import Author, WitnessStore
-from tables import memory_store, new_table
+from support.clock import VirtualClock
+from support.purge_tables import HOUR, put_split
+from support.tables import memory_store, new_table
 
 SEEDS = range(12)
 ROUGH = Odds(error=0.03, late=0.01, crash=0.01, nap=0.03, outage=0.003, jump=0.01)

@@ -23,8 +23,9 @@ from indextables.log.segment import Base, BaseFormat, LogListing, list_log
 from indextables.log.version_file import decompress
 from indextables.ops.fsck.log import reachable_versions
 from indextables.state.state_manifest import manifest_key, read_state_manifest
-from indextables.storage import ObjectStore, PutOutcome, VirtualClock
-from purge_tables import HOUR, ClockedStore
+from indextables.storage import ObjectStore, PutOutcome
+from support.clock import VirtualClock
+from support.purge_tables import HOUR, ClockedStore
 
 ORPHAN_FLOOR_MS = 24 * HOUR * 1000
 LOG_FILE_FLOOR_MS = HOUR * 1000

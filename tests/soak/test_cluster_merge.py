@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install indextables[spark])")
 
-from spark_cluster import DamagedTable, running_cluster
+from support.spark_cluster import DamagedTable, running_cluster
 
 pytestmark = pytest.mark.soak
 

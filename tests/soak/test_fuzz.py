@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import SplitCorruptedError, UnsupportedSplitError
-from purge_tables import sample_split
-from search_indexes import build_index
-from split_samples import opened, read_all
-from tables import memory_store
+from support.purge_tables import sample_split
+from support.search_indexes import build_index
+from support.split_samples import opened, read_all
+from support.tables import memory_store
 
 # What one input may cost: far more than any needs, far less than a bomb would take.
 SECONDS = 20.0

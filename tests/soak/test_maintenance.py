@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from maintenance_model import MaintenanceMachine
+from support.maintenance_model import MaintenanceMachine
 
 LONG = settings(max_examples=20, stateful_step_count=60, derandomize=False)
 

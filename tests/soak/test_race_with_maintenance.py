@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from indextables import IndexTable
-from racing import race
+from support.racing import race
 
 WRITERS, COMMITS, MAINTAINERS = 16, 200, 2
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from racing import race_of_appends
+from support.racing import race_of_appends
 
 
 @pytest.mark.soak

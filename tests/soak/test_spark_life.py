@@ -22,11 +22,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import indextables.spark
-from fault_proxy import SLOW_DOWN, Action, Fault, FaultProxy
 from indextables import IndexTable
 from indextables.errors import CommitOutcomeUnknownError, IndexTablesError
 from indextables.spark.jobs import SparkRunner
-from servers import S3Server
+from support.fault_proxy import SLOW_DOWN, Action, Fault, FaultProxy
+from support.servers import S3Server
 
 pytestmark = pytest.mark.soak
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from indextables import IndexTable
-from row_tables import SCHEMA, rows, split_files
-from servers import running_s3
-from spark_cluster import Cluster, DamagedTable, running_cluster
+from support.row_tables import SCHEMA, rows, split_files
+from support.servers import running_s3
+from support.spark_cluster import Cluster, DamagedTable, running_cluster
 
 pytestmark = pytest.mark.soak  # minutes, with a master and two workers
 

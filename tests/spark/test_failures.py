@@ -26,9 +26,9 @@ from indextables.ops.uploads import delete_leftovers
 from indextables.spark.options import TablePlace
 from indextables.spark.source import IndexTablesSource
 from indextables.spark.write import Job, SplitsWritten, TableWriter
-from row_tables import ids as ids_of
-from row_tables import rows, split_files
-from spark_frames import ids, load, logs
+from support.row_tables import ids as ids_of
+from support.row_tables import rows, split_files
+from support.spark_frames import ids, load, logs
 
 SMALL = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
 

@@ -13,7 +13,7 @@ from pyspark.sql import datasource as spark_filters
 from indextables.errors import InvalidQueryError
 from indextables.predicates import And, Comparison, In, IsNotNull, IsNull, Like, Not, Operator, StartsWith
 from indextables.spark.filters import MARKER_PREFIX, asked_by, to_predicate
-from spark_frames import load
+from support.spark_frames import load
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([("a", pa.int64())]))])
 

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 
 from indextables import IndexTable
-from spark_frames import TEXT, ids, load, logs
+from support.spark_frames import TEXT, ids, load, logs
 
 
 @pytest.fixture(scope="module")

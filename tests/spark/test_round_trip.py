@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from indextables import IndexTable
 from indextables.errors import InvalidSchemaError
 from indextables.spark.types import batch_schema, spark_schema, table_schema
-from spark_frames import load
+from support.spark_frames import load
 
 EVERYTHING = (
     "bool boolean, i8 tinyint, i16 smallint, i32 int, i64 bigint, f32 float, f64 double, dec decimal(10,2), "

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import indextables.spark
 from indextables.spark.enable import STATEMENT_HANDLERS
-from spark_frames import logs
+from support.spark_frames import logs
 
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

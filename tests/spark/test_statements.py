@@ -8,7 +8,7 @@ from indextables import IndexTable, errors
 from indextables.spark.jobs import SparkRunner
 from indextables.statements.columns import schema_of
 from indextables.statements.forms import FORMS
-from row_tables import SCHEMA, rows
+from support.row_tables import SCHEMA, rows
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from indextables.errors import (
 )
 from indextables.spark.source import IndexTablesSource, RefusedStream
 from indextables.spark.stream_read import StreamReader
-from row_tables import SCHEMA, rows
+from support.row_tables import SCHEMA, rows
 
 limits = pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="Spark before 4.2 does not ask how much a batch may take"

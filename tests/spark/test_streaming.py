@@ -16,8 +16,8 @@ from indextables.errors import CommitConflictError, SparkUnavailableError
 from indextables.spark.source import IndexTablesSource
 from indextables.spark.stream_write import BatchWritten, StreamWriter
 from indextables.spark.write import SplitsWritten
-from row_tables import SCHEMA, rows, split_files
-from row_tables import ids as ids_of
+from support.row_tables import SCHEMA, rows, split_files
+from support.row_tables import ids as ids_of
 
 Restart = Callable[..., Any]
 

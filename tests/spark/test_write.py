@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 
 from indextables import IndexTable
 from indextables.spark.types import table_schema
-from row_tables import split_files
-from spark_frames import LOGS, TEXT, ids, load, logs
+from support.row_tables import split_files
+from support.spark_frames import LOGS, TEXT, ids, load, logs
 
 
 def test_append_adds_and_overwrite_replaces(spark: SparkSession, path: str) -> None:

@@ -25,8 +25,9 @@ from indextables.split.bundle import (
 )
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
-from indextables.storage import FaultStore, open_store
-from split_samples import PREFIX, opened, read_all, write_split
+from indextables.storage import open_store
+from support.faults import FaultStore
+from support.split_samples import PREFIX, opened, read_all, write_split
 
 
 def bundle_bytes(members: dict[str, bytes], hot_cache: bytes = b"hot") -> tuple[bytes, int]:

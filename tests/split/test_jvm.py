@@ -18,8 +18,9 @@ from indextables.split.doc_mapping import ROW_FIELD, FieldKind
 from indextables.split.index_cache import IndexCache
 from indextables.split.index_files import index_files
 from indextables.split.reader import open_split
-from indextables.storage import FaultStore, open_store
-from split_samples import read_all
+from indextables.storage import open_store
+from support.faults import FaultStore
+from support.split_samples import read_all
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"

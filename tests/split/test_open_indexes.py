@@ -9,8 +9,8 @@ from indextables.errors import SplitCorruptedError
 from indextables.split import index_cache as cache_module
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
-from indextables.storage.faults import FaultStore
-from split_samples import opened, write_split
+from support.faults import FaultStore
+from support.split_samples import opened, write_split
 
 COUNT = 5000
 

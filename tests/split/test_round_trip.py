@@ -21,7 +21,7 @@ from indextables.split.reader import open_split
 from indextables.split.rows_file import bounded_slices
 from indextables.split.writer import WriterOptions
 from indextables.storage import open_store
-from split_samples import (
+from support.split_samples import (
     EVERY_TYPE,
     EVERY_TYPE_OPTIONS,
     PREFIX,

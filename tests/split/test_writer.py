@@ -22,8 +22,9 @@ from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.split.writer import SplitWriter, WriterOptions
-from indextables.storage import FaultStore, Moment, open_store
-from split_samples import PREFIX, opened, read_all, write_split, write_splits
+from indextables.storage import open_store
+from support.faults import FaultStore, Moment
+from support.split_samples import PREFIX, opened, read_all, write_split, write_splits
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from indextables.state.avro import decode
-from state_tables import TableBuilder
+from support.state_tables import TableBuilder
 
 
 @pytest.fixture

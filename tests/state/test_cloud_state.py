@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import pytest
 
-from fault_proxy import FaultProxy
 from indextables import IndexTable
 from indextables.errors import VersionNotFoundError
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, state_manifest_key
@@ -20,9 +19,12 @@ from indextables.ops.purge.garbage import collect_garbage
 from indextables.state.avro.container import Codec, Compression
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
-from indextables.storage import FaultStore, ObjectMeta, ObjectStore, VirtualClock, open_store
+from indextables.storage import ObjectMeta, ObjectStore, open_store
 from indextables.table import load_snapshot
-from manifest_samples import (
+from support.clock import VirtualClock
+from support.fault_proxy import FaultProxy
+from support.faults import FaultStore
+from support.manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
     avro_schema,
@@ -31,9 +33,9 @@ from manifest_samples import (
     fastavro_rows,
     numbered_entries,
 )
-from row_tables import SCHEMA, ids, rows
-from state_tables import TableBuilder, numbered, paths, split, state_of
-from tables import AgeingStore, context, log_keys
+from support.row_tables import SCHEMA, ids, rows
+from support.state_tables import TableBuilder, numbered, paths, split, state_of
+from support.tables import AgeingStore, context, log_keys
 
 KEY = f"{SHARED_MANIFEST_PREFIX}manifest-a1b2c3d4.avro"
 # More than what the client sends in one request.

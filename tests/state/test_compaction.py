@@ -21,7 +21,7 @@ from indextables.state.compaction import (
     would_help,
 )
 from indextables.state.state_manifest import ManifestInfo, StateManifest
-from state_tables import SCHEMA, numbered, paths, split, state_of
+from support.state_tables import SCHEMA, numbered, paths, split, state_of
 
 RULES = CompactionRules(
     tombstone_threshold=0.10, max_manifests=20, large_remove_threshold=2**31 - 1, entries_per_manifest=50_000

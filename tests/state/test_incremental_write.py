@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indextables import errors
 from indextables.pruning import Bounds
-from state_tables import TableBuilder, numbered, paths, split, state_of
+from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
 
 def manifests_on_disk(path: str) -> set[str]:

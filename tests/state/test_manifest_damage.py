@@ -23,7 +23,7 @@ from indextables.state.avro.container import (
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.schemas import file_entry_schema
-from manifest_samples import FULL_VALUES, REQUIRED_VALUES, entries, numbered_entries
+from support.manifest_samples import FULL_VALUES, REQUIRED_VALUES, entries, numbered_entries
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 

@@ -11,7 +11,7 @@ from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.state.avro import decode
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
-from manifest_samples import (
+from support.manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
     avro_schema,

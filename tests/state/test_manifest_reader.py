@@ -15,7 +15,7 @@ from indextables.state.avro.container import Codec, Compression, parse_container
 from indextables.state.avro.decode import decode_rows
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
-from manifest_samples import (
+from support.manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
     avro_form,

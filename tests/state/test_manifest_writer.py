@@ -15,7 +15,7 @@ from indextables.state import manifest_writer
 from indextables.state.avro.container import Codec, Compression, parse_container
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import ManifestWriter, write_manifest, write_manifests
-from manifest_samples import (
+from support.manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
     avro_form,

@@ -14,7 +14,7 @@ from indextables import IndexTable, errors
 from indextables.log.paths import state_manifest_key
 from indextables.state.source import manifests_that_may_hold
 from indextables.state.state_manifest import ManifestInfo
-from state_tables import TableBuilder, numbered, paths, split, state_of
+from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
 PATHS = st.lists(st.text(max_size=4), max_size=8)
 

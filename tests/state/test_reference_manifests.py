@@ -12,7 +12,7 @@ from indextables.log.paths import LOG_PREFIX
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest, manifest_key
-from manifest_samples import avro_form, datafusion_rows, fastavro_rows
+from support.manifest_samples import avro_form, datafusion_rows, fastavro_rows
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 

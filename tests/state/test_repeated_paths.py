@@ -7,7 +7,7 @@ from indextables.state.manifest_writer import write_manifest
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, new_manifest_path
 from indextables.storage import open_store
-from manifest_samples import REQUIRED_VALUES, entries
+from support.manifest_samples import REQUIRED_VALUES, entries
 
 
 @pytest.fixture

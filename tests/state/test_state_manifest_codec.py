@@ -26,7 +26,7 @@ from indextables.state.state_manifest import (
     decode_state_manifest,
     encode_state_manifest,
 )
-from manifest_samples import LONGS, TEXT_MAPS, TEXTS, avro_schema, fastavro_file, fastavro_rows
+from support.manifest_samples import LONGS, TEXT_MAPS, TEXTS, avro_schema, fastavro_file, fastavro_rows
 
 METADATA = Metadata(
     id="6bdb81ad", schema_string='{"type":"struct","fields":[]}', unknown={"later": {"a": [1, None]}}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables import errors
-from state_tables import TableBuilder, numbered, paths, split, state_of
+from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
 REGIONS = ["eu", "us", "", "null", "é", "A/A", None]
 DAYS = ["1", "2", "9", "10", "12", None]

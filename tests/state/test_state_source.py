@@ -15,9 +15,10 @@ from indextables.pruning import Bounds, partition_bounds
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, new_manifest_path
-from indextables.storage import FaultStore, ObjectStore
-from manifest_samples import REQUIRED_VALUES, entries, numbered_entries
-from tables import memory_store
+from indextables.storage import ObjectStore
+from support.faults import FaultStore
+from support.manifest_samples import REQUIRED_VALUES, entries, numbered_entries
+from support.tables import memory_store
 
 SCHEMA = pa.schema([("month", pa.int32()), ("region", pa.string()), ("id", pa.int64())])
 PARTITION_COLUMNS = ("month", "region")

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from indextables.log.paths import LOG_PREFIX, state_manifest_key, version_key
-from manifest_samples import avro_schema, fastavro_file, fastavro_rows
-from state_tables import TableBuilder, numbered, paths, split, state_of
+from support.manifest_samples import avro_schema, fastavro_file, fastavro_rows
+from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
 OUR_FIELDS = {"protocol", "skips", "transactions", "unknownActions", "timestamp", "recentCommits"}
 

@@ -16,7 +16,7 @@ from indextables.ops.runner import LocalRunner
 from indextables.statements import Caller, parse_statement, run_statement
 from indextables.statements.columns import schema_of
 from indextables.statements.forms import FORMS
-from row_tables import SCHEMA, ids, rows
+from support.row_tables import SCHEMA, ids, rows
 
 DAYS = ("2024-01-01", "2024-01-02")
 

@@ -5,12 +5,12 @@ import pickle
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sql.statement_texts import written
 
 from indextables import errors
 from indextables.statements import Statement, TableName, TablePath, is_statement, nodes, parse_statement
 from indextables.statements.forms import FORMS
 from indextables.statements.grammar import GRAMMAR, MAX_STATEMENT_LENGTH
+from support.statement_texts import written
 
 SPARKS_OWN = [
     "",

@@ -10,7 +10,7 @@ import indextables
 from indextables import IndexTable
 from indextables.errors import IndexTablesError
 from indextables.statements.forms import FORMS
-from row_tables import SCHEMA, rows
+from support.row_tables import SCHEMA, rows
 
 CANARY = "CANARY"
 STORAGE_OPTIONS = {

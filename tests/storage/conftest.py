@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fault_proxy import Fault, FaultProxy
-from indextables.storage import ObjectStore, VirtualClock, open_store
+from indextables.storage import ObjectStore, open_store
+from support.clock import VirtualClock
+from support.fault_proxy import Fault, FaultProxy
 
 KINDS = ("local", "memory", "s3", "azure")
 

@@ -3,7 +3,8 @@
 import threading
 import time
 
-from indextables.storage import SystemClock, VirtualClock
+from indextables.storage import SystemClock
+from support.clock import VirtualClock
 
 
 def test_virtual_clock_moves_only_when_told():

@@ -15,7 +15,8 @@ from indextables.errors import (
     UnsafePathError,
     UnsupportedStoreError,
 )
-from indextables.storage import LocalStore, PutOutcome, VirtualClock, durable, parse_root
+from indextables.storage import LocalStore, PutOutcome, durable, parse_root
+from support.clock import VirtualClock
 
 
 @pytest.fixture

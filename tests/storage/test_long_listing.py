@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fault_proxy import SLOW_DOWN, Action, Fault
 from indextables.storage import open_store
+from support.fault_proxy import SLOW_DOWN, Action, Fault
 
 KEYS = [f"data/{number:05d}" for number in range(1_060)]
 

@@ -5,16 +5,9 @@ import uuid
 import pytest
 
 from indextables.errors import ObjectNotFoundError, TransientStorageError
-from indextables.storage import (
-    FaultStore,
-    Moment,
-    ObjectStore,
-    PutOutcome,
-    RetryingStore,
-    RetryPolicy,
-    VirtualClock,
-    open_store,
-)
+from indextables.storage import ObjectStore, PutOutcome, RetryingStore, RetryPolicy, open_store
+from support.clock import VirtualClock
+from support.faults import FaultStore, Moment
 
 POLICY = RetryPolicy(max_attempts=4, base_seconds=0.1, cap_seconds=0.25)
 

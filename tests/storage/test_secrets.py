@@ -13,8 +13,9 @@ import pytest
 
 import indextables.storage
 from indextables.errors import IndexTablesError
-from indextables.storage import Redactor, RetryingStore, RetryPolicy, Secret, StoreLocation, VirtualClock
-from indextables.storage.faults import FaultStore
+from indextables.storage import Redactor, RetryingStore, RetryPolicy, Secret, StoreLocation
+from support.clock import VirtualClock
+from support.faults import FaultStore
 
 CANARY = "CANARY"
 PACKAGE = str(Path(indextables.storage.__file__).parent)

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from fault_proxy import Answer, FaultProxy
 from indextables.storage import open_store
-from servers import S3Server
+from support.fault_proxy import Answer, FaultProxy
+from support.servers import S3Server
 
 ROLE = "reader"
 ACCESS_KEY = re.compile(r"Credential=([^/]+)/")

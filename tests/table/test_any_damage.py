@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from indextables.errors import IndexTablesError
 from indextables.log.paths import LOG_PREFIX
-from indextables.storage import FaultStore, ObjectStore
+from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
-from tables import FORMATS, busy_table, checkpoint, context, copy_all, log_keys, memory_store
+from support.faults import FaultStore
+from support.tables import FORMATS, busy_table, checkpoint, context, copy_all, log_keys, memory_store
 
 PIECES = st.one_of(
     st.binary(max_size=12),

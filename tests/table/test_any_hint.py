@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX
 from indextables.ops.write import commit_files
-from indextables.storage import FaultStore, ObjectStore
+from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
-from tables import add, busy_table, checkpoint, context, copy_all, live, memory_store
+from support.faults import FaultStore
+from support.tables import add, busy_table, checkpoint, context, copy_all, live, memory_store
 
 VALUES = st.one_of(
     st.none(),

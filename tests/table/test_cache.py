@@ -9,10 +9,12 @@ import pytest
 
 from indextables import IndexTable
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
-from indextables.storage import FaultStore, ObjectStore, VirtualClock, open_store
+from indextables.storage import ObjectStore, open_store
 from indextables.table import load_snapshot
 from indextables.table.cache import ExpiringCache, process_cache
-from tables import (
+from support.clock import VirtualClock
+from support.faults import FaultStore
+from support.tables import (
     PARTITION_BY,
     PLAIN,
     SCHEMA,

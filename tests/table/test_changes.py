@@ -11,11 +11,13 @@ from indextables.log.paths import LOG_PREFIX, json_checkpoint_key, version_key
 from indextables.log.version_file import decompress
 from indextables.ops.checkpoint.cleanup import clean_up
 from indextables.ops.checkpoint.operation import compact
-from indextables.storage import FaultStore, ObjectStore, VirtualClock
+from indextables.storage import ObjectStore
 from indextables.table import ChangeSet, changes_since, load_snapshot
 from indextables.table.history import read_commits, version_at
 from indextables.table.intent import Append, ChangeProperties
-from tables import (
+from support.clock import VirtualClock
+from support.faults import FaultStore
+from support.tables import (
     FORMATS,
     AgeingStore,
     add,

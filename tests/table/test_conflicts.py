@@ -11,7 +11,7 @@ from indextables.schema import to_spark_json
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.intent import Append, ChangeProperties, EmptyCommit, Intent, Overwrite, UpgradeProtocol
-from tables import (
+from support.tables import (
     SCHEMA,
     add,
     after,

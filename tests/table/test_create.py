@@ -12,9 +12,10 @@ from indextables.errors import (
 )
 from indextables.log.paths import version_key
 from indextables.log.version_file import decompress
-from indextables.storage import PROBE_PREFIX, NoConditionalPutStore, ObjectStore
+from indextables.storage import PROBE_PREFIX, ObjectStore
 from indextables.table import Snapshot, create_table, load_snapshot
-from tables import (
+from support.faults import NoConditionalPutStore
+from support.tables import (
     PARTITION_BY,
     SCHEMA,
     append,

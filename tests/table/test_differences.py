@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from indextables.log.paths import LOG_PREFIX, state_manifest_key, version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest
-from indextables.storage import FaultStore, ObjectStore, VirtualClock
+from indextables.storage import ObjectStore
 from indextables.table import ChangeSet, Snapshot, changes_since, load_snapshot
 from indextables.table.history import read_commits, version_before_changes
 from indextables.table.intent import Append, Intent
-from tables import add, after, append, context, memory_store, merge, new_table, overwrite, remove
+from support.clock import VirtualClock
+from support.faults import FaultStore
+from support.tables import add, after, append, context, memory_store, merge, new_table, overwrite, remove
 
 # A manifest holds the files of one day, and states are compacted when the tests say so.
 A_MANIFEST_PER_DAY = {

@@ -8,7 +8,7 @@ from indextables.state.state_manifest import decode_state_manifest, encode_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.intent import ChangeProperties
-from tables import after, append, checkpoint, context, do, live, memory_store, new_table
+from support.tables import after, append, checkpoint, context, do, live, memory_store, new_table
 
 
 @pytest.fixture

@@ -21,11 +21,12 @@ from indextables.log.paths import (
     version_key,
 )
 from indextables.ops.describe import describe_state
-from indextables.storage import FaultStore, ObjectStore
+from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.intent import ChangeProperties
 from indextables.table.load import catch_up
-from tables import (
+from support.faults import FaultStore
+from support.tables import (
     FORMATS,
     add,
     append,

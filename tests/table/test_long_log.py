@@ -9,11 +9,12 @@ import pytest
 from indextables.log.actions import CommitInfo, RemoveAction, encode_actions, new_commit_id
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.version_file import compress
-from indextables.storage import FaultStore, ObjectStore, open_store
+from indextables.storage import ObjectStore, open_store
 from indextables.table import load_snapshot
 from indextables.table.history import read_commits
 from indextables.table.load import catch_up
-from tables import (
+from support.faults import FaultStore
+from support.tables import (
     FORMATS,
     add,
     after,

@@ -4,9 +4,11 @@ import pytest
 
 from indextables.errors import CommitOutcomeUnknownError, StorageError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
-from indextables.storage import Moment, ObjectStore, RetryingStore, VirtualClock
+from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Snapshot, load_snapshot
-from tables import (
+from support.clock import VirtualClock
+from support.faults import Moment
+from support.tables import (
     InterruptingStore,
     UnreliableStore,
     append,

@@ -9,13 +9,13 @@ from indextables.ops.checkpoint.cleanup import clean_up
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.write import commit_files
-from indextables.storage import VirtualClock
 from indextables.table import Snapshot, changes_since, load_snapshot
 from indextables.table.cache import process_cache
 from indextables.table.history import read_commits
 from indextables.table.intent import ChangeProperties
 from indextables.table.load import catch_up
-from tables import FORMATS, AgeingStore, add, context, do, live, memory_store, new_table, overwrite
+from support.clock import VirtualClock
+from support.tables import FORMATS, AgeingStore, add, context, do, live, memory_store, new_table, overwrite
 
 HOUR = 3600
 PATHS = [f"part-{number}.split" for number in range(8)]

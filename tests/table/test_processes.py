@@ -5,8 +5,8 @@ import uuid
 import pytest
 
 from indextables import IndexTable
-from racing import race, race_of_appends
-from servers import S3Server
+from support.racing import race, race_of_appends
+from support.servers import S3Server
 
 CREATE = """
 import pyarrow as pa

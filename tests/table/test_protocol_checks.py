@@ -10,7 +10,7 @@ from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from indextables.table.intent import UpgradeProtocol
 from indextables.table.load import catch_up
-from tables import (
+from support.tables import (
     add,
     append,
     checkpoint,

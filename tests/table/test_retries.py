@@ -4,9 +4,11 @@ import pytest
 
 from indextables.errors import CommitConflictError, CommitRetriesExhaustedError
 from indextables.log.paths import version_key
-from indextables.storage import FaultStore, ObjectStore, VirtualClock
+from indextables.storage import ObjectStore
 from indextables.table import Operation, commit, load_snapshot
-from tables import append, context, do, log_keys, memory_store, new_table, paths
+from support.clock import VirtualClock
+from support.faults import FaultStore
+from support.tables import append, context, do, log_keys, memory_store, new_table, paths
 
 
 class BeatenStore(FaultStore):

@@ -14,10 +14,11 @@ from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.replay import RECENT_COMMITS
 from indextables.ops.checkpoint.cleanup import clean_up
-from indextables.storage import ObjectStore, VirtualClock
+from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.load import catch_up
-from tables import (
+from support.clock import VirtualClock
+from support.tables import (
     AgeingStore,
     InterruptingStore,
     add,

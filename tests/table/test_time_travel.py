@@ -13,10 +13,11 @@ from indextables.log.actions import CommitInfo, new_commit_id
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
 from indextables.ops.write import commit_files
 from indextables.predicates.literals import timestamp_ms
-from indextables.storage import ObjectStore, VirtualClock, open_store
+from indextables.storage import ObjectStore, open_store
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.history import HISTORY_SCHEMA, history_table, read_commits, version_at
-from tables import (
+from support.clock import VirtualClock
+from support.tables import (
     PLAIN,
     add,
     after,

@@ -5,7 +5,7 @@ import pytest
 from indextables.log.actions import TransactionAction
 from indextables.table import Operation, commit, load_snapshot
 from indextables.table.intent import Append, Overwrite
-from tables import add, memory_store, new_table
+from support.tables import add, memory_store, new_table
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from indextables.ops.write import run
 from indextables.schema import to_spark_json
 from indextables.table import Operation, load_snapshot
 from indextables.table.intent import Append
-from state_tables import SCHEMA, TableBuilder, numbered, paths, split, state_of
+from support.state_tables import SCHEMA, TableBuilder, numbered, paths, split, state_of
 
 MAPPING = '[{"name":"id","type":"i64"}]'
 

@@ -1,6 +1,5 @@
 """The object store behind a small protocol, and the rules for paths."""
 
-from indextables.storage.faults import Call, FaultStore, Moment, NoConditionalPutStore
 from indextables.storage.keys import (
     NULL_PARTITION,
     escape_partition_value,
@@ -20,7 +19,6 @@ from indextables.storage.store import (
     ObjectStore,
     PutOutcome,
     SystemClock,
-    VirtualClock,
     require_put_if_absent,
 )
 from indextables.storage.urls import Location, parse_root
@@ -28,13 +26,9 @@ from indextables.storage.urls import Location, parse_root
 __all__ = [
     "NULL_PARTITION",
     "PROBE_PREFIX",
-    "Call",
     "Clock",
-    "FaultStore",
     "LocalStore",
     "Location",
-    "Moment",
-    "NoConditionalPutStore",
     "ObjectMeta",
     "ObjectStore",
     "PutOutcome",
@@ -44,7 +38,6 @@ __all__ = [
     "Secret",
     "StoreLocation",
     "SystemClock",
-    "VirtualClock",
     "escape_partition_value",
     "open_store",
     "parse_root",

@@ -1,8 +1,7 @@
-"""Time as the storage layer sees it: the machine's own clock, and one that tests move by hand."""
+"""The object store as the rest of the package sees it: a small protocol, its values, and the clock beside it."""
 
 import contextlib
 import enum
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -36,28 +35,6 @@ class SystemClock(msgspec.Struct, frozen=True):
     def sleep(self, seconds: float) -> None:
         """Block this thread for `seconds`."""
         time.sleep(seconds)
-
-
-class VirtualClock:
-    """A clock that stands still until somebody sleeps on it or advances it. Safe for several threads."""
-
-    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
-        self._lock = threading.Lock()
-        self._now_us = start_ms * 1000
-
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch, as far as this clock was moved."""
-        with self._lock:
-            return self._now_us // 1000
-
-    def sleep(self, seconds: float) -> None:
-        """Move the clock forward by `seconds`, without waiting."""
-        self.advance(seconds)
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock; a negative number of seconds turns it back, as real clocks do at times."""
-        with self._lock:
-            self._now_us += round(seconds * 1_000_000)
 
 
 # The object store as the rest of the package sees it: a small protocol, and the values that pass through.

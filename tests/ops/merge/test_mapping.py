@@ -6,7 +6,7 @@ import pytest
 from indextables.config import Settings
 from indextables.ops.merge.task import merged_mapping
 from indextables.split.doc_mapping import DocMapping, FieldKind
-from tables import options
+from support.tables import options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
 PARTITIONS = ("day",)

@@ -16,8 +16,8 @@ from indextables.ops.runner import Interruption, LocalRunner, Progress
 from indextables.ops.write import append
 from indextables.state.source import StateSource
 from indextables.table import create_table
-from row_tables import SCHEMA, counted, ids, rows, split_files
-from tables import context, memory_store
+from support.row_tables import SCHEMA, counted, ids, rows, split_files
+from support.tables import context, memory_store
 
 FIXTURES = Path(__file__).parents[3] / "../shared/fixtures"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text()) if FIXTURES.is_dir() else {}

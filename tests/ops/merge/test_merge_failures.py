@@ -28,11 +28,13 @@ from indextables.ops.write import append, commit_files, overwrite, run, set_prop
 from indextables.predicates import parse_predicate
 from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.writer import SplitWriter
-from indextables.storage import FaultStore, Moment, RetryingStore, VirtualClock
+from indextables.storage import RetryingStore
 from indextables.table import Operation, create_table, load_snapshot
 from indextables.table.intent import DropPartitions, RemoveFiles
-from row_tables import SCHEMA, ids, rows, split_files
-from tables import (
+from support.clock import VirtualClock
+from support.faults import FaultStore, Moment
+from support.row_tables import SCHEMA, ids, rows, split_files
+from support.tables import (
     InterruptingStore,
     UnreliableStore,
     checkpoint,

@@ -9,10 +9,10 @@ import pytest
 from indextables import IndexTable
 from indextables.ops.merge import merge_jobs, wait_for_merges
 from indextables.ops.write import append
-from indextables.storage import FaultStore, Moment
 from indextables.table import create_table, load_snapshot
-from row_tables import SCHEMA, ids, rows, split_files
-from tables import UnreliableStore, context, memory_store, options
+from support.faults import FaultStore, Moment
+from support.row_tables import SCHEMA, ids, rows, split_files
+from support.tables import UnreliableStore, context, memory_store, options
 
 ON = {"mergeOnWrite.enabled": "true", "mergeOnWrite.batchCpuFraction": "0"}
 AT_ONCE = {**ON, "mergeOnWrite.async.enabled": "false"}
@@ -145,7 +145,7 @@ def test_one_table_is_merged_by_one_job_at_a_time():
 WRITING = """
 import sys
 from indextables import IndexTable
-from row_tables import rows
+from support.row_tables import rows
 options = {"spark.indextables.mergeOnWrite.enabled": "true",
            "spark.indextables.mergeOnWrite.batchCpuFraction": "0",
            "spark.indextables.mergeOnWrite.shutdownTimeoutMs": sys.argv[2]}

@@ -13,10 +13,19 @@ from indextables.ops.merge import MergeRequest, merge_jobs, merge_splits
 from indextables.ops.runner import LocalRunner
 from indextables.ops.write import append as append_rows
 from indextables.statements import sql
-from purge_tables import DAY, clocked_store, live_paths, newest, put_split, remove_split, splits_in, table_of
-from row_tables import SCHEMA, ids, rows, split_files
-from tables import SCHEMA as DATED_SCHEMA
-from tables import options
+from support.purge_tables import (
+    DAY,
+    clocked_store,
+    live_paths,
+    newest,
+    put_split,
+    remove_split,
+    splits_in,
+    table_of,
+)
+from support.row_tables import SCHEMA, ids, rows, split_files
+from support.tables import SCHEMA as DATED_SCHEMA
+from support.tables import options
 
 ON = {"purgeOnWrite.enabled": "true", "purgeOnWrite.splitRetentionHours": "24"}
 MERGES = {

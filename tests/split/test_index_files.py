@@ -1,0 +1,41 @@
+"""Building an index: the limits of the library, and the end of its writer."""
+
+import pyarrow as pa
+import pytest
+
+from indextables.errors import SplitWriteError
+from indextables.split.doc_mapping import DocMapping
+from indextables.split.index_files import IndexBuilder, index_files, open_index
+from support.search_indexes import found_rows, text_field
+
+MAPPING = DocMapping((text_field("body"),))
+ROWS = pa.record_batch({"body": ["open source", "search", None] * 500})
+
+
+def build(directory, heap_bytes: int) -> IndexBuilder:
+    builder = IndexBuilder(directory, MAPPING, heap_bytes)
+    builder.add(ROWS)
+    return builder
+
+
+@pytest.mark.parametrize("heap_bytes", [0, 1, 15_000_000, 256_000_000, 10**13])
+def test_any_heap_is_brought_within_the_limits_of_one_thread(tmp_path, heap_bytes):
+    build(tmp_path, heap_bytes).finish()
+    index = open_index(tmp_path, MAPPING, "here")
+    assert found_rows(index, MAPPING, "search") == list(range(1, 1500, 3))
+
+
+def test_one_thread_makes_one_segment(tmp_path):
+    files = build(tmp_path, 15_000_000).finish()
+    assert open_index(tmp_path, MAPPING, "here").searcher().num_segments == 1
+    assert files == index_files(tmp_path)
+
+
+def test_a_finished_builder_takes_no_rows_and_abort_leaves_its_index_alone(tmp_path):
+    """The library's writer is used up when its merging threads have been waited for."""
+    builder = build(tmp_path, 15_000_000)
+    builder.finish()
+    with pytest.raises(SplitWriteError, match="building an index"):
+        builder.add(ROWS)
+    builder.abort()
+    assert len(found_rows(open_index(tmp_path, MAPPING, "here"), MAPPING, "search")) == 500

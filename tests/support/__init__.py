@@ -1,0 +1,1 @@
+"""What tests share: samples, tables, servers, faults and a clock."""

@@ -1,0 +1,25 @@
+"""A clock that tests move by hand."""
+
+import threading
+
+
+class VirtualClock:
+    """A clock that stands still until somebody sleeps on it or advances it. Safe for several threads."""
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._lock = threading.Lock()
+        self._now_us = start_ms * 1000
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as far as this clock was moved."""
+        with self._lock:
+            return self._now_us // 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock forward by `seconds`, without waiting."""
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; a negative number of seconds turns it back, as real clocks do at times."""
+        with self._lock:
+            self._now_us += round(seconds * 1_000_000)

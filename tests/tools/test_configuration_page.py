@@ -1,0 +1,31 @@
+"""docs/configuration.md says what the registry says, and its example runs."""
+
+import re
+from pathlib import Path
+
+from indextables.config import list_families, list_settings
+from tools.configuration_page import render
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_every_setting_alias_and_family_has_its_row():
+    rows = [line for line in render().splitlines() if line.startswith("| `spark.indextables.")]
+    assert len(rows) == len(list_settings()) + len(list_families())
+    for setting in list_settings():
+        (row,) = (row for row in rows if row.startswith(f"| `{setting.key}` |"))
+        assert setting.help in row
+        assert all(f"`{alias.key}`" in row for alias in setting.aliases)
+    for family in list_families():
+        assert any(row.startswith(f"| `{family.prefix}<{family.placeholder}>` |") for row in rows)
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head():
+    for table in re.findall(r"(?:^\|.*\n)+", render(), flags=re.MULTILINE):
+        cells = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(cells) == 1
+
+
+def test_example_runs():
+    (example,) = re.findall(r"```python\n(.*?)```", render(), flags=re.DOTALL)
+    exec(compile(example, "docs/configuration.md", "exec"), {})

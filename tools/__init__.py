@@ -1,0 +1,1 @@
+"""What builds the project's generated pages; not part of the wheel."""
