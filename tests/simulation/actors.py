@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from indextables.config import Settings
-from indextables.errors import VersionNotFoundError
+from indextables.errors import ConcurrentMaintenanceError, VersionNotFoundError
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.merge import MergeRequest, merge_splits
@@ -221,7 +221,7 @@ def read_again(actor: Actor) -> None:
     snapshot = actor.handle or load_snapshot(actor.context)
     try:
         _compare(actor, snapshot)
-    except VersionNotFoundError:
+    except ConcurrentMaintenanceError:
         actor.handle = None
 
 
@@ -238,7 +238,7 @@ def follow(actor: Actor) -> None:
         return
     try:
         changes = changes_since(snapshot, actor.followed.version)
-    except VersionNotFoundError:
+    except (VersionNotFoundError, ConcurrentMaintenanceError):
         actor.followed = None
         return
     files = dict(actor.followed.files)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 from indextables.errors import (
+    CheckpointCorruptionError,
     CommitOutcomeUnknownError,
     IndexTablesError,
     LogCorruptedError,
@@ -24,7 +25,7 @@ from indextables.ops.fsck.log import reachable_versions
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import scan
 from indextables.table import load_snapshot
-from indextables.table.cache import process_cache
+from indextables.table.context import process_cache
 from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
 from simulation.scheduler import BatonStore, Call, CrashError, Done, Fate, Kind, LateCall, Odds, Process
 from simulation.witness import Author, InvariantError, WitnessStore
@@ -251,7 +252,7 @@ class Simulation:
         for version in sorted(reachable_versions(listing)):
             try:
                 self._check_files(load_snapshot(self._view, version))
-            except VersionNotFoundError:
+            except (VersionNotFoundError, CheckpointCorruptionError):
                 # Its number, or that of one before it, was used again by a writer that slept, and died then; or its
                 # checkpoint was published by one that slept until files of it were gone.
                 is_hidden = any(

@@ -11,7 +11,7 @@ from indextables import IndexTable
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.storage import ObjectStore, open_store
 from indextables.table import load_snapshot
-from indextables.table.cache import ExpiringCache, process_cache
+from indextables.table.context import ExpiringCache, process_cache
 from support.clock import VirtualClock
 from support.faults import FaultStore
 from support.tables import (

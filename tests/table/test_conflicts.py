@@ -151,7 +151,7 @@ def test_property_change_and_protocol_upgrade_compose(start):
     assert final.metadata.configuration == {"owner": "l"}
 
 
-REGISTERING = Append((add("r"),), schemas={"hash-1": '[{"name":"id"}]'})
+REGISTERING = Append((add("r"),), doc_mappings={"hash-1": '[{"name":"id"}]'})
 
 
 @pytest.mark.parametrize("loser", ["overwrite", "drop"])
@@ -164,7 +164,7 @@ def test_registering_a_doc_mapping_is_no_metadata_change(start, loser):
 
 def test_two_writers_that_register_doc_mappings_keep_both(start):
     do(start, REGISTERING)
-    final = do(start, Append((add("s"),), schemas={"hash-2": "[]"})).snapshot
+    final = do(start, Append((add("s"),), doc_mappings={"hash-2": "[]"})).snapshot
     assert set(final.header.schema_registry) == {"hash-1", "hash-2"}
     assert paths(final) == {"a", "b", "c", "r", "s"}
 

@@ -12,13 +12,14 @@ from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.segment import LogListing, list_log
 from indextables.storage import ObjectStore
 from indextables.table import log_reader
-from indextables.table.intent import ConcurrentCommit, concurrent_commit_of, summary_of
+from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of
 from indextables.table.log_reader import (
     last_actions,
     read_last_actions,
     read_log_files,
     read_summaries,
     read_tail,
+    summary_of,
     with_unlisted_versions,
 )
 from support.tables import add, busy_table, context, memory_store, new_table, write_version
@@ -50,7 +51,7 @@ def at_once(store: ObjectStore) -> Tail:
 @pytest.fixture(params=[1, 3, 7, 1000])
 def small_pieces(request, monkeypatch) -> None:
     monkeypatch.setattr(log_reader, "_FILES_PER_FETCH", request.param)
-    monkeypatch.setattr(log_reader, "_BYTES_PER_DECODING", 400 * request.param)
+    monkeypatch.setattr(log_reader, "_BYTES_PER_DECODE", 400 * request.param)
 
 
 def test_tail_read_in_pieces_is_the_tail(store, small_pieces):

@@ -10,7 +10,7 @@ from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.write import commit_files
 from indextables.table import Snapshot, changes_since, load_snapshot
-from indextables.table.cache import process_cache
+from indextables.table.context import process_cache
 from indextables.table.history import read_commits
 from indextables.table.intent import ChangeProperties
 from indextables.table.load import catch_up

@@ -157,7 +157,7 @@ def test_writer_that_slept_longer_than_the_log_remembers_does_not_know(inner):
             write_version(inner, version, info, add(f"other-{version}"))
         go_on_and_clean_up(inner)
 
-    with pytest.raises(CommitOutcomeUnknownError, match="does not say whether it was included"):
+    with pytest.raises(CommitOutcomeUnknownError, match="does not record whether it includes this commit"):
         do(stalled(inner, meanwhile), append("late"))
     assert "late" not in paths(newest(inner))
 
@@ -251,7 +251,7 @@ def test_stray_commit_that_others_have_gone_on_from_is_reported(inner):
     slow = Slow(inner)
     snapshot = newest(slow)
     slow.before_commit = lambda: create_again(inner, 1)
-    with pytest.raises(CommitOutcomeUnknownError, match="created again meanwhile"):
+    with pytest.raises(CommitOutcomeUnknownError, match="created again in the meantime"):
         do(snapshot, append("late"))
 
 
