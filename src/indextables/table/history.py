@@ -148,7 +148,7 @@ def _summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -
             try:
                 found += read_summaries(context, [file])
             except (LogCorruptedError, ObjectNotFoundError) as error:
-                logger.warning("%s: the history omits version %d: %s", context.url, file[0], error)
+                logger.warning("%s: the commit of version %d cannot be read: %s", context.url, file[0], error)
         return found
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indextables.errors import ConcurrentMaintenanceError, StorageError
+from indextables.errors import CheckpointWriteError, ConcurrentMaintenanceError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
@@ -82,7 +82,7 @@ def test_checkpoint_whose_files_were_collected_while_its_writer_slept_is_not_pub
     store = clocked_store()
     table_of(store, "a.split", "b.split", "c.split")
     drowsy = DrowsyStore(store._inner, store.clock, store.times)
-    with pytest.raises(StorageError, match="may have been garbage-collected; write it again"):
+    with pytest.raises(CheckpointWriteError, match="may have been garbage-collected; write it again"):
         write_checkpoint(newest(drowsy, FORMATS[form]))
     assert newest(store).num_files == 3
     assert is_clean(store)

@@ -187,7 +187,7 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     existing = _bases(context, version, wanted)
     damaged = [base for base in existing if not _is_whole(context, base)]
     if len(damaged) == len(existing):
-        _write_or_explain(_make_room(snapshot, damaged) if damaged else snapshot, write)
+        _write_files(_make_room(snapshot, damaged) if damaged else snapshot, write)
     found = _find_readable(context, version, wanted)
     if found is None:
         raise _lost(context, version)
@@ -202,8 +202,8 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     )
 
 
-def _write_or_explain(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
-    """Write a checkpoint. Errors of the store are translated into what they mean for the checkpoint."""
+def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
+    """Write the files of a checkpoint. Raises CheckpointWriteError for any failure of the store."""
     try:
         write(snapshot)
     except ObjectNotFoundError as error:
