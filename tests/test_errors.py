@@ -24,7 +24,7 @@ from indextables.log.paths import json_checkpoint_key, state_manifest_key, versi
 from indextables.log.segment import Base, list_log
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.storage import ObjectStore, PutOutcome
-from indextables.table import load_snapshot
+from indextables.table import changes_since, load_snapshot
 from indextables.table.log_reader import read_base_uncached
 from support.faults import FaultStore, Moment
 from support.tables import (
@@ -79,19 +79,21 @@ def test_every_class_says_what_causes_it():
 
 
 class Vanishing(FaultStore):
-    """A store that lists a key and deletes it before it is read."""
+    """A store on which a key is deleted between every listing and the next read, while it is active."""
 
-    def __init__(self, inner: ObjectStore, key: str) -> None:
+    def __init__(self, inner: ObjectStore, key: str, *, is_active: bool = True) -> None:
         super().__init__(inner)
         self._key = key
+        self.is_active = is_active
 
     def get(self, key: str) -> bytes:
-        if key == self._key:
+        if self.is_active and key == self._key:
             self._inner.delete_many([key])
         return super().get(key)
 
     def list(self, prefix, *, start_after=None):
-        self._inner.put(self._key, b"back again")
+        if self.is_active:
+            self._inner.put(self._key, b"back again")
         return super().list(prefix, start_after=start_after)
 
 
@@ -100,6 +102,18 @@ def test_version_file_removed_while_the_table_is_opened_is_concurrent_maintenanc
     after(new_table(store), append("a"))
     with pytest.raises(ConcurrentMaintenanceError, match=f"{version_key(1)}.*open the table again"):
         load_snapshot(context(Vanishing(store, version_key(1))))
+
+
+def test_version_file_removed_while_changes_are_read_is_concurrent_maintenance():
+    store = memory_store()
+    after(new_table(store), append("a"))
+    vanishing = Vanishing(store, version_key(1), is_active=False)
+    snapshot = load_snapshot(context(vanishing))
+    vanishing.is_active = True
+    with pytest.raises(
+        ConcurrentMaintenanceError, match=r"while the changes were read.*open the table again"
+    ):
+        changes_since(snapshot, 0)
 
 
 def test_version_that_the_log_never_had_is_not_found():

@@ -99,7 +99,9 @@ def test_path_may_take_its_own_place(store, table):
 
 def test_replace_of_something_that_is_gone_commits_nothing(store, table):
     do(table, remove("a"))
-    with pytest.raises(CommitConflictError, match=r"nothing was committed, .* example a: a concurrent commit"):
+    with pytest.raises(
+        CommitConflictError, match=r"nothing was committed, .* example a: a concurrent commit"
+    ):
         commit_files(table, [add("ab")], ["a", "b"])
     assert set(live(newest(store))) == {"b"}
 
