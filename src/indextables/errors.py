@@ -1,24 +1,73 @@
-"""Every error that IndexTables raises, named by its cause.
+"""Every error that IndexTables raises on purpose, named by its cause.
 
-`IndexTablesError` is the root. There is one class per cause that a caller may want to handle; each message
-is lower case and names the thing, the place and the remedy. Errors of the libraries below are translated
-at the edge of the layer that calls them, and chained.
+There is one class per cause that a caller may want to handle. Each message names the thing, the place and the
+remedy. Errors of the libraries below are translated at the edge of the layer that calls them, and chained.
+
+    IndexTablesError
+    ├── InvalidOptionError (ValueError)
+    ├── InvalidSchemaError (ValueError)
+    ├── InvalidPredicateError (ValueError)
+    ├── InvalidQueryError (ValueError)
+    ├── InvalidStatementError (ValueError)
+    ├── InvalidAggregationError (ValueError)
+    ├── InvalidActionError (ValueError)
+    ├── InvalidValueError (ValueError)
+    ├── MissingExtraError (ImportError)
+    ├── SparkUnavailableError
+    ├── SparkFailedError
+    ├── WorkerLostError
+    ├── RowsChangedError
+    ├── StorageError
+    │   ├── ObjectNotFoundError
+    │   ├── AccessDeniedError
+    │   ├── TransientStorageError
+    │   ├── UnsupportedStoreError
+    │   ├── UnsafePathError (ValueError)
+    │   └── CheckpointWriteError
+    ├── TableNotFoundError
+    ├── TableAlreadyExistsError
+    ├── ReadOnlyTableError
+    ├── VersionNotFoundError
+    ├── ConcurrentMaintenanceError
+    ├── UnsupportedProtocolError
+    ├── LogGapError
+    ├── LogCorruptedError
+    │   ├── CheckpointValidationError
+    │   └── CheckpointCorruptionError
+    │       └── ManifestCorruptedError
+    ├── SearchFailedError
+    ├── SplitCorruptedError
+    ├── UnsupportedSplitError
+    ├── SplitWriteError
+    ├── SplitsMissingError
+    ├── IndexCacheError
+    ├── CommitError
+    │   ├── CommitConflictError
+    │   ├── CommitRetriesExhaustedError
+    │   └── CommitOutcomeUnknownError
+    ├── ClockSkewError
+    └── OperationInterruptedError
+
+The table protocols quote four error texts. They appear, in lower case, in the messages of these errors:
+"No transaction log found" in TableNotFoundError and LogCorruptedError, "No metadata found" in LogCorruptedError,
+"Failed to write transaction log version N - file already exists" in CommitRetriesExhaustedError, and
+"Failed to read checkpoint at version N" in CheckpointCorruptionError and in the warning of a reader that falls back.
 """
 
 
 class IndexTablesError(Exception):
-    """The root of all errors raised on purpose by this package."""
+    """The root of all errors that this package raises on purpose."""
 
 
 # --- settings and input -------------------------------------------------------------------------------
 
 
 class InvalidOptionError(IndexTablesError, ValueError):
-    """An option or setting has a value, or a name, that cannot be accepted."""
+    """An option or setting has an unknown name or an invalid value."""
 
 
 class InvalidSchemaError(IndexTablesError, ValueError):
-    """A schema cannot be stored, or does not fit the table's."""
+    """A schema cannot be stored, or does not match the schema of the table."""
 
 
 class InvalidPredicateError(IndexTablesError, ValueError):
@@ -26,9 +75,9 @@ class InvalidPredicateError(IndexTablesError, ValueError):
 
 
 class InvalidQueryError(IndexTablesError, ValueError):
-    """A search query cannot be read, or names a field or value that the table does not have.
+    """A search query cannot be parsed, or names a field or value that the table does not have.
 
-    `position` is where in the query's text, from 0; None if it has no place there.
+    `position` is the offset of the mistake in the query text, from 0, or None if it has none.
     """
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
@@ -37,9 +86,9 @@ class InvalidQueryError(IndexTablesError, ValueError):
 
 
 class InvalidStatementError(IndexTablesError, ValueError):
-    """A text is no statement of IndexTables, or one that cannot be read.
+    """A text is not a statement of IndexTables, or the statement cannot be parsed.
 
-    `position` is where in the text, from 0; None if it has no place there.
+    `position` is the offset of the mistake in the text, from 0, or None if it has none.
     """
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
@@ -48,68 +97,72 @@ class InvalidStatementError(IndexTablesError, ValueError):
 
 
 class InvalidAggregationError(IndexTablesError, ValueError):
-    """An aggregation does not fit its column, or asks for more groups than there may be."""
+    """An aggregation does not fit its column, or would return more groups than the limit."""
 
 
 class InvalidActionError(IndexTablesError, ValueError):
-    """An action handed to a commit contradicts the table or itself."""
+    """An action passed to a commit contradicts the table or itself."""
 
 
 class InvalidValueError(IndexTablesError, ValueError):
-    """A value in the data cannot be stored or indexed as its column asks."""
+    """A value in the data cannot be stored or indexed as its column requires."""
 
 
 # --- Spark ---------------------------------------------------------------------------------------------
 
 
 class MissingExtraError(IndexTablesError, ImportError):
-    """A package that an optional part of IndexTables needs is not installed."""
+    """An optional part of IndexTables needs a package that is not installed."""
 
 
 class SparkUnavailableError(IndexTablesError):
-    """Spark cannot start on this machine, or lacks something that it needs."""
+    """Spark cannot start on this machine: Java, a package or a setting is missing."""
 
 
 class SparkFailedError(IndexTablesError):
-    """Spark runs, and did not do what it was asked for."""
+    """Spark is running, but a job failed."""
 
 
 class WorkerLostError(IndexTablesError):
-    """Spark gave a task up: its executor, or the Python process on it, ended or could not start."""
+    """Spark gave up on a task because its executor or Python worker died or could not start."""
 
 
 class RowsChangedError(IndexTablesError):
-    """A table that a stream follows lost or replaced rows, which the stream may have handed on already."""
+    """The source table of a stream lost or replaced rows that the stream may have emitted already."""
 
 
 # --- object stores ------------------------------------------------------------------------------------
 
 
 class StorageError(IndexTablesError):
-    """The object store refused or failed a call."""
+    """The object store rejected or failed a request."""
 
 
 class ObjectNotFoundError(StorageError):
-    """There is no object under this key."""
+    """The store has no object under this key."""
 
 
 class AccessDeniedError(StorageError):
-    """The store knows who asks (or nobody does) and says no."""
+    """The store rejected the credentials, or none were given."""
 
 
 class TransientStorageError(StorageError):
-    """Time-out, reset, throttling or a server error: the same call may go through later.
+    """A time-out, reset, throttled request or server error: a retry may succeed.
 
-    After a write that failed this way, nobody knows whether it took effect.
+    The outcome of a write that failed this way is unknown.
     """
 
 
 class UnsupportedStoreError(StorageError):
-    """The store ignores put-if-absent, so that two writers could overwrite each other's commits."""
+    """The store ignores put-if-absent, so two writers could overwrite each other's commits."""
 
 
 class UnsafePathError(StorageError, ValueError):
-    """A path leaves the table's root, or cannot be used as a key."""
+    """A path leaves the root of the table, or is not a valid key."""
+
+
+class CheckpointWriteError(StorageError):
+    """A checkpoint or state could not be written. The table is unchanged, and readers use the previous one."""
 
 
 # --- the table and its log ----------------------------------------------------------------------------
@@ -120,44 +173,60 @@ class TableNotFoundError(IndexTablesError):
 
 
 class TableAlreadyExistsError(IndexTablesError):
-    """A table exists at this path already."""
+    """There is already a table at this path, with another definition."""
+
+
+class ReadOnlyTableError(IndexTablesError):
+    """The table was opened at a fixed version or timestamp, so it can only be read."""
 
 
 class VersionNotFoundError(IndexTablesError):
-    """This version, or a moment in time, is outside what the log still holds."""
+    """The caller asked for a version or a timestamp that the log does not hold (or no longer holds)."""
 
 
-class LogCorruptedError(IndexTablesError):
-    """A file of the transaction log cannot be read as what its name says."""
+class ConcurrentMaintenanceError(IndexTablesError):
+    """A concurrent purge, cleanup, truncate or repair removed files that a running operation needs.
 
-
-class LogGapError(IndexTablesError):
-    """A version file is missing in the middle of the log, so that nothing may be committed after it."""
+    The operation changed nothing. Open the table again and retry.
+    """
 
 
 class UnsupportedProtocolError(IndexTablesError):
-    """The table asks for a protocol version or a feature that this release does not have."""
+    """The table requires a protocol version or feature that this release does not support."""
 
 
-# --- the Avro state -----------------------------------------------------------------------------------
+class LogGapError(IndexTablesError):
+    """A version file is missing in the middle of the log, so no version may be committed after it."""
 
 
-class ManifestCorruptedError(LogCorruptedError):
-    """A manifest or state manifest is damaged, cut off, over a stated limit, or points outside the log."""
+class LogCorruptedError(IndexTablesError):
+    """A file of the transaction log is damaged, or a file that readers cannot do without is missing."""
+
+
+class CheckpointValidationError(LogCorruptedError):
+    """A checkpoint is readable, but does not hold what it claims: another version, or fewer entries."""
+
+
+class CheckpointCorruptionError(LogCorruptedError):
+    """A checkpoint or state is damaged, truncated or incomplete."""
+
+
+class ManifestCorruptedError(CheckpointCorruptionError):
+    """A manifest or state manifest is damaged, truncated, over a size limit, or points outside the log."""
 
 
 # --- search -------------------------------------------------------------------------------------------
 
 
 class SearchFailedError(IndexTablesError):
-    """The search library failed on an index: the index is damaged, or the request is beyond its limits."""
+    """The search library failed on an index: the index is damaged, or the request exceeds its limits."""
 
 
 # --- splits -------------------------------------------------------------------------------------------
 
 
 class SplitCorruptedError(IndexTablesError):
-    """A split file is damaged, cut off, over a stated limit, or no split at all."""
+    """A split file is damaged, truncated, over a size limit, or not a split at all."""
 
 
 class UnsupportedSplitError(IndexTablesError):
@@ -165,11 +234,11 @@ class UnsupportedSplitError(IndexTablesError):
 
 
 class SplitWriteError(IndexTablesError):
-    """A split's index or rows could not be built on the local disk; nothing of it was uploaded."""
+    """The index or the rows of a split could not be built on the local disk. No part of it was uploaded."""
 
 
 class SplitsMissingError(IndexTablesError):
-    """Splits that a version of the table needs are not there any more. `paths` names all of them."""
+    """Splits that a version of the table refers to are missing from the store. `paths` lists all of them."""
 
     def __init__(self, message: str, paths: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -188,23 +257,23 @@ class CommitError(IndexTablesError):
 
 
 class CommitConflictError(CommitError):
-    """Another writer committed something that this transaction cannot be reconciled with."""
+    """A concurrent commit conflicts with this transaction."""
 
 
 class CommitRetriesExhaustedError(CommitError):
-    """Other writers were faster, as often as the retry settings allow."""
+    """Concurrent commits took the next version in every try that the retry settings allow."""
 
 
 class CommitOutcomeUnknownError(CommitError):
-    """The store stopped answering: the commit may or may not have landed, and nothing was deleted."""
+    """The store stopped answering: the commit may or may not have landed, and no file was deleted."""
 
 
 # --- long operations ----------------------------------------------------------------------------------
 
 
 class ClockSkewError(IndexTablesError):
-    """The clocks of this machine and of the store are so far apart that ages cannot be told."""
+    """The clocks of this machine and of the store differ too much to compare file ages."""
 
 
 class OperationInterruptedError(IndexTablesError):
-    """Somebody stopped a long operation before it was done."""
+    """A long operation was cancelled before it finished."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from indextables import ops
 from indextables.config import Settings
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
-from indextables.errors import InvalidOptionError
+from indextables.errors import InvalidOptionError, ReadOnlyTableError
 from indextables.log.actions import AddAction, Metadata, Protocol
 from indextables.predicates import Predicate, parse_predicate
 from indextables.predicates.literals import timestamp_ms
@@ -411,9 +411,9 @@ class IndexTable:
 
     def _writable(self) -> Snapshot:
         if self._is_pinned:
-            raise InvalidOptionError(
-                f"{self._snapshot.context.url}: this object shows version {self.version} and can only be read; "
-                f"call refresh(), or open the table without a version"
+            raise ReadOnlyTableError(
+                f"{self._snapshot.context.url}: this table was opened at version {self.version} and can only be read; "
+                f"call refresh(), or open it without a version"
             )
         return self._snapshot
 

@@ -18,9 +18,9 @@ MUTATIONS = (
     Mutation(
         "blind retry of a merge",
         "table/plan.py",
-        "    going_on = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))\n"
+        "    live_groups = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))\n"
         "    given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))\n",
-        "    going_on: tuple[MergeGroup, ...] = intent.groups\n    given_up: tuple[MergeGroup, ...] = ()\n",
+        "    live_groups: tuple[MergeGroup, ...] = intent.groups\n    given_up: tuple[MergeGroup, ...] = ()\n",
         ("tests/table/test_conflicts.py",),
     ),
     Mutation(

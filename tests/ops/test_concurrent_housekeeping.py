@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from indextables.errors import VersionNotFoundError
+from indextables.errors import ConcurrentMaintenanceError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, SHARED_MANIFEST_PREFIX, state_manifest_key
 from indextables.log.segment import list_log
 from indextables.ops.checkpoint.cleanup import clean_up
@@ -161,7 +161,9 @@ def test_reader_that_has_a_table_open_goes_on_when_its_state_is_cleaned_up(store
     if is_collecting:
         store.clock.advance(2 * HOUR)
         collect_garbage(context(store), dry_run=False)
-        with pytest.raises(VersionNotFoundError, match=r"manifest-.*there is no other way to version 4"):
+        with pytest.raises(
+            ConcurrentMaintenanceError, match=r"manifest-.*no other files of the log lead to version 4"
+        ):
             live(reader)
     else:
         assert live(reader) == FILES

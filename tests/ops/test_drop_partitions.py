@@ -20,7 +20,7 @@ from support.purge_tables import (
     newest,
     table_of,
 )
-from support.racing_commits import losing_to
+from support.racing_commits import overtaken_by
 from support.row_tables import SCHEMA, ids, rows
 from support.tables import append, context, do, drop, memory_store, merge, new_table, overwrite, paths
 
@@ -166,21 +166,21 @@ def partitioned():
 )
 def test_partitions_are_looked_up_again_after_a_lost_race(winner, left):
     store = partitioned()
-    snapshot = losing_to(store, winner)
+    snapshot = overtaken_by(store, winner)
     assert drop_partitions(snapshot, "date = '2024-01-01'").is_committed
     assert paths(load_snapshot(context(store))) == left
 
 
 def test_partition_that_others_dropped_meanwhile_is_no_commit():
     store = partitioned()
-    snapshot = losing_to(store, drop("date = '2024-01-01'"))
+    snapshot = overtaken_by(store, drop("date = '2024-01-01'"))
     result = drop_partitions(snapshot, "date = '2024-01-01'")
     assert (result.is_committed, result.version) == (False, 3)
 
 
 def test_change_of_the_metadata_meanwhile_is_a_conflict():
     store = partitioned()
-    snapshot = losing_to(store, ChangeProperties({"owner": "me"}))
+    snapshot = overtaken_by(store, ChangeProperties({"owner": "me"}))
     with pytest.raises(errors.CommitConflictError):
         drop_partitions(snapshot, "date = '2024-01-01'")
     assert paths(load_snapshot(context(store))) == {"a", "b", "c"}

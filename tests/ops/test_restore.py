@@ -31,7 +31,7 @@ from support.purge_tables import (
     splits_in,
     table_of,
 )
-from support.racing_commits import losing_to
+from support.racing_commits import overtaken_by
 from support.row_tables import SCHEMA, ids, rows
 from support.tables import (
     FORMATS,
@@ -208,14 +208,14 @@ def test_purge_that_takes_the_version_during_the_restore_is_reported(store):
     ],
 )
 def test_table_is_as_it_was_even_if_others_were_faster(store, winner):
-    result = restore(losing_to(store, winner), 2)
+    result = restore(overtaken_by(store, winner), 2)
     assert result.version == 7
     assert live_paths(store) == {"a.split", "b.split"}
 
 
 def test_change_of_the_metadata_meanwhile_is_a_conflict(store):
     with pytest.raises(errors.CommitConflictError):
-        restore(losing_to(store, ChangeProperties({"owner": "you"})), 2)
+        restore(overtaken_by(store, ChangeProperties({"owner": "you"})), 2)
     assert live_paths(store) == {"b.split", "c.split"}
 
 

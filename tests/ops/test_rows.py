@@ -9,11 +9,11 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import (
-    InvalidOptionError,
     InvalidPredicateError,
     InvalidSchemaError,
     InvalidValueError,
     ObjectNotFoundError,
+    ReadOnlyTableError,
     SplitCorruptedError,
 )
 from indextables.log.entries import FILE_ENTRY_SCHEMA
@@ -249,7 +249,7 @@ def test_an_older_version_can_be_read_but_not_written(table, path):
     table.append(rows(1))
     old = IndexTable(path, version=0)
     for write in (old.append, old.overwrite):
-        with pytest.raises(InvalidOptionError, match=r"version 0.*refresh"):
+        with pytest.raises(ReadOnlyTableError, match=r"version 0.*refresh"):
             write(rows(2))
     assert ids(IndexTable(path)) == [1]
 

@@ -1,4 +1,4 @@
-"""Who works on a simulated table, and what they do: the real operations, on splits that were made once."""
+"""The actors of a simulation and their tasks: the real operations, on a few prebuilt splits."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from indextables.config import Settings
-from indextables.errors import VersionNotFoundError
+from indextables.errors import ConcurrentMaintenanceError, VersionNotFoundError
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.merge import MergeRequest, merge_splits
@@ -34,8 +34,8 @@ from support.tables import options
 
 DATES = ("2024-01-01", "2024-01-02")
 
-# One thread at a time: only the dice decide who comes next.
-ONE_AFTER_THE_OTHER = {
+# No threads inside an operation: only the scheduler decides which process runs next.
+SINGLE_THREADED = {
     "checkpoint.parallelism": "1",
     "state.read.parallelism": "1",
     "read.parallelism": "1",
@@ -49,7 +49,7 @@ ONE_AFTER_THE_OTHER = {
 
 @dataclass
 class Actor:
-    """Somebody with a way to the table, who remembers the snapshot that was seen last."""
+    """A client of the table with its own store and settings. `handle` is its last snapshot."""
 
     name: str
     store: BatonStore
@@ -69,12 +69,12 @@ class Actor:
         witness: WitnessStore,
         settings: dict[str, str],
     ) -> "Actor":
-        way: ObjectStore = RetryingStore(store) if dice.random() < 0.5 else store
-        resolved = Settings.resolve(options({**ONE_AFTER_THE_OTHER, **settings}))
-        return cls(name, store, TableContext(way, resolved), dice, witness)
+        own_store: ObjectStore = RetryingStore(store) if dice.random() < 0.5 else store
+        resolved = Settings.resolve(options({**SINGLE_THREADED, **settings}))
+        return cls(name, store, TableContext(own_store, resolved), dice, witness)
 
     def snapshot(self) -> Snapshot:
-        """The one that is remembered, however old, or the newest."""
+        """The last snapshot, however stale, or the newest one."""
         if self.handle is None or self.dice.random() < 0.6:
             self.handle = load_snapshot(self.context)
         return self.handle
@@ -82,7 +82,7 @@ class Actor:
 
 @dataclass
 class Followed:
-    """A stream's place in the log, and the files that it has seen come and not go."""
+    """The position of a stream in the log, and the live files by the changes that it has seen."""
 
     version: int
     files: dict[str, int]
@@ -90,14 +90,14 @@ class Followed:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What an operation said of itself: the version that it committed, or None if there was nothing to do."""
+    """The version that an operation reports as committed, or None if there was nothing to commit."""
 
     version: int | None
 
 
 @dataclass(frozen=True)
 class Task:
-    """Something to do. A commit is acknowledged; other operations may still commit a COMPACT."""
+    """A task of an actor. Writers return an `Acknowledged`. Maintenance may commit a COMPACT or a PURGE version."""
 
     name: str
     run: Callable[[Actor], Any]
@@ -140,7 +140,7 @@ def change_properties(actor: Actor) -> Acknowledged:
 
 
 def restore_older(actor: Actor) -> Acknowledged:
-    """Back to one of the last versions: files come to life again under their old paths."""
+    """Restore one of the last versions: files become live again under their old paths."""
     snapshot = actor.snapshot()
     result = restore(snapshot, max(snapshot.version - actor.dice.randint(1, 6), 0))
     actor.handle = result.snapshot
@@ -174,7 +174,7 @@ def _uploaded(actor: Actor, count: int) -> tuple:
 
 
 def _write(actor: Actor, snapshot: Snapshot, intent: Intent, operation: Operation) -> Acknowledged:
-    """What `ops.write.append` does after the upload."""
+    """Commit uploaded splits as `ops.write.append` does."""
     uploaded_ms = {add.path: add.modification_time for add in intent.adds}
     with deleting_unless_landed(actor.context.store, list(uploaded_ms)):
         result = commit(snapshot, intent, operation, before_each_try=partial(check_uploads, uploaded_ms))
@@ -217,11 +217,11 @@ def read(actor: Actor) -> None:
 
 
 def read_again(actor: Actor) -> None:
-    """By a snapshot that may be long out of date: it shows what it did, or a purge has taken it away."""
+    """Read a snapshot that may be stale: it shows its version, unless maintenance removed the files."""
     snapshot = actor.handle or load_snapshot(actor.context)
     try:
         _compare(actor, snapshot)
-    except VersionNotFoundError:
+    except ConcurrentMaintenanceError:
         actor.handle = None
 
 
@@ -231,18 +231,18 @@ def refresh(actor: Actor) -> None:
 
 
 def follow(actor: Actor) -> None:
-    """A stream: the changes since the last time lead to the files of the newest version."""
+    """Follow the table as a stream: the changes since the last position lead to the newest version."""
     snapshot = load_snapshot(actor.context)
     if actor.followed is None:
         actor.followed = Followed(snapshot.version, _sizes(snapshot))
         return
     try:
         changes = changes_since(snapshot, actor.followed.version)
-    except VersionNotFoundError:
+    except (VersionNotFoundError, ConcurrentMaintenanceError):
         actor.followed = None
         return
     files = dict(actor.followed.files)
-    # A restore brings back what was removed before: actions count in the order of the log.
+    # A restore adds files again that were removed before, so actions are applied in log order.
     for version in range(actor.followed.version + 1, snapshot.version + 1):
         for path in changes.removes.filter(pc.field("version") == version)["path"].to_pylist():
             files.pop(path, None)
@@ -268,7 +268,7 @@ def _expect(actor: Actor, version: int, found: dict[str, int], what: str) -> Non
     expected = {file.path: file.size for file in files}
     if found != expected:
         raise InvariantError(
-            f"{what} of version {version} shows {sorted(found)}, where {sorted(expected)} was committed"
+            f"{what} of version {version} shows {sorted(found)}, but {sorted(expected)} was committed"
         )
 
 

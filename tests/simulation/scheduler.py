@@ -1,8 +1,7 @@
-"""Concurrency by the roll of dice: operations run in threads of their own, one at a time, and change places at every
-call of the store.
+"""Deterministic concurrency: each operation runs in its own thread, one at a time, and yields at every store call.
 
-The dice decide who goes on, whether the call fails before or after its effect, takes effect only later, or is the
-last one of a process that dies there. The same seed gives the same run.
+A seeded random generator decides which process continues, and whether its call succeeds, fails before or after its
+effect, takes effect later, or is the last call of a process that crashes. The same seed gives the same run.
 """
 
 import queue
@@ -17,12 +16,12 @@ from indextables.errors import TransientStorageError
 from simulation.witness import Author, WitnessStore
 from support.faults import FaultStore, Moment
 
-# Far more than any step takes; whoever is not back by then never comes back.
-_PATIENCE_SECONDS = 300
+# Far more than any step takes: a thread that has not yielded by then hangs.
+_STEP_TIMEOUT_SECONDS = 300
 
 
 class CrashError(BaseException):
-    """The process died here: nothing that it does from now on has any effect."""
+    """The process crashed: none of its later calls has any effect."""
 
 
 class Kind(Enum):
@@ -33,7 +32,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a call that does not just go through."""
+    """The fault that a call gets."""
 
     kind: Kind
     moment: Moment = Moment.BEFORE
@@ -46,7 +45,7 @@ class Fate:
 
 @dataclass
 class Call:
-    """A call that waits for its turn."""
+    """A store call that waits for the scheduler."""
 
     operation: str
     key: str
@@ -55,14 +54,14 @@ class Call:
 
 @dataclass
 class Done:
-    """An operation ended: with a result or an error."""
+    """The end of an operation, with a result or an error."""
 
     result: Any = None
     error: BaseException | None = None
 
 
 class Process:
-    """One operation of an actor, in a thread."""
+    """One operation of an actor, in its own thread."""
 
     def __init__(self, name: str, work: Callable[[], Any]) -> None:
         self.name = name
@@ -75,20 +74,20 @@ class Process:
         self._thread.start()
         self.pending = self._next()
 
-    def go_on(self, fate: Fate | None) -> None:
-        """Let the waiting call have its fate; returns when the next one waits, or the operation is done."""
+    def resume(self, fate: Fate | None) -> None:
+        """Release the waiting call with its fault. Returns at the next call, or at the end of the operation."""
         assert isinstance(self.pending, Call)
         self.pending.reply.put(fate)
         self.pending = self._next()
 
-    def hand_over(self, operation: str, key: str) -> Fate | None:
-        """In the operation's thread: wait for one's turn."""
+    def wait_for_turn(self, operation: str, key: str) -> Fate | None:
+        """Called in the thread of the operation: wait for the scheduler."""
         call = Call(operation, key)
         self._events.put(call)
         return call.reply.get()
 
     def _next(self) -> Call | Done:
-        event = self._events.get(timeout=_PATIENCE_SECONDS)
+        event = self._events.get(timeout=_STEP_TIMEOUT_SECONDS)
         if isinstance(event, Done):
             self._thread.join()
         return event
@@ -96,13 +95,13 @@ class Process:
     def _run(self, work: Callable[[], Any]) -> None:
         try:
             self._events.put(Done(work()))
-        except BaseException as error:  # noqa: BLE001  # whatever it is, somebody else judges it
+        except BaseException as error:  # noqa: BLE001  # the simulation checks every outcome
             self._events.put(Done(error=error))
 
 
 @dataclass(frozen=True)
 class LateCall:
-    """A call whose effect is still to come: on behalf of whom, and what."""
+    """A call of `author` that takes effect later."""
 
     author: Author
     text: str
@@ -110,7 +109,7 @@ class LateCall:
 
 
 class BatonStore(FaultStore):
-    """An actor's way to the table: every call waits for its turn and takes the fate that the dice gave it."""
+    """The store of an actor: every call waits for the scheduler and gets the fault that it drew."""
 
     def __init__(self, witness: WitnessStore, late: list["LateCall"], identity: str) -> None:
         super().__init__(witness)
@@ -128,13 +127,15 @@ class BatonStore(FaultStore):
         assert self.process is not None
         if self.process.is_dead:
             raise CrashError
-        return self.process.hand_over(operation, key)
+        return self.process.wait_for_turn(operation, key)
 
     def _perform(self, operation, key, call):
         fate = self._start(operation, key)
         if fate is not None and fate.kind is Kind.LATE:
             self._late.append(LateCall(self._witness.author, f"{operation} {key}", call))
-            raise TransientStorageError(f"{operation} {key}: the answer was lost, and the call is on its way")
+            raise TransientStorageError(
+                f"{operation} {key}: the answer was lost, and the call takes effect later"
+            )
         self._fail_if(fate, Moment.BEFORE, operation, key)
         result = call()
         self._fail_if(fate, Moment.AFTER, operation, key)
@@ -151,7 +152,7 @@ class BatonStore(FaultStore):
 
 @dataclass(frozen=True)
 class Odds:
-    """How likely what is, for each call."""
+    """The probability of each event, per call."""
 
     error: float = 0.01
     late: float = 0.002

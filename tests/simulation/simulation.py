@@ -1,4 +1,4 @@
-"""A whole run: a table, some actors, a seed, and what must be true after every operation and at the end."""
+"""A simulated run: a table, actors and a seed, and the invariants after every operation and at the end."""
 
 import contextlib
 import random
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 from indextables.errors import (
+    CheckpointCorruptionError,
     CommitOutcomeUnknownError,
     IndexTablesError,
     LogCorruptedError,
@@ -24,7 +25,7 @@ from indextables.ops.fsck.log import reachable_versions
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import scan
 from indextables.table import load_snapshot
-from indextables.table.cache import process_cache
+from indextables.table.context import process_cache
 from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
 from simulation.scheduler import BatonStore, Call, CrashError, Done, Fate, Kind, LateCall, Odds, Process
 from simulation.witness import Author, InvariantError, WitnessStore
@@ -35,16 +36,16 @@ from support.tables import FORMATS, PLAIN, context, memory_store, new_table
 START_MS = 1_700_000_000_000
 JUMPS_SECONDS = (1, 15, 15, 15, HOUR // 2, 2 * HOUR, 2 * HOUR, 30 * HOUR, 30 * HOUR, 10 * DAY)
 
-# Commits that an operation may make on its way to what it was asked for.
+# Operations may make these commits in addition to their own.
 HOUSEKEEPING = ("COMPACT", "PURGE")
 
-# Nothing is ever damaged here, so that nobody may come to think so.
+# The simulation never damages a file, so no operation may report damage.
 NEVER = (LogGapError, LogCorruptedError, SplitCorruptedError)
 
 
 @dataclass
 class Report:
-    """What a run went through."""
+    """The statistics and the trace of a run."""
 
     seed: int
     operations: Counter[str] = field(default_factory=Counter)
@@ -58,7 +59,7 @@ class Report:
 
 
 class Simulation:
-    """Up to `width` operations at a time, `length` in all."""
+    """Up to `width` concurrent operations, `length` in total."""
 
     def __init__(self, seed: int, *, length: int = 60, width: int = 4, odds: Odds | None = None) -> None:
         self.report = Report(seed)
@@ -79,21 +80,21 @@ class Simulation:
         self._seen_keys: frozenset[str] = frozenset()
 
     def run(self) -> Report:
-        """Raises InvariantError, with a trace, if a promise is broken: that the table can be read is one of them."""
+        """Raise InvariantError, with a trace, if an invariant is broken or the table becomes unreadable."""
         try:
             with _reproducible(self.report.seed):
                 self._run()
         except (InvariantError, IndexTablesError) as error:
-            said = error if isinstance(error, InvariantError) else repr(error)
-            raise InvariantError(f"{said}\n{self.trace()}") from error
+            message = error if isinstance(error, InvariantError) else repr(error)
+            raise InvariantError(f"{message}\n{self.trace()}") from error
         finally:
-            # Threads that wait for their turn would keep the interpreter from ending.
+            # Waiting threads would keep the interpreter alive.
             for process in list(self._busy):
                 self._kill(process)
         return self.report
 
     def trace(self) -> str:
-        """The run, as far as it matters to somebody who wants to understand it."""
+        """The run as text: writes, deletions, faults and outcomes."""
         title = f"seed {self.report.seed}, settings {self._settings}"
         return "\n".join([title, *self.report.trace])
 
@@ -136,7 +137,7 @@ class Simulation:
             return
         if fate is not None or call.operation in ("put", "put_if_absent", "delete_many"):
             self._note(process.name, f"{call.operation} {call.key}{f': {fate}' if fate else ''}")
-        process.go_on(fate)
+        process.resume(fate)
         self._raise_if_broken()
 
     def _fate(self, process: Process, call: Call) -> Fate | None:
@@ -173,13 +174,13 @@ class Simulation:
     def _jump(self) -> None:
         seconds = self._dice.choice(JUMPS_SECONDS)
         if seconds > HOUR:
-            # A request is not under way for hours.
+            # No request stays in flight for hours.
             self._deliver_late_calls()
         self._clock.advance(seconds)
         self._note("time", f"{seconds / HOUR:.1f} hours pass")
 
     def _deliver(self, late: LateCall) -> None:
-        self._note(late.author.name, f"takes effect only now: {late.text}")
+        self._note(late.author.name, f"takes effect now: {late.text}")
         self.witness.author = late.author
         late.perform()
         self._raise_if_broken()
@@ -191,7 +192,7 @@ class Simulation:
     def _kill(self, process: Process) -> None:
         while isinstance(process.pending, Call):
             process.is_dead = True
-            process.go_on(Fate(Kind.CRASH))
+            process.resume(Fate(Kind.CRASH))
         del self._busy[process]
 
     # --- after an operation -------------------------------------------------------------------------
@@ -251,9 +252,9 @@ class Simulation:
         for version in sorted(reachable_versions(listing)):
             try:
                 self._check_files(load_snapshot(self._view, version))
-            except VersionNotFoundError:
-                # Its number, or that of one before it, was used again by a writer that slept, and died then; or its
-                # checkpoint was published by one that slept until files of it were gone.
+            except (VersionNotFoundError, CheckpointCorruptionError):
+                # A stalled writer that crashed reused the number of this version or of one before it; or a stalled
+                # writer published its checkpoint after garbage collection had removed files of it.
                 is_hidden = any(
                     ghost <= version and ghost in listing.versions for ghost in self.witness.ghosts
                 )
@@ -262,7 +263,7 @@ class Simulation:
                 continue
             lost = sorted(set(self.witness.history[version].files) - stored)
             if lost and not self.witness.notes.beyond_help and not self.witness.has_undecided_restores:
-                raise InvariantError(f"version {version} can be read, and {lost} is gone")
+                raise InvariantError(f"version {version} is readable, but {lost} is gone")
 
     def _check_files(self, snapshot) -> None:
         entries = snapshot.entries
@@ -271,7 +272,7 @@ class Simulation:
         expected = {file.path: file.size for file in files.values()}
         if found != expected:
             extra, missing = sorted(found.keys() - expected), sorted(expected.keys() - found)
-            raise InvariantError(f"version {snapshot.version}: {extra} should not be there, {missing} should")
+            raise InvariantError(f"version {snapshot.version}: {extra} is unexpected, {missing} is missing")
         counts = (snapshot.num_files, snapshot.total_bytes)
         if counts != (len(expected), sum(expected.values())) or entries.num_rows != len(expected):
             raise InvariantError(f"version {snapshot.version}: the counts {counts} are wrong")
@@ -291,7 +292,7 @@ class Simulation:
             if finding.severity.value != "info"
             and not (finding.code == "version-used-again" and finding.object in ghosts)
         ]
-        # An answer that was lost may turn the hint back to a checkpoint that is gone: it is only a hint.
+        # A delayed write may turn the hint back to a checkpoint that is gone. It is only a hint.
         findings = [finding for finding in findings if finding.code != "hint-stale"]
         if findings:
             raise InvariantError(f"fsck: {findings}")
@@ -308,7 +309,7 @@ class Simulation:
                 for row in sample_ids(sample):
                     expected[date, row] += times
         if found != expected:
-            raise InvariantError(f"rows lost: {expected - found}; rows that nobody wrote: {found - expected}")
+            raise InvariantError(f"rows lost: {expected - found}; unexpected rows: {found - expected}")
 
     def _raise_if_broken(self) -> None:
         if self.witness.broken:
@@ -316,11 +317,13 @@ class Simulation:
 
     def _note(self, who: str, what: str) -> None:
         hours = (self._clock.now_ms() - START_MS) / 3_600_000
+        # The URL of the store is random: without it, the same seed gives the same trace.
+        what = what.replace(self.witness.url, "table")
         self.report.trace.append(f"{self.report.calls:6} {hours:8.2f}h  {who:34} {what}")
 
 
 def _settings(dice: random.Random) -> dict[str, str]:
-    """How a table is kept: by seed, because what goes wrong depends on it."""
+    """Random maintenance settings: they determine which races are possible."""
     automatic = dice.choice(("true", "false"))
     retention = dice.choice(("0", "1", "30"))
     return {
@@ -339,7 +342,7 @@ def _settings(dice: random.Random) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _reproducible(seed: int) -> Iterator[None]:
-    """Names and pauses that are drawn at random come from the seed, too."""
+    """Draw random names and pauses from the seed as well."""
     names = random.Random(f"names {seed}")
     before = random.getstate()
     random.seed(seed)

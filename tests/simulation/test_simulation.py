@@ -1,4 +1,4 @@
-"""Concurrent operations, faults and crashes by the roll of dice: what was promised holds, whatever comes."""
+"""Invariants under random concurrency, faults and crashes."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ ROUGH = Odds(error=0.03, late=0.01, crash=0.01, nap=0.03, outage=0.003, jump=0.0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_promises_hold_in_a_simulated_run(seed):
+def test_invariants_hold_in_a_simulated_run(seed):
     report = Simulation(seed, length=40, odds=ROUGH if seed % 2 else None).run()
     assert report.versions > 5
     assert report.faults
@@ -64,7 +64,7 @@ def table_with_a_removed_split(witness: WitnessStore) -> None:
     ("path", "hours", "complaint"),
     [("b.split", 1000, "show"), ("a.split", 1000, "show"), ("other.split", 23, "uploaded")],
 )
-def test_witness_sees_a_split_deleted_that_somebody_needs(witness, path, hours, complaint):
+def test_witness_reports_the_deletion_of_a_needed_split(witness, path, hours, complaint):
     table_with_a_removed_split(witness)
     put_split(witness, "other.split")
     witness.author = Author("a purge", split_hours=24)
@@ -73,7 +73,7 @@ def test_witness_sees_a_split_deleted_that_somebody_needs(witness, path, hours, 
     assert complaint in witness.broken[0]
 
 
-def test_witness_sees_an_overwrite_that_forgets_a_file(witness):
+def test_witness_reports_an_overwrite_that_misses_a_file(witness):
     table_with_a_removed_split(witness)
     key = "_transaction_log/00000000000000000003.json"
     witness.put_if_absent(key, b'{"commitInfo":{"commitId":"x","operation":"OVERWRITE","timestamp":1}}\n')

@@ -1,7 +1,7 @@
-"""The store of a simulated table, which bears witness of every version that was ever written, and of every deletion.
+"""The store of a simulated table, which checks every commit and every deletion when it takes effect.
 
-What it knows comes from the bytes alone, read as plain JSON: the log is kept in memory even after a cleanup took its
-files away, and each commit is held against the one before it at the very moment of its effect.
+It reads the written bytes as plain JSON, independently of the code under test. It keeps the whole log in memory, also
+after cleanup deleted the files, and checks each commit against the previous one.
 """
 
 import json
@@ -29,17 +29,17 @@ from support.purge_tables import HOUR, ClockedStore
 
 ORPHAN_FLOOR_MS = 24 * HOUR * 1000
 LOG_FILE_FLOOR_MS = HOUR * 1000
+# A writer that stalls this long during its commit removes splits whose recorded removal time is too early.
 BEYOND_HELP_MS = 20 * HOUR * 1000
-"""What a writer that sleeps for so long in the middle of its commit removes is older by then than it seems."""
 
 
 class InvariantError(AssertionError):
-    """A promise was broken."""
+    """An invariant is broken."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A live split: what the log says of it."""
+    """A live split as the log describes it."""
 
     path: str
     size: int
@@ -49,7 +49,7 @@ class File:
 
 @dataclass(frozen=True)
 class Commit:
-    """A version as it was written: who did it, and what the table holds since."""
+    """A version as it was written: its author, and the content of the table after it."""
 
     version: int
     id: str | None
@@ -62,7 +62,7 @@ class Commit:
 
 @dataclass
 class Upload:
-    """A file in the store: who put it there, and when."""
+    """A file in the store: its author and upload time."""
 
     author: str
     made_ms: int
@@ -70,7 +70,7 @@ class Upload:
 
 @dataclass
 class Author:
-    """Whoever is at the store just now. `split_hours` is the retention of a purge."""
+    """The operation whose call takes effect now. `split_hours` is the retention of a purge."""
 
     name: str = "setup"
     split_hours: float | None = None
@@ -78,7 +78,7 @@ class Author:
 
 @dataclass
 class Notes:
-    """What happened, for the report."""
+    """Counters for the report."""
 
     ghosts: int = 0
     beyond_help: int = 0
@@ -86,7 +86,7 @@ class Notes:
 
 
 class WitnessStore(ClockedStore):
-    """A store in memory on a virtual clock. Whoever breaks a promise finds it in `broken`, and stops the run."""
+    """An in-memory store on a virtual clock. Broken invariants are collected in `broken` and stop the run."""
 
     def __init__(self, inner: ObjectStore, clock: VirtualClock) -> None:
         super().__init__(inner, clock)
@@ -112,7 +112,7 @@ class WitnessStore(ClockedStore):
 
     @property
     def has_undecided_restores(self) -> bool:
-        """Whether a restore has committed splits that are gone, and is yet to notice."""
+        """Whether a restore has committed deleted splits and has not noticed yet."""
         return bool(self.endangered.keys() - self.vouched - self.given_up)
 
     def put(self, key, data) -> None:
@@ -147,9 +147,9 @@ class WitnessStore(ClockedStore):
         super().delete_many(doomed)
 
     def ended(self, author: str, *, acknowledged: bool) -> None:
-        """An operation is over. If it was acknowledged, nothing of what it committed may go missing, ever."""
+        """Record the end of an operation. If it was acknowledged, its splits must not have been deleted."""
         if acknowledged and author in self.endangered:
-            self._break(f"{author} was acknowledged, and {self.endangered[author]} was deleted")
+            self._break(f"{author} was acknowledged, but {self.endangered[author]} was deleted")
         (self.vouched if acknowledged else self.given_up).add(author)
         self._count_beyond_help(author)
 
@@ -159,12 +159,12 @@ class WitnessStore(ClockedStore):
         actions = [json.loads(line) for line in decompress(data, "version").splitlines() if line.strip()]
         info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         if version < len(self.history):
-            # The number was used before and cleaned up: nobody may ever see this file as a part of the table.
+            # Cleanup removed the original version: readers must never treat this file as part of the table.
             self.notes.ghosts += 1
             self.ghosts[version] = str(info.get("commitId"))
             return
         if version > len(self.history):
-            self._break(f"version {version} was written, and the newest is {len(self.history) - 1}")
+            self._break(f"version {version} was written, but the newest is {len(self.history) - 1}")
             return
         before = self.history[-1] if self.history else None
         operation = info.get("operation", "CREATE TABLE")
@@ -203,13 +203,15 @@ class WitnessStore(ClockedStore):
     def _check_changes(self, version, operation, info, before: Commit, adds, removes) -> None:
         place = f"version {version} ({operation} by {self.author.name})"
         if any(commit.id == info.get("commitId") for commit in self.history):
-            self._break(f"{place}: its commit id is in the log already")
+            self._break(f"{place}: its commit id is already in the log")
         repeated = [add.path for add in adds if add.path in self.where_added]
         if repeated and operation != "RESTORE":
             self._break(f"{place}: {repeated} was added before, in version {self.where_added[repeated[0]]}")
         unknown = [path for path in removes if path not in before.files]
         if unknown or len(set(removes)) != len(removes):
-            self._break(f"{place}: removes {unknown or removes}, which is not live: a blind retry")
+            self._break(
+                f"{place}: removes {unknown or removes}, which is not live: a retry without a new plan"
+            )
         for add in adds:
             self._check_is_there(place, add)
         live, gone = set(before.files), set(removes)
@@ -238,14 +240,14 @@ class WitnessStore(ClockedStore):
         if (live - gone) | added != expected or (live - gone) & added:
             self._break(f"{place}: {sorted((live - gone) | added)} is not what version {version} held")
         if any(add != self.history[version].files.get(add.path) for add in adds):
-            self._break(f"{place}: files differ from what version {version} says of them")
+            self._break(f"{place}: files differ from those of version {version}")
 
     def _check_is_there(self, place: str, add: File) -> None:
         sizes = {meta.key: meta.size for meta in self._inner.list("") if meta.key == add.path}
         if sizes.get(add.path) == add.size:
             return
         if add.path in self.removed_ms and self.author.name not in self.vouched:
-            # A restore looks again after its commit.
+            # A restore checks again after its commit.
             self._endanger(self.author.name, add.path)
             return
         self._break(f"{place}: {add.path} is not in the store, or is {sizes.get(add.path)} bytes long")
@@ -281,21 +283,22 @@ class WitnessStore(ClockedStore):
                     self._break(f"{self.author.name} deletes {key}, uploaded {self._ago(upload.made_ms)}")
 
     def _is_behind_a_ghost(self, version: int, listing: LogListing) -> bool:
-        """Whether only the file of a writer that slept leads there from the newest checkpoint before it."""
+        """Whether the version can only be reached through the file of a stalled writer."""
         base = max((found for found in listing.bases if found <= version), default=-1)
         return any(base < ghost <= version and ghost in listing.versions for ghost in self.ghosts)
 
     def _is_being_restored(self, key: str, showing: list[int], retained: set[int]) -> bool:
-        """Whether only a restore brought the split back whose version went meanwhile, and who is yet to notice."""
+        """Whether only a restore made the split live again, and its source version was removed before it noticed."""
         restored = self.history[self.where_added[key]]
         if restored.restores is None or restored.restores in retained or restored.author in self.vouched:
             return False
         return min(showing) >= restored.version
 
     def _check_has_its_files(self, version: int, key: str) -> None:
-        """Files of a checkpoint are collected when nothing refers to them for an hour.
+        """Check that a published checkpoint has all its files.
 
-        Its writer looks at the clock before it publishes it. If it falls asleep right then, they may be gone.
+        Garbage collection deletes files that no checkpoint has referred to for an hour. The writer checks the clock
+        before it publishes the checkpoint. If it stalls right then, its files may be gone.
         """
         base = next(base for base in list_log(self._inner).bases[version] if base.meta.key == key)
         named = self._named_by(base)
@@ -303,7 +306,7 @@ class WitnessStore(ClockedStore):
         late = {key for key in named if self.log_files[key].made_ms <= collectable_ms}
         missing = named - {meta.key for meta in self._inner.list(LOG_PREFIX)}
         if not missing:
-            # A collection that looked at the log before may take those that are the writer's own.
+            # A garbage collection that listed the log earlier may still delete the writer's own files.
             self.named_late |= {key for key in late if self.log_files[key].author == self.author.name}
         elif late == named:
             self.notes.beyond_help += 1
@@ -324,9 +327,9 @@ class WitnessStore(ClockedStore):
         return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())
 
     def _was_removed_too_late(self, key: str, retention_ms: float) -> bool:
-        """Whether whoever removed a split fell asleep in the middle of the commit, for longer than it is kept.
+        """Whether the writer that removed a split stalled during its commit for longer than the retention.
 
-        The age of a removed split is what the log says, and the log says when the commit was begun.
+        PURGE goes by the time in the log, which is the time when the commit was planned.
         """
         said_ms = self.said_removed_ms[key]
         is_late = self.removed_ms[key] - said_ms >= BEYOND_HELP_MS
@@ -337,7 +340,7 @@ class WitnessStore(ClockedStore):
         self._count_beyond_help(restorer)
 
     def _count_beyond_help(self, restorer: str) -> None:
-        """A purge took what a restore brought back, and the restore said so, or died before it could."""
+        """Count restores whose splits were purged, if the restore reported it, or crashed before it could."""
         if restorer in self.endangered and restorer in self.given_up:
             self.notes.beyond_help += 1
 
@@ -357,7 +360,7 @@ def _file(add: dict) -> File:
 
 
 def _partition(before: Commit, info: dict, live: set[str]) -> set[str]:
-    """The live files that an overwrite or a drop is about."""
+    """The live files that an overwrite or a drop selects."""
     predicate = info.get("operationParameters", {}).get("predicate")
     if predicate is None:
         return live

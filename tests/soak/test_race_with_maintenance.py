@@ -38,7 +38,7 @@ def maintain():
                            lambda: table.collect_garbage(dry_run=False)])()
         except IndexTablesError as error:
             # Two of them may take each other's files away; nothing may ever look damaged.
-            assert type(error).__name__ in ("VersionNotFoundError", "ObjectNotFoundError"), repr(error)
+            assert type(error).__name__ in ("ConcurrentMaintenanceError", "ObjectNotFoundError"), repr(error)
         done += 1
     return [done]
 

@@ -1,7 +1,7 @@
 """Real processes that race for one table.
 
-They are forked from one process that has imported the package and used nothing of it yet: importing it once for each
-of them would take longer than the race.
+They are forked from one process that has imported the package but not used it: importing it in each process would take
+longer than the race.
 """
 
 import json
@@ -18,10 +18,10 @@ from indextables import IndexTable
 
 
 def race(program: str, racers: int, **arguments: Any) -> list[Any]:
-    """Run a Python program in several processes; returns what each of them was `done` with.
+    """Run a Python program in several processes. Returns the results that they passed to `done`.
 
     The program finds its `number` and the arguments in `task`, prepares itself, calls `ready()`, which returns when all
-    have come so far, and ends with `done(result)`.
+    processes have called it, and ends with `done(result)`.
     """
     tasks = [{"number": number, **arguments} for number in range(racers)]
     finished = subprocess.run(
@@ -37,7 +37,7 @@ def race(program: str, racers: int, **arguments: Any) -> list[Any]:
 
 
 def race_of_appends(path: str, storage_options: Mapping[str, str], *, racers: int, commits: int) -> None:
-    """Let processes append to a new table, and check that each commit is there exactly once."""
+    """Let processes append to a new table, and check that each commit landed exactly once."""
     IndexTable.create(path, pa.schema([("id", pa.int64())]), storage_options=storage_options)
     reported = race(_APPENDING, racers, path=path, storage_options=dict(storage_options), commits=commits)
     landed = {

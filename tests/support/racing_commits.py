@@ -1,4 +1,4 @@
-"""Transactions that lose a race to one that a test chooses."""
+"""Transactions that meet concurrent commits chosen by a test."""
 
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
@@ -6,14 +6,14 @@ from indextables.table.intent import Intent
 from support.tables import InterruptingStore, context, do
 
 
-def losing_to(store: ObjectStore, *winners: Intent) -> Snapshot:
-    """The newest snapshot; just before its first commit, others make theirs."""
+def overtaken_by(store: ObjectStore, *concurrent: Intent) -> Snapshot:
+    """The newest snapshot, on a store that runs concurrent commits just before its first commit."""
     interrupting = InterruptingStore(store)
     snapshot = load_snapshot(context(interrupting))
 
-    def win() -> None:
-        for winner in winners:
-            do(load_snapshot(context(store)), winner)
+    def commit_concurrently() -> None:
+        for intent in concurrent:
+            do(load_snapshot(context(store)), intent)
 
-    interrupting.before_commit = win
+    interrupting.before_commit = commit_concurrently
     return snapshot

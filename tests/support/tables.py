@@ -1,4 +1,4 @@
-"""Tables for tests, built through the real write path, on stores that tests can look into and damage."""
+"""Tables for tests, built through the real write path, on stores that tests can inspect and damage."""
 
 import functools
 import uuid
@@ -36,7 +36,7 @@ from support.faults import FaultStore, Moment
 SCHEMA = pa.schema([("id", pa.int64()), ("date", pa.string()), ("message", pa.string())])
 PARTITION_BY = ("date",)
 
-# No checkpoint comes by itself, nothing is remembered between two looks at the store, and no threads are started.
+# No automatic checkpoints, no caches, and no threads.
 PLAIN = {
     "checkpoint.enabled": "false",
     "transaction.cache.enabled": "false",
@@ -53,7 +53,7 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
 
 
 def options(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings without their common prefix, as the options that a user writes."""
+    """Settings without their common prefix, as the options that a user passes."""
     return {f"spark.indextables.{key}": value for key, value in settings.items()}
 
 
@@ -63,7 +63,7 @@ def memory_store(clock: Clock | None = None) -> ObjectStore:
 
 
 def context(store: ObjectStore, settings: Mapping[str, str] | None = None) -> TableContext:
-    """A table's context without checkpoints and caches, unless the settings say otherwise."""
+    """The context of a table, without automatic checkpoints and caches unless the settings enable them."""
     return TableContext(store, Settings.resolve(options({**PLAIN, **(settings or {})})))
 
 
@@ -73,7 +73,7 @@ def new_table(store: ObjectStore, settings: Mapping[str, str] | None = None) -> 
 
 
 def older_table(store: ObjectStore, settings: Mapping[str, str] | None = None) -> Snapshot:
-    """The same, as a release of protocol version 3 left it."""
+    """The same table with protocol version 3."""
     metadata = Metadata(
         id=str(uuid.uuid4()),
         schema_string=to_spark_json(SCHEMA),
@@ -87,7 +87,7 @@ def older_table(store: ObjectStore, settings: Mapping[str, str] | None = None) -
 def add(
     path: str, *, size: int = 10, date: str = "2024-01-01", modified: int = 1, data_change: bool = True
 ) -> AddAction:
-    """An add action for a split that nobody has to write."""
+    """An add action for a split that is not written."""
     return AddAction(
         path=path,
         partition_values={"date": date},
@@ -113,7 +113,7 @@ def remove(*paths: str) -> RemoveFiles:
 
 
 def merge(*groups: tuple[Iterable[str], Iterable[str]]) -> Merge:
-    """Groups of (sources, targets); rows only move, nothing changes."""
+    """Groups of (sources, targets). Rows move, but the data does not change."""
     return Merge(
         tuple(
             MergeGroup(tuple(sources), tuple(add(path, data_change=False) for path in targets))
@@ -127,7 +127,7 @@ def drop(where: str) -> DropPartitions:
 
 
 def do(snapshot: Snapshot, intent: Intent, name: str = "TEST") -> CommitResult:
-    """Commit, with nothing due afterwards."""
+    """Commit without after-commit work."""
     return commit(snapshot, intent, Operation(name))
 
 
@@ -139,7 +139,7 @@ def after(snapshot: Snapshot, *intents: Intent) -> Snapshot:
 
 
 def live(snapshot: Snapshot) -> dict[str, int]:
-    """The live paths and their sizes. That no path is there twice is part of it."""
+    """The live paths and their sizes. Asserts that paths are unique and that the counts match."""
     entries = snapshot.entries
     paths = entries["path"].to_pylist()
     assert len(set(paths)) == len(paths)
@@ -154,7 +154,7 @@ def paths(snapshot: Snapshot) -> set[str]:
 
 
 def busy_table(store: ObjectStore) -> list[dict[str, int]]:
-    """A table with some of everything in its log, and what each of its versions holds."""
+    """A table with every kind of commit in its log. Returns the live files of each version."""
     objects, history = _busy_log()
     for key, data in objects.items():
         store.put(key, data)
@@ -192,7 +192,7 @@ def checkpoint(store: ObjectStore, form: str = "avro", version: int | None = Non
 
 
 def write_version(store: ObjectStore, version: int, *actions: AnyAction, more: str = "") -> None:
-    """A version file as some other writer would leave it; `more` are further lines."""
+    """A version file as another writer would write it; `more` are additional lines."""
     lines = encode_actions(actions) + more.encode()
     assert store.put_if_absent(version_key(version), lines) is PutOutcome.WRITTEN
 
@@ -202,13 +202,13 @@ def log_keys(store: ObjectStore) -> list[str]:
 
 
 def copy_all(source: ObjectStore, target: ObjectStore) -> None:
-    """A copy of a table: the same bytes, other file times."""
+    """Copy a table: the same bytes, with other file times."""
     for meta in source.list(""):
         target.put(meta.key, source.get(meta.key))
 
 
 class AgeingStore(FaultStore):
-    """A store whose own clock goes with a virtual one, so that files age without anybody waiting."""
+    """A store whose clock follows a virtual clock, so that files age without waiting."""
 
     def __init__(
         self, inner: ObjectStore, clock: Clock, *, fail_call: tuple[int, Moment] | None = None
@@ -221,7 +221,7 @@ class AgeingStore(FaultStore):
 
 
 class InterruptingStore(FaultStore):
-    """A store that lets something else happen just before a version file is written, once."""
+    """A store that runs `before_commit` once, just before it writes a version file."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -235,7 +235,7 @@ class InterruptingStore(FaultStore):
 
 
 class UnreliableStore(FaultStore):
-    """A store on which calls fail that a predicate picks."""
+    """A store on which the calls that `fails` selects fail."""
 
     def __init__(self, inner: ObjectStore, fails: Callable[[str, str], Moment | None]) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""One file of the log is changed anywhere: the table opens, or a typed error comes, and nothing else is touched."""
+"""Damage at any byte of any log file: the table opens, or raises a typed error, and no other file is touched."""
 
 import functools
 from contextlib import suppress
@@ -25,7 +25,7 @@ PIECES = st.one_of(
 
 @functools.cache
 def damaged_table(form: str) -> tuple[ObjectStore, list[str]]:
-    """A table whose newest version needs its checkpoint, and all files of its log."""
+    """All files of the log of a table whose newest version needs its checkpoint."""
     store = memory_store()
     busy_table(store)
     checkpoint(store, form, version=4)
@@ -42,7 +42,7 @@ def damaged_table(form: str) -> tuple[ObjectStore, list[str]]:
     removed=st.integers(0, 20) | st.just(1 << 20),
     inserted=PIECES,
 )
-def test_log_with_any_damaged_file_opens_or_is_refused(form, chosen, place, removed, inserted):
+def test_log_with_any_damaged_file_opens_or_raises(form, chosen, place, removed, inserted):
     original, keys = damaged_table(form)
     store = memory_store()
     copy_all(original, store)

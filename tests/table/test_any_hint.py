@@ -1,4 +1,4 @@
-"""Whatever `_last_checkpoint` says: the table is the same, and nothing outside of the log is asked for."""
+"""Any content of `_last_checkpoint`: readers see the same table, and request no file outside the log."""
 
 import functools
 import json

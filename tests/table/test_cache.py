@@ -1,4 +1,4 @@
-"""The caches of the log: bounded, expiring from the write on, and never in the way of what is true now."""
+"""The caches of the log: bounded, expiring after the write, and never stale."""
 
 import shutil
 import uuid
@@ -11,7 +11,7 @@ from indextables import IndexTable
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.storage import ObjectStore, open_store
 from indextables.table import load_snapshot
-from indextables.table.cache import ExpiringCache, process_cache
+from indextables.table.context import ExpiringCache, process_cache
 from support.clock import VirtualClock
 from support.faults import FaultStore
 from support.tables import (
@@ -69,7 +69,7 @@ def test_time_to_live_counts_from_the_write_and_not_from_the_last_access(store, 
     assert len(cache) == 0
 
 
-def test_writing_again_starts_the_time_to_live_anew(store, clock):
+def test_writing_again_restarts_the_time_to_live(store, clock):
     cache = ExpiringCache(10)
     cache.put(store, "key", "old")
     clock.advance(90)
@@ -78,7 +78,7 @@ def test_writing_again_starts_the_time_to_live_anew(store, clock):
     assert cache.get(store, "key", 100) == "new"
 
 
-def test_least_recently_used_goes_first(store):
+def test_least_recently_used_value_is_evicted_first(store):
     cache = ExpiringCache(2)
     cache.put(store, "a", 1)
     cache.put(store, "b", 2)
@@ -99,7 +99,7 @@ def test_cache_is_bounded_by_bytes(store):
     assert len(cache) == 0
 
 
-def test_capacity_of_nothing_keeps_nothing(store):
+def test_capacity_of_zero_keeps_nothing(store):
     cache = ExpiringCache(0)
     cache.put(store, "key", "value")
     assert cache.get(store, "key", 100) is None
@@ -130,7 +130,7 @@ def test_second_opening_reads_nothing_but_the_hint(store):
     assert set(reads(counting)) == {LAST_CHECKPOINT_KEY}
 
 
-def test_everything_is_read_anew_when_it_has_expired(store, clock):
+def test_expired_values_are_read_again(store, clock):
     after(new_table(store), append("a"))
     counting = FaultStore(store)
     settings = CACHED | {"transaction.cache.expirationSeconds": "60"}
@@ -148,7 +148,7 @@ def test_everything_is_read_anew_when_it_has_expired(store, clock):
     "settings",
     [{"transaction.cache.enabled": "false"}, CACHED | {"transaction.cache.expirationSeconds": "0"}],
 )
-def test_switched_off_caches_keep_nothing(store, settings):
+def test_disabled_caches_keep_nothing(store, settings):
     after(new_table(store), append("a"))
     counting = FaultStore(store)
     for times in (1, 2, 3):
@@ -156,7 +156,7 @@ def test_switched_off_caches_keep_nothing(store, settings):
         assert reads(counting)[version_key(1)] == times
 
 
-def test_switched_off_caches_are_not_written_to(store):
+def test_disabled_caches_are_not_written(store):
     after(new_table(store), append("a"), append("b"))
     live(load_snapshot(context(store)))
     assert process_cache().invalidate() == 0
@@ -185,7 +185,7 @@ def test_own_commit_is_not_read_back(store):
     assert version_key(2) not in reads(counting)
 
 
-def test_invalidating_forgets_one_table(store):
+def test_invalidating_drops_one_table(store):
     other = memory_store()
     for each in (store, other):
         live(after(new_table(each, CACHED), append("a")))
@@ -203,7 +203,7 @@ def test_spellings_of_one_path_share_their_values(tmp_path: Path):
         table = IndexTable(spelling, options=opened)
         assert table.num_files == number
         table.commit(adds=[add(f"{number}.split")])
-        # Each spelling sees at once what was written by way of the others.
+        # Every spelling sees commits made through the other spellings at once.
         assert [IndexTable(other, options=opened).num_files for other in spellings] == [number + 1] * len(
             spellings
         )
@@ -213,7 +213,7 @@ def test_spellings_of_one_path_share_their_values(tmp_path: Path):
 
 
 def test_different_credentials_share_nothing(s3_server):
-    """Whoever may not read a table must not get it out of somebody else's cache."""
+    """A caller without access to a table must not read it from the cache of another caller."""
     root = f"s3://{s3_server.make_bucket()}/{uuid.uuid4().hex}"
     ours = open_store(root, storage_options=s3_server.storage_options)
     theirs = open_store(root, storage_options=s3_server.storage_options | {"aws_access_key_id": "AKIAOTHER"})
@@ -224,7 +224,7 @@ def test_different_credentials_share_nothing(s3_server):
     assert {version_key(0), version_key(1)} <= set(reads(counting))
 
 
-def test_table_created_again_in_the_same_process_has_no_ghost(tmp_path: Path):
+def test_table_created_again_in_the_same_process_sees_no_stale_values(tmp_path: Path):
     path, opened = str(tmp_path / "table"), options({**PLAIN, **CACHED})
     ids = set()
     for _ in range(20):

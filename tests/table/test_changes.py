@@ -1,4 +1,4 @@
-"""What changed since a version: from the version files, and by comparison where they are gone."""
+"""The changes since a version: from the version files, or by comparison where cleanup removed them."""
 
 from datetime import UTC, datetime
 
@@ -70,7 +70,7 @@ EVERY_ACTION = {
 
 
 @pytest.mark.parametrize("since", EVERY_ACTION)
-def test_changes_are_every_action_in_the_order_of_the_log(store, since):
+def test_changes_contain_every_action_in_log_order(store, since):
     found = changes(store, since)
     assert summary(found) == EVERY_ACTION[since]
     assert (found.since_version, found.version) == (since, 6)
@@ -100,12 +100,12 @@ def test_compaction_and_checkpoints_are_no_changes(store):
 
 
 @pytest.mark.parametrize("since", [7, 100])
-def test_changes_since_a_version_that_is_not_there_yet(store, since):
+def test_changes_since_a_future_version_are_an_error(store, since):
     with pytest.raises(VersionNotFoundError, match=f"since version {since}: the newest version is 6"):
         changes(store, since)
 
 
-def test_changes_since_before_the_beginning_of_time(store):
+def test_changes_since_a_version_below_minus_one_are_an_error(store):
     with pytest.raises(VersionNotFoundError, match="there is no version -2"):
         changes(store, -2)
 
@@ -146,8 +146,8 @@ def test_path_that_came_back_as_another_file_is_an_add_in_the_difference(store):
     assert found.removes.num_rows == 0
 
 
-def test_entries_that_another_writer_labels_anew_are_no_change(store):
-    """Some give every entry the version of the compaction that rewrote it."""
+def test_entries_relabelled_by_another_writer_are_no_change(store):
+    """Some writers give every entry the version of the compaction that rewrote it."""
     checkpoint(store, "json", 5)
     checkpoint(store, "json", 6)
     key = json_checkpoint_key(6)
@@ -159,7 +159,7 @@ def test_entries_that_another_writer_labels_anew_are_no_change(store):
 
 
 def test_changes_across_a_cleanup(store):
-    """Version files up to the checkpoint are gone: since then there is all, before that nothing."""
+    """Cleanup removed the version files up to the checkpoint: changes since then are complete, older ones are gone."""
     checkpoint(store, "avro", 4)
     ageing = AgeingStore(store, store.clock)
     store.clock.advance(3600)
@@ -172,8 +172,8 @@ def test_changes_across_a_cleanup(store):
             changes(store, since)
 
 
-def test_changes_between_two_states_open_the_manifests_that_differ_alone(store):
-    """A table of states without version files, as some writers leave it: most of it both versions share."""
+def test_changes_between_two_states_open_only_manifests_that_differ(store):
+    """A table of states without version files, as some writers leave it. Both versions share most manifests."""
     snapshot = load_snapshot(context(store))
     for batch in range(5):
         snapshot = after(snapshot, append(*(f"{batch}-{number}" for number in range(30))))
@@ -201,7 +201,7 @@ def test_changes_of_a_large_table_read_the_new_versions_and_no_state(store):
     }
 
 
-def test_changes_since_a_moment():
+def test_changes_since_a_timestamp():
     clock = VirtualClock()
     store = memory_store(clock)
     table = new_table(store)
@@ -227,7 +227,7 @@ LONG_AGO = "1970-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_changes_since_a_moment_before_the_table_was_created_are_everything(store, has_checkpoint):
+def test_changes_since_a_timestamp_before_the_table_was_created_are_everything(store, has_checkpoint):
     if has_checkpoint:
         checkpoint(store, "avro", 4)
     found = opened(store).changes(since_timestamp=LONG_AGO)
@@ -235,7 +235,7 @@ def test_changes_since_a_moment_before_the_table_was_created_are_everything(stor
     assert summary(found) == EVERY_ACTION[-1]
 
 
-def test_changes_since_a_moment_before_the_earliest_version_left_are_gone(store):
+def test_changes_since_a_timestamp_before_the_earliest_version_are_gone(store):
     checkpoint(store, "avro", 4)
     store.delete_many([version_key(version) for version in range(4)])
     with pytest.raises(
@@ -244,7 +244,7 @@ def test_changes_since_a_moment_before_the_earliest_version_left_are_gone(store)
         opened(store).changes(since_timestamp=LONG_AGO)
 
 
-def test_reading_a_moment_before_the_table_was_created_is_still_refused(store):
+def test_reading_at_a_timestamp_before_the_table_was_created_is_an_error(store):
     with pytest.raises(VersionNotFoundError, match="no version at or before 1970-01-01"):
         version_at(context(store), 6, 0)
 

@@ -1,4 +1,4 @@
-"""Creating a table: version 0, exactly once, and only where two writers can be kept apart."""
+"""Creating a table: version 0, exactly once, and only on a store with put-if-absent."""
 
 import orjson
 import pyarrow as pa
@@ -75,7 +75,7 @@ def test_creating_the_same_table_again_opens_it(store):
         (SCHEMA, ("date", "id"), r"the partition columns \['date'\]"),
     ],
 )
-def test_another_definition_at_the_same_path_is_refused(store, schema, partition_by, difference):
+def test_another_definition_at_the_same_path_is_rejected(store, schema, partition_by, difference):
     first = create(store)
     with pytest.raises(TableAlreadyExistsError, match=difference):
         create(store, schema, partition_by)
@@ -83,7 +83,7 @@ def test_another_definition_at_the_same_path_is_refused(store, schema, partition
     assert log_keys(store) == [version_key(0)]
 
 
-def test_other_index_settings_at_the_same_path_are_refused(store):
+def test_other_index_settings_at_the_same_path_are_rejected(store):
     create(store, **{TEXT: "text"})
     create(store, **{TEXT: "text"})
     create(store)
@@ -91,20 +91,20 @@ def test_other_index_settings_at_the_same_path_are_refused(store):
         create(store, **{TEXT: "string"})
 
 
-def test_other_properties_at_the_same_path_do_not_stand_in_the_way(store):
-    """They may have been changed since the table was created."""
+def test_other_properties_at_the_same_path_are_accepted(store):
+    """Properties may have changed since the table was created."""
     create(store, owner="me")
     assert create(store, owner="you").metadata.configuration == {"owner": "me"}
 
 
 @pytest.mark.parametrize("partition_by", [("nowhere",), ("date", "date"), ("id", "date", "message")])
-def test_partition_columns_that_do_not_work_are_refused_before_anything_is_written(store, partition_by):
+def test_invalid_partition_columns_are_rejected_before_anything_is_written(store, partition_by):
     with pytest.raises(InvalidSchemaError):
         create(store, SCHEMA, partition_by)
     assert log_keys(store) == []
 
 
-def test_store_that_ignores_put_if_absent_is_refused():
+def test_store_that_ignores_put_if_absent_is_rejected():
     inner = memory_store()
     with pytest.raises(UnsupportedStoreError, match="put-if-absent"):
         create(NoConditionalPutStore(inner))
@@ -116,13 +116,13 @@ def test_probe_leaves_nothing_behind(store):
     assert not [key for key in log_keys(store) if key.startswith(PROBE_PREFIX)]
 
 
-def test_loser_of_a_race_opens_the_winners_table(store):
+def test_concurrent_create_opens_the_table_that_was_created_first(store):
     winner = new_table(store)
     assert create(store).metadata.id == winner.metadata.id
 
 
 def test_table_whose_version_0_is_gone_is_not_created_again(store):
-    """It is damaged, or another writer's: version 0 would make it another table."""
+    """Its log is damaged: a new version 0 would make it another table."""
     snapshot = create(store)
     do(do(snapshot, append("a")).snapshot, append("b"))
     store.delete_many([version_key(0)])

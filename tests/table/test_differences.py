@@ -1,4 +1,4 @@
-"""What two states differ in: the same as their entries, with few manifests opened."""
+"""The difference of two states: the same as that of their entries, with few manifests opened."""
 
 from itertools import combinations
 
@@ -18,7 +18,7 @@ from support.clock import VirtualClock
 from support.faults import FaultStore
 from support.tables import add, after, append, context, memory_store, merge, new_table, overwrite, remove
 
-# A manifest holds the files of one day, and states are compacted when the tests say so.
+# A manifest holds the files of one day. States are compacted only when a test asks for it.
 A_MANIFEST_PER_DAY = {
     "state.entriesPerManifest": "10",
     "state.compaction.tombstoneThreshold": "1.0",
@@ -56,7 +56,7 @@ def changes(store: ObjectStore, since: int) -> ChangeSet:
 
 
 def opened(store: ObjectStore, since: int) -> list[str]:
-    """The days of the manifests that are opened for the changes since a version."""
+    """The days of the manifests that the changes since a version open."""
     counting = FaultStore(store)
     changes(counting, since)
     keys = [call.key for call in counting.calls if call.operation == "get" and "/manifests/" in call.key]
@@ -76,7 +76,7 @@ def state(store: ObjectStore, version: int) -> tuple:
 
 
 def test_manifests_of_versions_before_the_change_stay_closed_after_a_compaction(store):
-    """Every manifest was written anew, and none is shared. The range of versions tells which has new files."""
+    """The compaction rewrote every manifest. The range of versions shows which manifests have new files."""
     next_state(store, Append(tuple(files_of(3, range(10, 15)))), is_compact=True)
     assert not {info.path for info in state(store, 1)} & {info.path for info in state(store, 2)}
     found = changes(store, 1)
@@ -85,7 +85,7 @@ def test_manifests_of_versions_before_the_change_stay_closed_after_a_compaction(
     assert set(opened(store, 1)) == {"03"}
 
 
-def test_compaction_that_changes_no_file_is_told_without_opening_a_manifest(store):
+def test_compaction_without_changes_is_recognised_without_opening_a_manifest(store):
     next_state(store, Append(tuple(files_of(6, range(5)))))
     next_state(store, Append(tuple(files_of(6, range(5, 10)))))
     assert next_state(store, is_compact=True) == 4
@@ -109,7 +109,7 @@ def test_removes_are_found_across_a_compaction(store):
     assert (found.adds["path"].to_pylist(), found.removes["path"].to_pylist()) == (["new"], ["2/7"])
 
 
-def test_file_that_came_back_as_it_was_is_no_change_and_as_another_one_it_is(store):
+def test_file_that_is_added_again_is_a_change_only_if_it_differs(store):
     next_state(store, remove("2/7", "2/8"))
     same = Append(tuple(files_of(2, range(7, 8))))
     next_state(store, same, Append((add("2/8", size=99, date="2024-01-02"),)))
@@ -117,7 +117,7 @@ def test_file_that_came_back_as_it_was_is_no_change_and_as_another_one_it_is(sto
     assert (found.adds["path"].to_pylist(), found.removes.num_rows) == (["2/8"], 0)
 
 
-def test_changes_since_a_moment_where_only_states_are_left():
+def test_changes_since_a_timestamp_where_only_states_are_left():
     clock = VirtualClock()
     store = memory_store(clock)
     for day in (1, 2, 3):
@@ -133,8 +133,8 @@ def test_changes_since_a_moment_where_only_states_are_left():
         assert all(stamp > times[version] for stamp in found["addedAtTimestamp"].to_pylist())
 
 
-def test_version_ranges_of_other_writers_are_not_believed(store):
-    """Without our mark a manifest is opened, and what its entries are is compared."""
+def test_version_ranges_of_other_writers_are_not_trusted(store):
+    """A manifest without our typed bounds is opened, and its entries are compared."""
     next_state(store, Append(tuple(files_of(3, range(10, 15)))), is_compact=True)
     key = state_manifest_key(2)
     found = decode_state_manifest(store.get(key), key)
@@ -159,7 +159,7 @@ STEPS = st.one_of(
 
 @given(st.lists(st.tuples(st.lists(STEPS, max_size=2), st.booleans()), min_size=1, max_size=6))
 @settings(max_examples=50, deadline=None)
-def test_any_two_states_differ_in_what_their_entries_do(steps):
+def test_any_two_states_differ_as_their_entries_do(steps):
     store = memory_store()
     next_state(store, append("z"))
     versions = {0, *(next_state(store, *intents, is_compact=is_compact) for intents, is_compact in steps)}
@@ -181,7 +181,7 @@ def files_in(entries) -> set[tuple[str, int, int]]:
     return {tuple(row.values()) for row in rows}
 
 
-def test_a_merge_is_both_in_a_comparison(store):
+def test_merge_is_adds_and_removes_in_a_comparison(store):
     next_state(store, merge((["1/0", "1/1"], ["merged"])))
     found = changes(store, 1)
     assert found.adds["path"].to_pylist() == ["merged"]

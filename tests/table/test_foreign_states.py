@@ -1,4 +1,4 @@
-"""States as other writers leave them: without metadata, and in logs that have hardly any version files."""
+"""States of other writers: without metadata, and in logs with few version files."""
 
 import pytest
 from msgspec.structs import replace
@@ -62,7 +62,7 @@ def test_metadata_that_a_state_leaves_out_comes_from_an_older_state(store):
     assert newest(store).metadata == table.metadata
 
 
-def test_metadata_between_an_older_state_and_one_that_leaves_it_out_is_the_newest_known(store):
+def test_metadata_that_a_state_leaves_out_comes_from_the_newest_file_that_has_it(store):
     table = after(new_table(store), ChangeProperties({"owner": "old"}))
     checkpoint(store)
     after(table, ChangeProperties({"owner": "new"}), append("a"))
@@ -75,7 +75,7 @@ def test_metadata_between_an_older_state_and_one_that_leaves_it_out_is_the_newes
 
 
 @pytest.mark.parametrize("hint", ["right", "missing", "stale"])
-def test_table_of_version_0_and_state_15_goes_on_with_version_16(store, hint):
+def test_table_of_version_0_and_state_15_continues_with_version_16(store, hint):
     table = new_table(store)
     for number in range(1, 16):
         table = after(table, append(f"p{number}"))

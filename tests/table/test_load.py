@@ -1,4 +1,4 @@
-"""Opening a table: a snapshot is the full replay of its log, whatever became of the hint and the checkpoints."""
+"""Opening a table: a snapshot equals the full replay of the log, whatever the state of hint and checkpoints."""
 
 import logging
 
@@ -170,7 +170,7 @@ def test_damaged_newest_checkpoint_falls_back_with_a_warning(store, history, cap
             assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_checkpoint_that_lies_about_its_version_is_passed_over(store, history, caplog):
+def test_checkpoint_of_another_version_is_skipped(store, history, caplog):
     checkpoint(store, "avro", OLDER)
     store.put(state_manifest_key(NEWER), store.get(state_manifest_key(OLDER)))
     assert_every_version(store, history)
@@ -189,7 +189,7 @@ def test_state_with_an_unreadable_manifest_is_an_error_that_names_it_when_the_ve
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_checkpoint_that_cannot_be_read_is_built_again_by_the_next(store, history, form):
+def test_unreadable_checkpoint_is_rebuilt_by_the_next_checkpoint(store, history, form):
     before = set(log_keys(store))
     checkpoint(store, form)
     for key in set(log_keys(store)) - before - {LAST_CHECKPOINT_KEY}:
@@ -199,7 +199,7 @@ def test_checkpoint_that_cannot_be_read_is_built_again_by_the_next(store, histor
     assert live(newest(store)) == history[NEWEST]
 
 
-def test_checkpoint_that_cannot_be_built_again_stays(store, history):
+def test_checkpoint_that_cannot_be_rebuilt_stays(store, history):
     checkpoint(store, "avro", NEWER)
     delete_versions(store, range(NEWER + 1))
     (manifest,) = [key for key in log_keys(store) if "/manifests/" in key]
@@ -217,7 +217,7 @@ def test_no_table(store):
         newest(store)
 
 
-def test_other_files_alone_are_no_table(store):
+def test_unrelated_files_are_no_table(store):
     store.put("_transaction_log/notes.txt", b"hello")
     store.put("part-1.split", b"")
     with pytest.raises(TableNotFoundError):
@@ -240,7 +240,7 @@ def test_version_before_the_oldest_checkpoint_is_gone_with_version_0(store, hist
 
 
 @pytest.mark.parametrize("version", [-1, 13, 2**40])
-def test_version_that_never_was(store, history, version):
+def test_version_that_never_existed_is_an_error(store, history, version):
     with pytest.raises(VersionNotFoundError, match=str(version)):
         load_snapshot(context(store), version)
 
@@ -272,7 +272,7 @@ def test_listings_may_repeat_and_reorder(store, history):
 # --- gaps ---------------------------------------------------------------------------------------------
 
 
-def test_gap_ends_the_readable_log_visibly(store, history, caplog):
+def test_gap_ends_the_readable_log_with_a_warning(store, history, caplog):
     checkpoint(store, "avro", OLDER)
     delete_versions(store, range(8, 9))
     snapshot = newest(store)
@@ -282,8 +282,8 @@ def test_gap_ends_the_readable_log_visibly(store, history, caplog):
     assert described["gap"] == "version 8 is missing or unreadable, version 12 exists"
 
 
-def test_version_that_only_the_hint_names_is_missed_with_a_warning(store, history, caplog):
-    """States without version files, as some writers leave them, and the folder of the newest one is lost."""
+def test_version_that_only_the_hint_names_is_reported_as_lost(store, history, caplog):
+    """States without version files, as some writers leave them; the newest state directory is lost."""
     checkpoint(store, "avro", NEWER)
     checkpoint(store, "avro", NEWEST)
     delete_versions(store, range(1, NEWEST + 1))
@@ -305,7 +305,7 @@ def test_hint_without_a_checkpoint_that_proves_no_newer_version_is_no_warning(st
     assert caplog.text == ""
 
 
-def test_version_of_the_past_is_read_without_a_warning_about_the_hint(store, history, caplog):
+def test_older_version_is_read_without_a_warning_about_the_hint(store, history, caplog):
     checkpoint(store, "avro", NEWEST)
     delete_versions(store, range(NEWER, NEWEST + 1))
     store.delete_many([state_manifest_key(NEWEST)])
@@ -358,7 +358,7 @@ def test_checkpoint_of_a_table_with_a_gap_covers_what_is_before_it(store, histor
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_table_of_checkpoints_alone_reads_and_goes_on(store, history, form):
+def test_table_of_checkpoints_alone_is_readable_and_writable(store, history, form):
     for version in (OLDER, NEWER, NEWEST):
         checkpoint(store, form, version)
     delete_versions(store, range(1, NEWEST + 1))
@@ -380,23 +380,21 @@ def test_commit_to_a_table_whose_hint_is_older_than_its_states(store, history):
     assert do(newest(store), append("next")).version == NEWEST + 1
 
 
-def test_unreadable_newest_state_without_version_files_is_an_older_version_that_nobody_writes_to(
-    store, history, caplog
-):
+def test_unreadable_newest_state_without_version_files_falls_back_and_blocks_commits(store, history, caplog):
     for version in (OLDER, NEWER, NEWEST):
         checkpoint(store, "avro", version)
     delete_versions(store, range(1, NEWEST + 1))
     damage(store, state_manifest_key(NEWEST), "truncated")
     snapshot = newest(store)
     assert (snapshot.version, live(snapshot)) == (NEWER, history[NEWER])
-    assert f"the checkpoint at {NEWEST} is passed over" in caplog.text
+    assert f"failed to read checkpoint at version {NEWEST}, falling back" in caplog.text
     with pytest.raises(LogGapError, match=f"version {NEWER + 1} .* version {NEWEST} exists"):
         do(snapshot, append("x"))
     assert version_key(NEWER + 1) not in log_keys(store)
 
 
 def test_version_committed_after_the_listing_was_made_is_found(store, history):
-    """Some listings lag behind: the newest version files are asked for by name."""
+    """Listings may be stale: the newest version files are requested by name."""
 
     class Lagging(FaultStore):
         def list(self, prefix, *, start_after=None):
@@ -406,8 +404,8 @@ def test_version_committed_after_the_listing_was_made_is_found(store, history):
     assert newest(Lagging(store)).version == NEWEST
 
 
-def test_version_that_a_listing_left_out_in_the_middle_is_found(store, history):
-    """As of a folder in which files were created while it was being read."""
+def test_version_that_a_listing_missed_in_the_middle_is_found(store, history):
+    """As in a listing of a folder in which files are being created."""
 
     class Incomplete(FaultStore):
         def list(self, prefix, *, start_after=None):

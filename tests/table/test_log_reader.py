@@ -1,4 +1,4 @@
-"""Reading a tail in pieces: it comes out as if it had been read at once."""
+"""Reading a tail in batches gives the same result as reading it at once."""
 
 import random
 
@@ -12,13 +12,14 @@ from indextables.log.replay import removed_paths, replay_entries
 from indextables.log.segment import LogListing, list_log
 from indextables.storage import ObjectStore
 from indextables.table import log_reader
-from indextables.table.intent import ConcurrentCommit, concurrent_commit_of, summary_of
+from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of
 from indextables.table.log_reader import (
     last_actions,
     read_last_actions,
     read_log_files,
     read_summaries,
     read_tail,
+    summary_of,
     with_unlisted_versions,
 )
 from support.tables import add, busy_table, context, memory_store, new_table, write_version
@@ -50,10 +51,10 @@ def at_once(store: ObjectStore) -> Tail:
 @pytest.fixture(params=[1, 3, 7, 1000])
 def small_pieces(request, monkeypatch) -> None:
     monkeypatch.setattr(log_reader, "_FILES_PER_FETCH", request.param)
-    monkeypatch.setattr(log_reader, "_BYTES_PER_DECODING", 400 * request.param)
+    monkeypatch.setattr(log_reader, "_BYTES_PER_DECODE", 400 * request.param)
 
 
-def test_tail_read_in_pieces_is_the_tail(store, small_pieces):
+def test_tail_read_in_batches_is_the_tail(store, small_pieces):
     found, expected = read_tail(context(store), files(store)), at_once(store)
     assert found.versions == expected.versions
     for mine, theirs in ((found.adds, expected.adds), (found.removes, expected.removes)):
@@ -62,7 +63,7 @@ def test_tail_read_in_pieces_is_the_tail(store, small_pieces):
 
 
 def order(tail: Tail) -> list[tuple[str, str]]:
-    """Adds and removes as the sequence orders them."""
+    """Adds and removes in the order of their sequence numbers."""
     actions = [
         (sequence, kind, path)
         for kind, table in (("add", tail.adds), ("remove", tail.removes))
@@ -82,14 +83,14 @@ def rows(entries) -> list[dict]:
     return sorted(entries.to_pylist(), key=lambda entry: entry["path"])
 
 
-def test_last_actions_hold_each_path_once(store):
+def test_last_actions_contain_each_path_once(store):
     tail = last_actions(at_once(store))
     for table in (tail.adds, tail.removes):
         found = table["path"].to_pylist()
         assert len(found) == len(set(found)) <= 6
 
 
-def test_summaries_of_pieces(store, small_pieces):
+def test_summaries_of_batches(store, small_pieces):
     assert tuple(read_summaries(context(store), files(store))) == at_once(store).versions
 
 
@@ -100,7 +101,7 @@ def test_nothing_to_read(store):
     assert read_summaries(context(store), []) == []
 
 
-# --- winners, read without decoding -------------------------------------------------------------------
+# --- concurrent commits, read without decoding -------------------------------------------------------------------
 
 
 def test_summary_is_the_decoded_one():
@@ -124,7 +125,7 @@ def by_decoding(log_file) -> ConcurrentCommit:
     )
 
 
-def test_winner_with_an_odd_spelling_is_decoded_carefully():
+def test_concurrent_commit_with_an_odd_spelling_is_decoded():
     store = memory_store()
     new_table(store)
     line = '{"add":[{"path":"a","partitionValues":{},"size":"7","modificationTime":1,"dataChange":true}]}\n'
@@ -133,10 +134,10 @@ def test_winner_with_an_odd_spelling_is_decoded_carefully():
     assert concurrent_commit_of(log_file) == by_decoding(log_file)
 
 
-# --- versions that a listing left out -----------------------------------------------------------------
+# --- versions that a listing missed -----------------------------------------------------------------
 
 
-def test_versions_are_asked_for_until_one_is_missing(store):
+def test_versions_are_requested_until_one_is_missing(store):
     listed = list_log(store)
     known = {version: meta for version, meta in listed.versions.items() if version not in (20, 40, 59)}
     store.delete_many([version_key(40)])

@@ -1,4 +1,4 @@
-"""Logs of many versions: they open in bounded memory, and from a checkpoint only what follows it is read."""
+"""Logs of many versions: they open in bounded memory, and readers read only the versions after a checkpoint."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ from support.tables import (
 VERSIONS = 10_000
 FEWER = 300
 
-# What opening may take beyond the import of the package. Without a bound it would be more than twice as much.
+# Memory for opening the table, beyond the import of the package. Without the bound it takes more than twice as much.
 MEMORY_MEGABYTES = 250
 
 
@@ -39,7 +39,7 @@ def info(version: int) -> CommitInfo:
 
 
 def write_long_log(store: ObjectStore, versions: int) -> None:
-    """Every version adds a file; every third removes the one before."""
+    """Every version adds a file. Every third version also removes the previous file."""
     for version in range(1, versions):
         actions = [info(version), add(f"part-{version}", size=version)]
         if version % 3 == 0:
@@ -80,7 +80,7 @@ def test_history_of_10_000_versions(long_log):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_opening_from_a_checkpoint_reads_it_and_the_tail_only(shorter_log, form):
+def test_opening_from_a_checkpoint_reads_only_it_and_the_tail(shorter_log, form):
     checkpoint(shorter_log, form, FEWER - 4)
     tail = {version_key(version) for version in range(FEWER - 3, FEWER)}
     store = FaultStore(shorter_log)
@@ -95,7 +95,7 @@ def test_opening_from_a_checkpoint_reads_it_and_the_tail_only(shorter_log, form)
     assert store.count("list") <= 2
 
 
-def test_opening_from_a_state_reads_no_entries_before_somebody_asks():
+def test_opening_from_a_state_reads_entries_lazily():
     inner = memory_store()
     table = after(new_table(inner), append("a"), append("b"))
     checkpoint(inner)
@@ -105,18 +105,18 @@ def test_opening_from_a_state_reads_no_entries_before_somebody_asks():
     assert not any("manifests/" in call.key for call in store.calls)
 
 
-def test_refreshing_reads_the_new_versions_only(shorter_log):
+def test_refreshing_reads_only_the_new_versions(shorter_log):
     store = FaultStore(shorter_log)
     snapshot = load_snapshot(context(store))
     write_version(shorter_log, FEWER, info(FEWER), add("new"))
     store.calls.clear()
     assert catch_up(snapshot).snapshot.version == FEWER
-    # After so many versions it also asks whether there is a checkpoint by now.
+    # After this many versions it also checks for a newer checkpoint.
     read = {call.key for call in store.calls if call.operation == "get"}
     assert read - {LAST_CHECKPOINT_KEY} == {version_key(FEWER)}
 
 
-def test_snapshot_that_is_far_behind_starts_again_from_a_checkpoint(shorter_log):
+def test_snapshot_that_is_far_behind_reloads_from_a_checkpoint(shorter_log):
     store = FaultStore(shorter_log)
     behind = load_snapshot(context(store), 3)
     checkpoint(shorter_log, "avro", FEWER - 2)

@@ -1,4 +1,4 @@
-"""Commits whose answer is lost: recognised by their id, never committed twice, never reported as what they are not."""
+"""Commits whose answer is lost: recognised by their id, committed once, and reported correctly."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def newest(store: ObjectStore) -> Snapshot:
 
 
 class AfterCommit:
-    """Faults that begin once a version file was written."""
+    """Faults that start after a version file was written."""
 
     def __init__(self, faults: "Faults") -> None:
         self._faults = faults
@@ -46,7 +46,7 @@ class AfterCommit:
 
 
 class Faults:
-    """Lets calls fail: each entry is an operation, the start of a key, and when; used up in order."""
+    """Planned faults, used in order: an operation, a key prefix, and the moment of the fault."""
 
     def __init__(self, *planned: tuple[str, str, Moment], then_down: bool = False) -> None:
         self._planned = list(planned)
@@ -79,7 +79,7 @@ def test_lost_answer_of_the_commit_is_success_exactly_once(inner):
     assert state(inner) == EXACTLY_ONCE
 
 
-def test_lost_answer_that_the_store_repeats_is_success_exactly_once(inner):
+def test_lost_answer_that_the_store_retries_is_success_exactly_once(inner):
     store = RetryingStore(UnreliableStore(inner, Faults((*COMMIT, Moment.AFTER))))
     assert do(newest(store), append("b")).version == 2
     assert state(inner) == EXACTLY_ONCE
@@ -92,21 +92,21 @@ def test_several_lost_answers_in_a_row(inner):
     assert state(inner) == EXACTLY_ONCE
 
 
-def test_overwrite_with_a_lost_answer_removes_its_own_files_never(inner):
+def test_overwrite_with_a_lost_answer_never_removes_its_own_files(inner):
     store = UnreliableStore(inner, Faults((*COMMIT, Moment.AFTER)))
     do(newest(store), overwrite("b"))
     assert state(inner) == (2, {"b"})
 
 
 def test_request_that_never_arrived_is_an_unknown_outcome(inner):
-    """Without somebody who repeats it: absent is not final, the request may still be on its way."""
+    """Without a retry, an absent file proves nothing: the request may still arrive."""
     store = UnreliableStore(inner, Faults((*COMMIT, Moment.BEFORE)))
     with pytest.raises(CommitOutcomeUnknownError, match="version 2"):
         do(newest(store), append("b"))
     assert state(inner) == (1, {"a"})
 
 
-def test_request_that_never_arrived_is_repeated(inner):
+def test_request_that_never_arrived_is_retried(inner):
     store = RetryingStore(UnreliableStore(inner, Faults((*COMMIT, Moment.BEFORE))))
     assert do(newest(store), append("b")).version == 2
     assert state(inner) == EXACTLY_ONCE
@@ -122,7 +122,7 @@ def test_store_that_stays_down_makes_the_outcome_unknown(inner, wrap, moment, ex
 
 
 @pytest.mark.parametrize("call", [("head", version_key(1)), ("get", LAST_CHECKPOINT_KEY), ("list", "")])
-def test_store_that_goes_down_before_it_is_certain_that_the_commit_is_visible(inner, call):
+def test_store_that_goes_down_before_the_commit_is_verified_makes_the_outcome_unknown(inner, call):
     store = UnreliableStore(inner, AfterCommit(Faults((*call, Moment.BEFORE), then_down=True)))
     with pytest.raises(CommitOutcomeUnknownError, match="version 2 was written"):
         do(newest(store), append("b"))
@@ -137,7 +137,7 @@ def test_commit_stands_when_the_store_goes_down_right_after_it(inner):
     assert (later.version, paths(later.snapshot)) == (3, {"a", "b", "c"})
 
 
-def test_lost_request_that_another_writer_overtook_goes_on_as_a_conflict(inner):
+def test_lost_request_is_retried_as_a_conflict_after_a_concurrent_commit(inner):
     other = newest(inner)
     faults = Faults((*COMMIT, Moment.BEFORE))
     store = InterruptingStore(UnreliableStore(inner, faults))
@@ -147,7 +147,7 @@ def test_lost_request_that_another_writer_overtook_goes_on_as_a_conflict(inner):
     assert state(inner) == (3, {"a", "other", "b"})
 
 
-def test_refused_write_is_an_error_and_no_commit(inner):
+def test_rejected_write_is_an_error_and_no_commit(inner):
     class Refusing(InterruptingStore):
         def put_if_absent(self, key, data):
             raise StorageError("the disk is full")

@@ -1,4 +1,4 @@
-"""A table against a plain dictionary: every version that the log still holds, after any sequence of operations."""
+"""A table against a plain dictionary: all versions in the log, after any sequence of operations."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.write import commit_files
 from indextables.table import Snapshot, changes_since, load_snapshot
-from indextables.table.cache import process_cache
+from indextables.table.context import process_cache
 from indextables.table.history import read_commits
 from indextables.table.intent import ChangeProperties
 from indextables.table.load import catch_up
@@ -22,7 +22,7 @@ PATHS = [f"part-{number}.split" for number in range(8)]
 SOME_PATHS = st.lists(st.sampled_from(PATHS), min_size=1, max_size=4, unique=True)
 SIZES = st.integers(1, 1000)
 
-# Short enough for cleanups to have something to do within one run.
+# Short, so that cleanups delete files within one run.
 RETENTION = {
     "transaction.cache.enabled": "true",
     "purge.txLogRetentionHours": "1",
@@ -131,7 +131,7 @@ class TableMachine(RuleBasedStateMachine):
         self.clock.advance(hours * HOUR)
         collect_garbage(self.table.context, dry_run=False)
 
-    # --- looking ------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------
 
     @rule()
     def reopen(self):

@@ -35,15 +35,15 @@ def test_16_processes_of_50_appends_each_on_local_disk(local):
 
 
 def test_16_processes_of_5_appends_each_on_s3(s3):
-    """The server is a single thread of Python, and busier than all writers: the long race is a soak test."""
+    """The S3 server is single-threaded and slower than the writers. The long race is a soak test."""
     race_of_appends(*s3, racers=16, commits=5)
 
 
-def test_32_processes_that_create_one_table_on_local_disk(local):
+def test_32_processes_create_one_table_on_local_disk(local):
     assert_created_once(local, racers=32)
 
 
-def test_32_processes_that_create_one_table_on_s3(s3):
+def test_32_processes_create_one_table_on_s3(s3):
     assert_created_once(s3, racers=32)
 
 

@@ -1,4 +1,4 @@
-"""Protocol checks come before every read and every write; upgrades are commits, and there is no way back."""
+"""Every read and write checks the protocol first. Upgrades are commits and cannot be undone."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def store() -> ObjectStore:
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_reader_is_refused_with_what_is_needed(store, what):
+def test_unsupported_reader_version_or_feature_is_an_error_that_names_it(store, what):
     do(new_table(store), append("a"))
     write_version(store, 2, UNREADABLE[what], add("b"))
     with pytest.raises(UnsupportedProtocolError, match=f"{NEEDED[what]} to read.*upgrade indextables"):
@@ -52,7 +52,7 @@ def test_reader_is_refused_with_what_is_needed(store, what):
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_refresh_is_a_read(store, what):
+def test_refresh_checks_the_reader_protocol(store, what):
     snapshot = do(new_table(store), append("a")).snapshot
     write_version(store, 2, UNREADABLE[what], add("b"))
     with pytest.raises(UnsupportedProtocolError, match=NEEDED[what]):
@@ -60,7 +60,7 @@ def test_refresh_is_a_read(store, what):
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_protocol_in_a_checkpoint_counts(store, what):
+def test_protocol_in_a_checkpoint_is_checked(store, what):
     do(new_table(store), append("a"))
     snapshot = load_snapshot(context(store))
     checkpoint(store)
@@ -72,7 +72,7 @@ def test_protocol_in_a_checkpoint_counts(store, what):
 
 @pytest.mark.parametrize("intent", [append("x"), overwrite("x"), remove("a"), UpgradeProtocol(4, 4)], ids=str)
 @pytest.mark.parametrize("what", UNWRITABLE)
-def test_writer_is_refused_with_what_is_needed_while_readers_go_on(store, what, intent):
+def test_unsupported_writer_version_or_feature_stops_writers_but_not_readers(store, what, intent):
     do(older_table(store), append("a"))
     write_version(store, 2, UNWRITABLE[what])
     before = log_keys(store)
@@ -83,7 +83,7 @@ def test_writer_is_refused_with_what_is_needed_while_readers_go_on(store, what, 
     assert log_keys(store) == before
 
 
-def test_writer_that_may_not_write_changes_no_properties(store):
+def test_unsupported_writer_cannot_change_properties(store):
     do(new_table(store), append("a"))
     write_version(store, 2, UNWRITABLE["a newer version"])
     with pytest.raises(UnsupportedProtocolError):
@@ -91,8 +91,8 @@ def test_writer_that_may_not_write_changes_no_properties(store):
 
 
 @pytest.mark.parametrize("operation", [write_checkpoint, compact])
-def test_writer_that_may_not_write_writes_no_checkpoint(store, operation):
-    """A checkpoint by somebody who does not know what the table needs could leave something out."""
+def test_unsupported_writer_cannot_write_a_checkpoint(store, operation):
+    """A writer that does not support the protocol could drop content from a checkpoint."""
     do(new_table(store), append("a"))
     write_version(store, 2, UNWRITABLE["an unknown feature"])
     before = log_keys(store)
@@ -152,7 +152,7 @@ def test_upgrade_of_one_side_leaves_the_other_and_the_features(store):
     assert load_snapshot(context(store)).protocol.unknown == {"later": 1}
 
 
-def test_upgrade_beyond_this_release_is_refused(store):
+def test_upgrade_beyond_this_release_is_rejected(store):
     with pytest.raises(InvalidOptionError, match="supports protocol version 4"):
         upgrade_protocol(new_table(store), 5, 4)
     with pytest.raises(InvalidOptionError):

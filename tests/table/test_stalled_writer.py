@@ -1,4 +1,4 @@
-"""Writers that plan, sleep and wake up in another world: the log was cleaned up, or the table created again."""
+"""Writers that stall between plan and commit, while the log is cleaned up or the table is created again."""
 
 import msgspec
 import pytest
@@ -36,7 +36,7 @@ from support.tables import (
     write_version,
 )
 
-# Everything that a checkpoint covers may go at once.
+# Cleanup deletes everything that a checkpoint covers, at once.
 NO_RETENTION = {
     "purge.txLogRetentionHours": "0",
     "checkpoint.retention": "0",
@@ -55,7 +55,7 @@ def newest(store: ObjectStore) -> Snapshot:
     return load_snapshot(context(store))
 
 
-def go_on_and_clean_up(store: ObjectStore, settings=NO_RETENTION, versions: int = 5) -> None:
+def commit_and_clean_up(store: ObjectStore, settings=NO_RETENTION, versions: int = 5) -> None:
     """Other writers commit, write a checkpoint and clean up everything that it covers."""
     ageing = AgeingStore(store, store.clock)
     snapshot = after(newest(ageing), *(append(f"other-{number}") for number in range(versions)))
@@ -65,7 +65,7 @@ def go_on_and_clean_up(store: ObjectStore, settings=NO_RETENTION, versions: int 
 
 
 def stalled(store: ObjectStore, meanwhile) -> Snapshot:
-    """A snapshot through a store that lets something happen just before the version file is written."""
+    """A snapshot on a store that runs `meanwhile` just before it writes the next version file."""
     interrupting = InterruptingStore(store)
     snapshot = newest(interrupting)
     interrupting.before_commit = meanwhile
@@ -77,7 +77,7 @@ def delete_hint(store: ObjectStore) -> None:
 
 
 def turn_hint_back(store: ObjectStore) -> None:
-    """Two writers advanced it at the same time, and the slower one wrote last."""
+    """As after two concurrent checkpoints, when the slower writer wrote the hint last."""
     hint = read_hint(store)
     store.put(LAST_CHECKPOINT_KEY, msgspec.json.encode(LastCheckpoint(version=1, format=hint.format)))
 
@@ -88,13 +88,13 @@ def turn_hint_back(store: ObjectStore) -> None:
 @pytest.mark.parametrize("settings", [NO_RETENTION, KEEPING_STATES], ids=["states go", "states stay"])
 @pytest.mark.parametrize("then", [lambda _: None, delete_hint, turn_hint_back])
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_commit_into_a_hole_that_a_cleanup_left_is_no_commit(inner, settings, then, has_checkpoint):
+def test_commit_into_a_hole_left_by_cleanup_is_retried(inner, settings, then, has_checkpoint):
     after(new_table(inner), append("a"), append("b"))
     if has_checkpoint:
         checkpoint(inner)
 
     def meanwhile():
-        go_on_and_clean_up(inner, settings)
+        commit_and_clean_up(inner, settings)
         then(inner)
 
     result = do(stalled(inner, meanwhile), append("late"))
@@ -104,41 +104,41 @@ def test_commit_into_a_hole_that_a_cleanup_left_is_no_commit(inner, settings, th
     assert version_key(3) not in log_keys(inner)
 
 
-def test_overwrite_that_slept_through_a_cleanup_removes_what_is_there_now(inner):
+def test_overwrite_that_stalled_during_a_cleanup_removes_the_current_files(inner):
     do(new_table(inner), append("a"))
-    result = do(stalled(inner, lambda: go_on_and_clean_up(inner)), overwrite("o"))
+    result = do(stalled(inner, lambda: commit_and_clean_up(inner)), overwrite("o"))
     assert (result.version, paths(newest(inner))) == (7, {"o"})
 
 
-def test_remove_that_slept_through_a_cleanup_finds_nothing_to_do(inner):
+def test_remove_that_stalled_during_a_cleanup_finds_nothing_to_do(inner):
     do(new_table(inner), append("a"))
 
     def meanwhile():
         do(newest(inner), remove("a"))
-        go_on_and_clean_up(inner)
+        commit_and_clean_up(inner)
 
     result = do(stalled(inner, meanwhile), remove("a"))
     assert not result.is_committed
     assert version_key(2) not in log_keys(inner)
 
 
-def test_two_writers_that_wake_up_in_the_same_hole(inner):
+def test_two_stalled_writers_write_into_the_same_hole(inner):
     do(new_table(inner), append("a"))
-    second = stalled(inner, lambda: go_on_and_clean_up(inner))
+    second = stalled(inner, lambda: commit_and_clean_up(inner))
     first = stalled(inner, lambda: do(second, append("second")))
     assert do(first, append("first")).version == 8
     assert paths(newest(inner)) >= {"first", "second"}
 
 
-def test_commit_that_landed_and_was_covered_by_a_checkpoint_at_once_counts_once(inner):
-    """The others are so fast that the version file is gone before its writer looks."""
+def test_commit_that_is_checkpointed_and_cleaned_up_at_once_counts_once(inner):
+    """Cleanup deletes the version file before its writer verifies the commit."""
     do(new_table(inner), append("a"))
 
     class Slow(InterruptingStore):
         def put_if_absent(self, key, data):
             outcome = super().put_if_absent(key, data)
             if key == version_key(2):
-                go_on_and_clean_up(inner)
+                commit_and_clean_up(inner)
             return outcome
 
     store = Slow(inner)
@@ -148,40 +148,40 @@ def test_commit_that_landed_and_was_covered_by_a_checkpoint_at_once_counts_once(
     assert paths(newest(inner)) == expected
 
 
-def test_writer_that_slept_longer_than_the_log_remembers_does_not_know(inner):
+def test_commit_older_than_the_recorded_commit_ids_has_an_unknown_outcome(inner):
     do(new_table(inner), append("a"))
 
     def meanwhile():
         for version in range(2, RECENT_COMMITS + 5):
             info = CommitInfo(commit_id=new_commit_id(), timestamp=version, operation="WRITE")
             write_version(inner, version, info, add(f"other-{version}"))
-        go_on_and_clean_up(inner)
+        commit_and_clean_up(inner)
 
-    with pytest.raises(CommitOutcomeUnknownError, match="does not say whether it was included"):
+    with pytest.raises(CommitOutcomeUnknownError, match="does not record whether it includes this commit"):
         do(stalled(inner, meanwhile), append("late"))
     assert "late" not in paths(newest(inner))
 
 
 @pytest.mark.parametrize("settings", [NO_RETENTION, KEEPING_STATES], ids=["states go", "states stay"])
-def test_snapshot_that_was_cleaned_up_behind_is_refreshed(inner, settings):
+def test_snapshot_that_was_cleaned_up_is_refreshed(inner, settings):
     after(new_table(inner), append("a"))
     checkpoint(inner)
     old = newest(inner)
-    go_on_and_clean_up(inner, settings)
+    commit_and_clean_up(inner, settings)
     assert catch_up(old).snapshot.version == 6
     assert do(old, append("late")).version == 7
 
 
-def test_snapshot_that_is_not_fresh_any_more_is_read_again_before_it_is_written_upon(inner):
+def test_stale_snapshot_is_refreshed_before_the_first_try(inner):
     old = do(new_table(inner), append("a")).snapshot
-    go_on_and_clean_up(inner)
+    commit_and_clean_up(inner)
     inner.clock.advance(60)
     before = len(log_keys(inner))
     assert do(old, append("late")).tries == 1
     assert len(log_keys(inner)) == before + 1
 
 
-# --- the table was dropped, and perhaps created again -------------------------------------------------
+# --- the table was dropped or created again -------------------------------------------------
 
 
 def drop_table(store: ObjectStore) -> None:
@@ -194,11 +194,11 @@ def create_again(store: ObjectStore, versions: int) -> None:
 
 
 @pytest.mark.parametrize("versions", [0, 1, 2, 3, 6], ids=lambda n: f"{n} versions")
-@pytest.mark.parametrize("is_asleep", [False, True])
+@pytest.mark.parametrize("is_stalled", [False, True])
 @pytest.mark.parametrize("intent", [append("late"), overwrite("late")], ids=["append", "overwrite"])
-def test_writer_of_a_table_that_was_created_again_gets_a_conflict(inner, versions, is_asleep, intent):
+def test_writer_of_a_table_that_was_created_again_gets_a_conflict(inner, versions, is_stalled, intent):
     after(new_table(inner), append("a"), append("b"))
-    if is_asleep:
+    if is_stalled:
         snapshot = stalled(inner, lambda: create_again(inner, versions))
     else:
         snapshot = newest(inner)
@@ -213,10 +213,10 @@ def test_writer_of_a_table_that_was_created_again_gets_a_conflict(inner, version
     ]
 
 
-@pytest.mark.parametrize("is_asleep", [False, True])
-def test_writer_of_a_table_that_was_dropped_leaves_nothing_behind(inner, is_asleep):
+@pytest.mark.parametrize("is_stalled", [False, True])
+def test_writer_of_a_table_that_was_dropped_leaves_nothing_behind(inner, is_stalled):
     after(new_table(inner), append("a"))
-    if is_asleep:
+    if is_stalled:
         snapshot = stalled(inner, lambda: drop_table(inner))
     else:
         snapshot = newest(inner)
@@ -236,8 +236,8 @@ def test_reader_of_a_table_that_was_created_again_sees_the_new_one(inner):
     assert load_snapshot(context(inner, cached)).metadata.id != old.metadata.id
 
 
-def test_stray_commit_that_others_have_gone_on_from_is_reported(inner):
-    """The new table has as many versions as the old one had, and takes the late commit for one of its own."""
+def test_stray_commit_that_other_writers_built_on_is_reported(inner):
+    """The new table has as many versions as the old one, so the late commit becomes part of it."""
     after(new_table(inner), append("a"))
     interrupting = InterruptingStore(inner)
     snapshot = newest(interrupting)
@@ -251,20 +251,20 @@ def test_stray_commit_that_others_have_gone_on_from_is_reported(inner):
     slow = Slow(inner)
     snapshot = newest(slow)
     slow.before_commit = lambda: create_again(inner, 1)
-    with pytest.raises(CommitOutcomeUnknownError, match="created again meanwhile"):
+    with pytest.raises(CommitOutcomeUnknownError, match="created again in the meantime"):
         do(snapshot, append("late"))
 
 
-def test_number_that_was_used_again_by_a_writer_that_died_then_cannot_be_read(inner):
+def test_version_reused_by_a_stalled_writer_that_died_is_not_readable(inner):
     snapshot = after(new_table(inner), append("a"))
     checkpoint(inner)
-    go_on_and_clean_up(inner, KEEPING_STATES)
-    first_gone = snapshot.version + 1
-    assert version_key(first_gone) not in log_keys(inner)
-    # It died before it could look whether it was too late.
+    commit_and_clean_up(inner, KEEPING_STATES)
+    first_removed = snapshot.version + 1
+    assert version_key(first_removed) not in log_keys(inner)
+    # The writer died before it verified its commit.
     stale = CommitInfo(timestamp=1, operation="WRITE", commit_id=new_commit_id())
-    write_version(inner, first_gone, stale, add("ghost"))
-    for version in (first_gone, first_gone + 1):
+    write_version(inner, first_removed, stale, add("ghost"))
+    for version in (first_removed, first_removed + 1):
         with pytest.raises(VersionNotFoundError):
             load_snapshot(context(inner), version)
     assert paths(load_snapshot(context(inner), snapshot.version)) == {"a"}

@@ -1,4 +1,4 @@
-"""Time travel by version and by moment, and the history: by the commits' own times, whatever the files' times are."""
+"""Time travel by version and by timestamp, and the history: by commit times, not by file times."""
 
 import os
 from datetime import UTC, datetime, timedelta, timezone
@@ -67,13 +67,13 @@ def at(store: ObjectStore, moment_ms: int) -> int:
 # --- by version ---------------------------------------------------------------------------------------
 
 
-def test_every_version_shows_what_it_showed_then(store):
+def test_every_version_shows_its_own_files(store):
     history = busy_table(store)
     for version, files in enumerate(history):
         assert live(load_snapshot(context(store), version)) == files
 
 
-# --- by moment ----------------------------------------------------------------------------------------
+# --- by timestamp ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_every_version_shows_what_it_showed_then(store):
         (10**12, 3),
     ],
 )
-def test_moment_gives_the_newest_version_committed_at_or_before_it(store, offset_ms, version):
+def test_timestamp_selects_the_newest_version_committed_at_or_before_it(store, offset_ms, version):
     commit_every_minute(store, append("a"), append("b"), append("c"))
     assert at(store, START_MS + offset_ms) == version
 
 
-def test_moment_before_the_first_commit_names_the_earliest(store):
+def test_timestamp_before_the_first_commit_is_an_error_that_names_the_earliest(store):
     commit_every_minute(store, append("a"))
     with pytest.raises(
         VersionNotFoundError, match=r"earliest one left, version 0, .* 2025-06-15T15:06:40.000"
@@ -101,8 +101,8 @@ def test_moment_before_the_first_commit_names_the_earliest(store):
         at(store, START_MS - 1)
 
 
-def test_times_are_the_commits_own_and_not_those_of_files(store, tmp_path):
-    """A copy of a table has new file times; here they are even in the reverse order."""
+def test_times_are_commit_times_and_not_file_times(store, tmp_path):
+    """A copy of a table has new file times, here even in reverse order."""
     commit_every_minute(store, append("a"), append("b"), append("c"))
     copy = open_store(tmp_path / "copy")
     copy_all(store, copy)
@@ -113,7 +113,7 @@ def test_times_are_the_commits_own_and_not_those_of_files(store, tmp_path):
 
 
 def test_times_survive_the_version_files(store, tmp_path):
-    """A checkpoint knows when its version was committed."""
+    """A checkpoint records the commit time of its version."""
     commit_every_minute(store, append("a"), append("b"), append("c"))
     checkpoint(store, "avro", 1)
     checkpoint(store, "json", 2)
@@ -126,7 +126,7 @@ def test_times_survive_the_version_files(store, tmp_path):
         at(copy, START_MS)
 
 
-def test_clock_that_runs_backwards_keeps_as_of_monotonic(store, clock):
+def test_commit_times_stay_monotonic_when_the_clock_runs_backwards(store, clock):
     table = commit_every_minute(store, append("a"))
     clock.advance(-3600)
     table = do(table, append("b")).snapshot
@@ -138,7 +138,7 @@ def test_clock_that_runs_backwards_keeps_as_of_monotonic(store, clock):
     assert versions == sorted(versions)
 
 
-def test_other_writers_clocks_may_run_backwards(store):
+def test_clocks_of_other_writers_may_run_backwards(store):
     new_table(store)
     for version, timestamp in [
         (1, START_MS + 50),
@@ -154,8 +154,8 @@ def test_other_writers_clocks_may_run_backwards(store):
     assert [at(store, START_MS + offset) for offset in (50, 79, 80)] == [2, 2, 4]
 
 
-def test_moment_never_gives_a_version_that_cannot_be_read(store):
-    """Version 1 lost its predecessor: its file is there, but nothing leads to it."""
+def test_timestamp_never_selects_an_unreadable_version(store):
+    """Version 0 is missing, so version 1 cannot be loaded although its file exists."""
     commit_every_minute(store, append("a"), append("b"), append("c"))
     checkpoint(store, "avro", 2)
     store.delete_many([version_key(0)])
@@ -165,25 +165,25 @@ def test_moment_never_gives_a_version_that_cannot_be_read(store):
 
 
 @given(st.integers(-(10**12), 10**13))
-def test_moment_survives_its_text_to_the_millisecond(milliseconds):
+def test_timestamp_text_is_exact_to_the_millisecond(milliseconds):
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     assert timestamp_ms(moment) == milliseconds
     assert timestamp_ms(moment.isoformat()) == milliseconds
     assert timestamp_ms(moment.astimezone(timezone(timedelta(hours=-7))).isoformat()) == milliseconds
 
 
-def test_moment_without_a_zone_is_utc():
+def test_timestamp_without_a_zone_is_utc():
     assert timestamp_ms("2026-01-31 12:00:00") == timestamp_ms("2026-01-31T12:00:00Z")
     assert timestamp_ms("2026-01-31") == timestamp_ms(datetime(2026, 1, 31))
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "31.01.2026"])
-def test_text_that_is_no_moment(text):
+def test_invalid_timestamp_is_an_error(text):
     with pytest.raises(InvalidOptionError, match="is not a moment in time"):
         timestamp_ms(text)
 
 
-def test_index_table_travels_by_version_and_by_moment(tmp_path):
+def test_index_table_travels_by_version_and_by_timestamp(tmp_path):
     path = str(tmp_path / "table")
     store = open_store(path, clock=VirtualClock(START_MS))
     commit_every_minute(store, append("a"), append("b"))
@@ -197,7 +197,7 @@ def test_index_table_travels_by_version_and_by_moment(tmp_path):
 # --- history ------------------------------------------------------------------------------------------
 
 
-def test_history_tells_operations_and_metrics(store):
+def test_history_shows_operations_and_metrics(store):
     table = commit_every_minute(store)
     table = commit_files(table, [add("a", size=3), add("b", size=4)], []).snapshot
     table = commit_files(table, [], ["b", "not there"]).snapshot
@@ -226,7 +226,7 @@ def test_history_of_an_empty_table(store):
     assert history_table([]).schema == HISTORY_SCHEMA
 
 
-def test_history_ends_at_the_version_that_is_shown(store):
+def test_history_ends_at_the_version_of_the_snapshot(store):
     table = commit_every_minute(store, append("a"), append("b"))
     assert [commit.version for commit in read_commits(table.context, 1)] == [0, 1]
 
@@ -249,11 +249,11 @@ def test_version_file_that_a_checkpoint_covers_may_be_unreadable(store, caplog):
         (2, False),
         (3, False),
     ]
-    assert "nothing is known about version 1" in caplog.text
+    assert "the commit of version 1 cannot be read" in caplog.text
     assert at(store, START_MS + 2 * MINUTE_MS) == 2
 
 
-# --- what is left after a cleanup ---------------------------------------------------------------------
+# --- after a cleanup ---------------------------------------------------------------------
 
 
 def test_snapshot_of_a_kept_version_after_older_ones_are_gone(store):

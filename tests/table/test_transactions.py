@@ -1,4 +1,4 @@
-"""Batches of streaming writers: the `txn` action that makes a repeated one do nothing."""
+"""Batches of streaming writers: the `txn` action makes a retried batch a no-op."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def write(snapshot, path, version, app="query", kind=Append):
 
 
 @pytest.mark.parametrize("kind", [Append, Overwrite])
-def test_a_batch_counts_once(snapshot, kind):
+def test_batch_is_committed_once(snapshot, kind):
     first = write(snapshot, "a", 3, kind=kind)
     assert first.is_committed
     for repeated in (3, 2):
@@ -29,7 +29,7 @@ def test_a_batch_counts_once(snapshot, kind):
     assert write(first.snapshot, "c", 4, kind=kind).is_committed
 
 
-def test_a_batch_that_another_process_committed_meanwhile_is_noticed(snapshot):
+def test_batch_that_another_process_committed_concurrently_is_skipped(snapshot):
     write(snapshot, "a", 0)
     late = write(snapshot, "b", 0)
     assert not late.is_committed
@@ -37,7 +37,7 @@ def test_a_batch_that_another_process_committed_meanwhile_is_noticed(snapshot):
     assert late.snapshot.entries["path"].to_pylist() == ["a"]
 
 
-def test_writers_count_for_themselves(snapshot):
+def test_each_writer_has_its_own_batch_numbers(snapshot):
     write(snapshot, "a", 5)
     assert write(snapshot, "b", 0, app="other").is_committed
     assert load_snapshot(snapshot.context).header.transactions == {"query": 5, "other": 0}

@@ -1,4 +1,4 @@
-"""Tables of older protocol versions, and the way back."""
+"""Tables of older protocol versions: upgrades to Avro states, and downgrades to older formats."""
 
 import json
 import shutil
@@ -127,7 +127,7 @@ def format_of(table) -> str:
 
 
 @pytest.mark.parametrize("older", OLDER_FORMATS)
-def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
+def test_downgrade_to_an_older_format_loses_nothing(tables, older):
     before = tables.open()
     before.checkpoint()
     table = tables.open(**OLDER_FORMATS[older])
@@ -135,7 +135,7 @@ def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
     name = older.removeprefix("multi-part ")
     in_hint = "json-multipart" if older == "multi-part json" else name
     assert (report.version, report.previous_format, report.new_format) == (3, "avro-state", in_hint)
-    # Whoever opens the table, and whoever has it open, reads what the hint names.
+    # New readers and readers that have the table open both read the base that the hint names.
     assert {format_of(each) for each in (tables.open(), table, before.refresh())} == {name}
     check_content(tables)
     for file in log_of(tables).rglob("*.avro"):
@@ -146,7 +146,7 @@ def test_the_way_back_to_an_older_format_loses_nothing(tables, older):
 
 
 @pytest.mark.parametrize("older", OLDER_FORMATS)
-def test_after_the_way_back_the_state_of_the_same_version_is_not_read(tables, older):
+def test_state_of_the_same_version_is_not_read_after_a_downgrade(tables, older):
     tables.open().checkpoint()
     tables.open(**OLDER_FORMATS[older]).checkpoint()
     for file in log_of(tables).rglob("*.avro"):
@@ -159,7 +159,7 @@ def test_after_the_way_back_the_state_of_the_same_version_is_not_read(tables, ol
 
 
 @pytest.mark.parametrize("older", OLDER_FORMATS)
-def test_the_state_of_the_same_version_stands_in_for_a_damaged_checkpoint(tables, older):
+def test_state_of_the_same_version_replaces_a_damaged_checkpoint(tables, older):
     tables.open().checkpoint()
     tables.open(**OLDER_FORMATS[older]).checkpoint()
     for file in log_of(tables).rglob("*.checkpoint*"):
@@ -168,7 +168,7 @@ def test_the_state_of_the_same_version_stands_in_for_a_damaged_checkpoint(tables
     check_content(tables)
 
 
-def test_the_way_forward_again_needs_no_new_state(tables):
+def test_upgrade_after_a_downgrade_reuses_the_state(tables):
     tables.open().checkpoint()
     states = {file: file.read_bytes() for file in log_of(tables).rglob("*.avro")}
     tables.open(state__format="json").checkpoint()
@@ -177,7 +177,7 @@ def test_the_way_forward_again_needs_no_new_state(tables):
     assert {file: file.read_bytes() for file in log_of(tables).rglob("*.avro")} == states
 
 
-def test_compaction_after_the_way_back_writes_a_state_of_its_own(tables):
+def test_compaction_after_a_downgrade_writes_a_new_state(tables):
     table = tables.open()
     for number in (4, 5, 6):
         table.commit(adds=[split(number, day="4")])
@@ -189,7 +189,7 @@ def test_compaction_after_the_way_back_writes_a_state_of_its_own(tables):
 
 
 @pytest.mark.parametrize("more", [{}, {"checkpoint__maxFileSize": "1K"}])
-def test_on_the_way_back_other_readers_find_the_doc_mappings_in_the_metadata(tables, more):
+def test_downgrade_keeps_doc_mappings_in_the_metadata_for_other_readers(tables, more):
     tables.open().checkpoint()
     (hash_,) = state_of(tables.open()).schema_registry
     tables.open(state__format="json", **more).checkpoint()
@@ -199,12 +199,12 @@ def test_on_the_way_back_other_readers_find_the_doc_mappings_in_the_metadata(tab
     (metadata,) = (action["metaData"] for action in actions if "metaData" in action)
     assert metadata["configuration"] == {"kept": "yes", f"docMappingSchema.{hash_}": MAPPING}
     assert {action["add"].get("docMappingRef") for action in actions if "add" in action} == {hash_, None}
-    # For us it is what it was.
+    # Our own reader sees the original metadata.
     assert tables.open()._snapshot.metadata.configuration == {"kept": "yes"}
 
 
-def test_version_files_make_sense_without_the_state(tables):
-    """A doc mapping that only the state knows is registered with the first split that needs it."""
+def test_version_files_are_complete_without_the_state(tables):
+    """A doc mapping that only the state has is registered with the first split that refers to it."""
     tables.open().checkpoint()
     (hash_,) = state_of(tables.open()).schema_registry
     intent = Append((replace(split(4, day="4"), doc_mapping_ref=hash_),), {hash_: MAPPING})
@@ -221,15 +221,15 @@ def test_the_hint_of_an_older_writer_with_parts_names_its_format(tables):
     assert tables.open().checkpoint().previous_format == "json-multipart"
 
 
-def test_the_protocol_stays_on_the_way_back(tables):
-    """Whoever wrote since may have relied on it."""
+def test_protocol_stays_after_a_downgrade(tables):
+    """Writers may have relied on it since."""
     tables.open().checkpoint()
     tables.open(state__format="json").checkpoint()
     assert tables.open().protocol.min_reader_version == 4
 
 
 @pytest.mark.parametrize("legacy", ["json", "multi-part json", "parquet"])
-def test_removes_since_the_older_checkpoint_are_not_forgotten_by_the_upgrade(tables, legacy):
+def test_upgrade_keeps_removes_since_the_older_checkpoint(tables, legacy):
     more = {"state__format": legacy.removeprefix("multi-part ")}
     if legacy == "multi-part json":
         more["checkpoint__maxFileSize"] = "1K"
@@ -275,7 +275,7 @@ def test_an_automatic_checkpoint_upgrades_the_protocol(tables):
     assert paths(tables.open()) == numbered([1, 3, 9])
 
 
-def test_a_large_table_is_upgraded_whole(tables):
+def test_large_table_is_upgraded_completely(tables):
     """As many files as a large table has, in a JSON checkpoint of several parts."""
     count = 70_000
     line = json.dumps(add(0))

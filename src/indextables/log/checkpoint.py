@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.errors import CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
 from indextables.log.decode import VersionSummary
 from indextables.log.paths import LAST_CHECKPOINT_KEY, MAX_VERSION
@@ -128,18 +128,18 @@ def build_checkpoint(
     """The checkpoint of `version` from its decoded header lines and its live file entries.
 
     `removed` are the paths that its lines remove, where they tell more than what is live (`removed_paths`).
-    Raises LogCorruptedError if entries are missing, or if the lines belong to another version.
+    Raises CheckpointValidationError if entries are missing, or if the lines belong to another version.
     """
     header = replay_header(EMPTY_HEADER, summaries, removed or {})
     info = next((s.actions.checkpoint_info for s in summaries if s.actions.checkpoint_info), None)
     if header.metadata is None:
-        raise LogCorruptedError(f"{name}: the checkpoint has no metaData action")
+        raise CheckpointValidationError(f"{name}: the checkpoint has no metaData action")
     if info is None:
         return Checkpoint(header, entries)
     if info.version != version:
-        raise LogCorruptedError(f"{name}: the checkpoint holds version {info.version}, not {version}")
+        raise CheckpointValidationError(f"{name}: the checkpoint holds version {info.version}, not {version}")
     if info.num_adds != entries.num_rows:
-        raise LogCorruptedError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
+        raise CheckpointValidationError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
     known = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}" for hash_ in info.known_schemas}
     configuration = {key: value for key, value in header.metadata.configuration.items() if key not in known}
     restored = replace(

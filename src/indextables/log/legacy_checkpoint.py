@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
 from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_lines
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
@@ -80,7 +80,7 @@ def read_part_names(store: ObjectStore, meta: ObjectMeta) -> tuple[str, ...]:
     if manifest is not None:
         return manifest.parts
     if scan_lines(name, lines).actions.metadata is None:
-        raise LogCorruptedError(f"{name}: is neither a checkpoint nor the list of its parts")
+        raise CheckpointCorruptionError(f"{name}: is neither a checkpoint nor the list of its parts")
     return ()
 
 
@@ -126,7 +126,9 @@ def _manifest(lines: bytes) -> MultiPartManifest | None:
 def _check_parts(manifest: MultiPartManifest, version: int, name: str) -> None:
     """Every part belongs to this checkpoint, by its name, and so nothing else is ever read in its place."""
     if manifest.version != version:
-        raise LogCorruptedError(f"{name}: lists the parts of version {manifest.version}, not of {version}")
+        raise CheckpointValidationError(
+            f"{name}: lists the parts of version {manifest.version}, not of {version}"
+        )
     for part in manifest.parts:
         match parse_log_path(LOG_PREFIX + part):
             case JsonCheckpointPart(part_version, checkpoint_id) if (
@@ -134,7 +136,7 @@ def _check_parts(manifest: MultiPartManifest, version: int, name: str) -> None:
             ):
                 continue
             case _:
-                raise LogCorruptedError(f"{name}: {part!r} is not the name of one of its parts")
+                raise CheckpointValidationError(f"{name}: {part!r} is not the name of one of its parts")
 
 
 def _read_part(store: ObjectStore, file_name: str, version: int, modified_ms: int) -> LogFile:
@@ -200,9 +202,9 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
         entries = _entries(rows.filter(is_add), version, meta.last_modified_ms)
         lines = _header_lines(rows.filter(pc.invert(is_add)))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise LogCorruptedError(f"{name}: not a readable checkpoint ({error})") from error
+        raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error
     if info.version != version or info.size not in (entries.num_rows, rows.num_rows):
-        raise LogCorruptedError(
+        raise CheckpointValidationError(
             f"{name}: holds {entries.num_rows} file entries of version {version}, but beside it stands that there "
             f"are {info.size} of version {info.version}"
         )
@@ -240,7 +242,9 @@ def _read_info(store: ObjectStore, key: str) -> CheckpointMetadata:
     try:
         return msgspec.json.decode(store.get(key), type=CheckpointMetadata, strict=False)
     except (ValueError, RecursionError) as error:
-        raise LogCorruptedError(f"{store.url}/{key}: not the metadata of a checkpoint ({error})") from error
+        raise CheckpointCorruptionError(
+            f"{store.url}/{key}: not the metadata of a checkpoint ({error})"
+        ) from error
 
 
 def _exists(store: ObjectStore, key: str) -> bool:

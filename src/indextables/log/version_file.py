@@ -14,12 +14,13 @@ from typing import Final
 import msgspec
 
 from indextables.errors import (
+    CheckpointWriteError,
     CommitOutcomeUnknownError,
+    ConcurrentMaintenanceError,
     LogCorruptedError,
     ObjectNotFoundError,
     StorageError,
     TransientStorageError,
-    VersionNotFoundError,
 )
 from indextables.log.decode import LogFile
 from indextables.log.paths import version_key
@@ -180,18 +181,19 @@ def publish(
 ) -> PutOutcome:
     """Write the file that makes the checkpoint of a version valid, if there is none.
 
-    Raises StorageError if the checkpoint was begun too long ago, at `started_ms`, and VersionNotFoundError if `origin`
-    is gone, the key of the one whose files it goes on to use. Nothing is published then.
+    Raises CheckpointWriteError if the checkpoint was begun too long ago, at `started_ms`, and
+    ConcurrentMaintenanceError if `origin`, the key of the state whose manifests it refers to, is gone. Nothing is
+    published then.
     """
     took_ms = store.clock.now_ms() - started_ms
     if took_ms > _LONGEST_MS:
-        raise StorageError(
-            f"{store.url}: the checkpoint of version {version} was not published, because {took_ms // 60_000} minutes "
-            f"went by since it was begun: its files may have been collected as garbage meanwhile; write it again"
+        raise CheckpointWriteError(
+            f"{store.url}: the checkpoint of version {version} was not published, because writing it took "
+            f"{took_ms // 60_000} minutes: its files may have been garbage-collected; write it again"
         )
     if origin is not None and find_object(store, origin) is None:
-        raise VersionNotFoundError(
-            f"{store.url}: the state of version {version} was not published, because others went on and cleaned up "
-            f"{origin}, which it goes on from; open the table again"
+        raise ConcurrentMaintenanceError(
+            f"{store.url}: the state of version {version} was not published, because a concurrent cleanup removed "
+            f"{origin}, which it builds on; open the table again"
         )
     return store.put_if_absent(key, data)

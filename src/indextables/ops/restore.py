@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import (
     CommitOutcomeUnknownError,
+    ConcurrentMaintenanceError,
     LogCorruptedError,
     SplitsMissingError,
     StorageError,
@@ -84,7 +85,7 @@ def _check_still_kept(restored: Snapshot, version: int) -> None:
     """
     try:
         load_snapshot(restored.context, version)
-    except VersionNotFoundError as error:
+    except (VersionNotFoundError, ConcurrentMaintenanceError) as error:
         raise SplitsMissingError(
             f"{restored.context.url}: version {restored.version} restores version {version}, which a purge removed at "
             f"the same time, and its splits may follow; look with fsck, or restore version {restored.version - 1}"

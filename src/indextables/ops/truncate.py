@@ -11,7 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.config.registry import PURGE_PARALLELISM
-from indextables.errors import LogCorruptedError, LogGapError, StorageError, VersionNotFoundError
+from indextables.errors import (
+    CheckpointCorruptionError,
+    ConcurrentMaintenanceError,
+    LogGapError,
+    StorageError,
+)
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, build_listing, list_log
@@ -58,9 +63,9 @@ def truncate_time_travel(
     A checkpoint of the newest version is written first, if there is none, and read to the last entry. Manifests go if
     nothing refers to them, but for young ones. What is committed meanwhile stays.
 
-    Raises LogGapError, UnsupportedProtocolError, ClockSkewError, LogCorruptedError, and VersionNotFoundError if others
-    went on and cleaned up meanwhile, with nothing deleted; and StorageError if a file could not be deleted: the newest
-    version can be read all the same.
+    Raises LogGapError, UnsupportedProtocolError, ClockSkewError, LogCorruptedError, and ConcurrentMaintenanceError if a
+    concurrent cleanup removed the newest version, with nothing deleted; and StorageError if a file could not
+    be deleted: the newest version can be read all the same.
     """
     now_ms = store_now_ms(context)
     # Listed before the log is read: whatever comes later is not among what goes.
@@ -135,15 +140,15 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
     context.cache.invalidate(context.store)
 
 
-def _without_checkpoint(head: Snapshot) -> LogCorruptedError | VersionNotFoundError:
+def _without_checkpoint(head: Snapshot) -> CheckpointCorruptionError | ConcurrentMaintenanceError:
     """Why there is nothing that the newest version could rest on."""
     context, version = head.context, head.version
     if version not in list_log(context.store, from_version=version).bases:
-        return VersionNotFoundError(
-            f"{context.url}: nothing was deleted, because version {version} was cleaned up meanwhile by somebody else; "
+        return ConcurrentMaintenanceError(
+            f"{context.url}: nothing was deleted, because a concurrent cleanup or purge removed version {version}; "
             f"truncate again"
         )
-    return LogCorruptedError(
+    return CheckpointCorruptionError(
         f"{context.url}: nothing was deleted, because the checkpoint of version {version} cannot be read to the last "
         f"entry; write a new one with CHECKPOINT"
     )

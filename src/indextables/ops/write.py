@@ -53,13 +53,13 @@ def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequenc
     if not adds and not removes:
         raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")
     intent: Intent
-    gone, (files, schemas) = tuple(dict.fromkeys(removes)), _deduplicated(adds)
+    gone, (files, doc_mappings) = tuple(dict.fromkeys(removes)), _deduplicated(adds)
     if not removes:
-        intent, name = Append(files, schemas), "WRITE"
+        intent, name = Append(files, doc_mappings), "WRITE"
     elif not adds:
         intent, name = RemoveFiles(gone), "DELETE"
     else:
-        intent, name = Merge((MergeGroup(gone, files),), schemas=schemas), "REPLACE"
+        intent, name = Merge((MergeGroup(gone, files),), doc_mappings=doc_mappings), "REPLACE"
     return run(snapshot, intent, Operation(name))
 
 

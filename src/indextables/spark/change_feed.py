@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables.errors import (
+    ConcurrentMaintenanceError,
     InvalidOptionError,
     InvalidSchemaError,
     ObjectNotFoundError,
@@ -212,7 +213,7 @@ class ChangeFeed:
         if version not in self._first_files:
             try:
                 entries = load_snapshot(self._snapshot.context, version).entries
-            except VersionNotFoundError:
+            except (VersionNotFoundError, ConcurrentMaintenanceError):
                 self._lose(version, version)
                 entries = empty_entries()
             order = [("modificationTime", "ascending"), ("path", "ascending")]
@@ -248,7 +249,7 @@ class ChangeFeed:
             return None
         try:
             return _without_moves(changes_since(load_snapshot(self._snapshot.context, version), version - 1))
-        except VersionNotFoundError:
+        except (VersionNotFoundError, ConcurrentMaintenanceError):
             return None
 
     def _read(self, files: Sequence[tuple[int, ObjectMeta]]) -> dict[int, LogFile]:

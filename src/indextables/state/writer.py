@@ -327,8 +327,8 @@ def _publish(
 ) -> StateWritten:
     """Write the state manifest if absent. Manifests that only the loser would have used are deleted.
 
-    Raises StorageError if the write took so long that the manifests may be gone, and VersionNotFoundError if the state
-    that it goes on from was cleaned up: its manifests go next.
+    Raises CheckpointWriteError if the write took so long that the manifests may be gone, and
+    ConcurrentMaintenanceError if a concurrent cleanup removed the state that it builds on: its manifests go next.
     """
     data = encode_state_manifest(state, target.form.codec)
     version = state.state_version

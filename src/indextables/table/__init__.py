@@ -1,4 +1,4 @@
-"""A table over its log: snapshots, time travel, changes, and transactions."""
+"""The table on top of its log: snapshots, time travel, changes and transactions."""
 
 from indextables.table.changes import ChangeSet, changes_since
 from indextables.table.commit import CommitResult, Operation, commit

@@ -1,10 +1,10 @@
-"""What differs between two versions, found by comparing them; of two states, with few manifests opened.
+"""The changes between two versions: from the version files, or by comparing the two versions.
 
-A state refers to manifests of the one before it. Those that both have are the same, and stay closed. Of the others, the
-range of versions that a manifest's entries were added at tells more: none of one that ends at the older version can be
-new. A range that ends too late, because somebody's compaction labelled entries anew, costs time and nothing else. One
-that ends too early would hide changes, so that only the manifests of our own writer are believed. Others may also leave
-a path in two manifests, and then to count entries says nothing.
+The comparison of two states opens few manifests. A state refers to manifests of the state before it, and manifests that
+both states share are not read. For the others, the range of versions at which entries were added helps: a manifest
+whose range ends at the older version has no new entries. A range that ends too late, because a compaction relabelled
+entries, only costs time. A range that ends too early would hide changes, so only manifests of our own writer are
+trusted. States of other writers may also contain a path in two manifests, and then entry counts prove nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,81 +14,165 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import VersionNotFoundError
-from indextables.log.decode import Tail
+from indextables.errors import ConcurrentMaintenanceError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
 from indextables.log.segment import list_log
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo
+from indextables.storage import ObjectMeta
 from indextables.table.load import load_snapshot
 from indextables.table.log_reader import read_tail
 from indextables.table.snapshot import Snapshot
 
-# A path can be removed and added again as another file. When it was added does not count: other writers give all
-# entries a new version when they compact a state.
+# A path can be removed and added again as another file. The version of the add is no part of the identity: some writers
+# relabel all entries when they compact a state.
 _ENTRY_IDENTITY: Final = ("path", "size", "modificationTime")
 
-# What somebody may want to know about a file that is gone.
-_GONE_COLUMNS: Final = (*_ENTRY_IDENTITY, "dataChange", "partitionValues", "tags")
+# The columns of removed files.
+_REMOVED_COLUMNS: Final = (*_ENTRY_IDENTITY, "dataChange", "partitionValues", "tags")
+
+
+class ChangeSet(msgspec.Struct, frozen=True):
+    """The adds (file entry columns) and removes of the versions after `since_version`, up to `version`.
+
+    From version files, it contains every action in log order: a path that was added and removed is in both tables.
+    """
+
+    since_version: int
+    version: int
+    adds: pa.Table
+    removes: pa.Table
+
+
+def changes_since(snapshot: Snapshot, since_version: int) -> ChangeSet:
+    """The changes from `since_version` (exclusive) to the version of the snapshot; -1 includes the first version.
+
+    They come from the version files. If cleanup removed those, or their writer writes only states, the two versions are
+    compared instead. Files that were added and removed in between are then not included. Raises VersionNotFoundError if
+    the older version is no longer readable either, and ConcurrentMaintenanceError.
+    """
+    if since_version < -1:
+        raise VersionNotFoundError(
+            f"{snapshot.context.url}: there is no version {since_version}; versions start at 0, and -1 means all "
+            f"changes"
+        )
+    if since_version > snapshot.version:
+        raise VersionNotFoundError(
+            f"{snapshot.context.url}: there are no changes since version {since_version}: the newest version is "
+            f"{snapshot.version}"
+        )
+    listing = list_log(snapshot.context.store, from_version=since_version + 1)
+    wanted = range(since_version + 1, snapshot.version + 1)
+    if all(version in listing.versions for version in wanted):
+        return _read(snapshot, since_version, [(version, listing.versions[version]) for version in wanted])
+    return _compare(snapshot, since_version)
+
+
+def _read(snapshot: Snapshot, since_version: int, files: Sequence[tuple[int, ObjectMeta]]) -> ChangeSet:
+    try:
+        tail = read_tail(snapshot.context, files)
+    except ObjectNotFoundError as error:
+        raise ConcurrentMaintenanceError(
+            f"{snapshot.context.url}: a concurrent purge, cleanup or truncate removed a version after {since_version} "
+            f"while the changes were read ({error}); open the table again"
+        ) from error
+    return ChangeSet(
+        since_version,
+        snapshot.version,
+        tail.adds.drop_columns(["sequence"]),
+        tail.removes.drop_columns(["sequence"]),
+    )
+
+
+def _compare(snapshot: Snapshot, since_version: int) -> ChangeSet:
+    older = None
+    if since_version >= 0:
+        try:
+            older = load_snapshot(snapshot.context, since_version)
+        except VersionNotFoundError as error:
+            raise VersionNotFoundError(
+                f"{snapshot.context.url}: the changes since version {since_version} are gone: {error}"
+            ) from error
+    found = difference(older, snapshot)
+    return ChangeSet(since_version, snapshot.version, found.added, _removes(found.removed, snapshot))
+
+
+def _removes(removed: pa.Table, snapshot: Snapshot) -> pa.Table:
+    return pa.table(
+        {
+            "path": removed["path"],
+            "deletionTimestamp": pa.array([snapshot.timestamp_ms] * removed.num_rows, pa.int64()),
+            "dataChange": removed["dataChange"],
+            "partitionValues": removed["partitionValues"],
+            "size": removed["size"],
+            "extendedFileMetadata": pa.nulls(removed.num_rows, pa.bool_()),
+            "tags": removed["tags"],
+            "version": pa.array([snapshot.version] * removed.num_rows, pa.int64()),
+        },
+        schema=REMOVE_SCHEMA,
+    )
+
+
+# --- comparing two versions ---------------------------------------------------------------------------
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Entries that only the newer version has, with all columns, and some columns of those whose path it lacks."""
+    """The entries that only the newer version has, and some columns of the entries that only the older one has."""
 
     added: pa.Table
-    gone: pa.Table
+    removed: pa.Table
 
 
 def difference(older: Snapshot | None, newer: Snapshot) -> Difference:
-    """What the newer version has that the older one has not, and the other way round. None is the empty table."""
+    """The files that the newer version added and removed. Without an `older` version, it added all of its files."""
     if older is None:
-        return _of_entries(empty_entries(), newer.entries)
+        return _compare_entries(empty_entries(), newer.entries)
     before, after = older.source, newer.source
     are_states = isinstance(before, StateSource) and isinstance(after, StateSource)
     if not are_states or older.segment.tail or newer.segment.tail:
-        return _of_entries(older.entries, newer.entries)
+        return _compare_entries(older.entries, newer.entries)
     assert isinstance(before, StateSource)
     assert isinstance(after, StateSource)
-    return _of_states(before, after)
+    return _compare_states(before, after)
 
 
-def _of_entries(before: pa.Table, after: pa.Table) -> Difference:
+def _compare_entries(before: pa.Table, after: pa.Table) -> Difference:
     return Difference(_new_or_replaced(before, after), _without(before, after["path"]))
 
 
-def _of_states(before: StateSource, after: StateSource) -> Difference:
-    shared = _unchanged_manifests(before) & _unchanged_manifests(after)
+def _compare_states(before: StateSource, after: StateSource) -> Difference:
+    shared = _manifest_identities(before) & _manifest_identities(after)
     left, right = _outside(before, shared), _outside(after, shared)
     since = before.manifest.state_version
-    are_ours = all(_is_ours(info) for info in (*left, *right))
-    # Of these nothing is new. They are asked at most which files of the older state are still there.
-    kept = [info for info in right if are_ours and info.max_added_at_version <= since]
-    others = [info for info in right if not are_ours or info.max_added_at_version > since]
+    are_our_own = all(_is_our_own(info) for info in (*left, *right))
+    # These have no new entries. They are read at most to find which files of the older state are still live.
+    kept = [info for info in right if are_our_own and info.max_added_at_version <= since]
+    others = [info for info in right if not are_our_own or info.max_added_at_version > since]
     found = _live(after, after.read(others, FILE_ENTRY_SCHEMA.names), FILE_ENTRY_SCHEMA.names)
     is_new = pc.greater(found["addedAtVersion"], since)
     num_old = found.num_rows - (pc.sum(is_new).as_py() or 0)
-    if are_ours and _count(left) == _count(kept) + num_old:
-        # As many as were there before are there still, so that none of them was removed or replaced.
-        return Difference(found.filter(is_new), _live(before, [], _GONE_COLUMNS))
-    tables = before.read(left, _GONE_COLUMNS)
-    known = _live(before, tables, _GONE_COLUMNS)
-    still_there = _paths(after, kept, dict(zip((info.path for info in left), tables, strict=True)))
-    paths = pa.chunked_array([*still_there.chunks, *found["path"].chunks], pa.string())
+    if are_our_own and _count(left) == _count(kept) + num_old:
+        # The newer state has as many old entries as the older one, so none of them was removed or replaced.
+        return Difference(found.filter(is_new), _live(before, [], _REMOVED_COLUMNS))
+    tables = before.read(left, _REMOVED_COLUMNS)
+    known = _live(before, tables, _REMOVED_COLUMNS)
+    still_live = _paths(after, kept, dict(zip((info.path for info in left), tables, strict=True)))
+    paths = pa.chunked_array([*still_live.chunks, *found["path"].chunks], pa.string())
     return Difference(_new_or_replaced(known, found), _without(known, paths))
 
 
 def _paths(
-    source: StateSource, infos: Sequence[ManifestInfo], at_hand: Mapping[str, pa.Table]
+    source: StateSource, infos: Sequence[ManifestInfo], loaded: Mapping[str, pa.Table]
 ) -> pa.ChunkedArray:
-    """The live paths of manifests. Those that are at hand, because only their tombstones differ, are not read again."""
-    tables = [at_hand[info.path].select(["path"]) for info in infos if info.path in at_hand]
-    tables += source.read([info for info in infos if info.path not in at_hand], ["path"])
+    """The live paths of manifests. Manifests in `loaded` are not read again: only their tombstones differ."""
+    tables = [loaded[info.path].select(["path"]) for info in infos if info.path in loaded]
+    tables += source.read([info for info in infos if info.path not in loaded], ["path"])
     return _live(source, tables, ["path"])["path"]
 
 
-def _is_ours(info: ManifestInfo) -> bool:
-    """Whether our own writer made a manifest, which marks them, and its entries are counted."""
+def _is_our_own(info: ManifestInfo) -> bool:
+    """Whether our own writer wrote the manifest, which marks it with typed bounds, and counted its entries."""
     return info.has_typed_bounds and info.live_entry_count != UNKNOWN_COUNT
 
 
@@ -96,8 +180,8 @@ def _count(infos: Sequence[ManifestInfo]) -> int:
     return sum(info.live_entry_count for info in infos)
 
 
-def _unchanged_manifests(source: StateSource) -> frozenset[tuple[str, int, int]]:
-    """What identifies a manifest and its live entries: its name, and how many are dead or alive."""
+def _manifest_identities(source: StateSource) -> frozenset[tuple[str, int, int]]:
+    """The identity of each shared manifest with its live entries: the path, and the tombstone and entry counts."""
     return frozenset(
         (info.path, info.tombstone_count, info.live_entry_count)
         for info in source.manifest.manifests
@@ -128,82 +212,3 @@ def _new_or_replaced(before: pa.Table, after: pa.Table) -> pa.Table:
 
 def _without(entries: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
     return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=paths.combine_chunks())))
-
-
-# What changed between two versions.
-
-
-class ChangeSet(msgspec.Struct, frozen=True):
-    """Adds (file entry columns) and removes of the versions after `since_version`, up to `version`.
-
-    Every action is there, in the order of the log: a path that was added and removed in between is in both.
-    """
-
-    since_version: int
-    version: int
-    adds: pa.Table
-    removes: pa.Table
-
-
-def changes_since(snapshot: Snapshot, since_version: int) -> ChangeSet:
-    """The changes from `since_version` (exclusive) to the snapshot's version.
-
-    They come from the version files. Where those are gone, or where another writer never left any, the two
-    versions are compared instead, if the older one can still be read: what was added and removed in between is
-    then not there. Since version -1 means since before the first. Raises VersionNotFoundError if the range is out
-    of reach.
-    """
-    if since_version < -1:
-        raise VersionNotFoundError(
-            f"{snapshot.context.url}: there is no version {since_version}; versions start at 0, and -1 stands for "
-            f"the time before"
-        )
-    if since_version > snapshot.version:
-        raise VersionNotFoundError(
-            f"{snapshot.context.url}: there are no changes since version {since_version}: the newest version is "
-            f"{snapshot.version}"
-        )
-    listing = list_log(snapshot.context.store, from_version=since_version + 1)
-    wanted = range(since_version + 1, snapshot.version + 1)
-    if all(version in listing.versions for version in wanted):
-        tail = read_tail(snapshot.context, [(version, listing.versions[version]) for version in wanted])
-        return _from_tail(tail, since_version, snapshot.version)
-    return _by_comparison(snapshot, since_version)
-
-
-def _from_tail(tail: Tail, since_version: int, version: int) -> ChangeSet:
-    return ChangeSet(
-        since_version,
-        version,
-        tail.adds.drop_columns(["sequence"]),
-        tail.removes.drop_columns(["sequence"]),
-    )
-
-
-def _by_comparison(snapshot: Snapshot, since_version: int) -> ChangeSet:
-    older = None
-    if since_version >= 0:
-        try:
-            older = load_snapshot(snapshot.context, since_version)
-        except VersionNotFoundError as error:
-            raise VersionNotFoundError(
-                f"{snapshot.context.url}: the changes since version {since_version} are gone: {error}"
-            ) from error
-    found = difference(older, snapshot)
-    return ChangeSet(since_version, snapshot.version, found.added, _removes(found.gone, snapshot))
-
-
-def _removes(gone: pa.Table, snapshot: Snapshot) -> pa.Table:
-    return pa.table(
-        {
-            "path": gone["path"],
-            "deletionTimestamp": pa.array([snapshot.timestamp_ms] * gone.num_rows, pa.int64()),
-            "dataChange": gone["dataChange"],
-            "partitionValues": gone["partitionValues"],
-            "size": gone["size"],
-            "extendedFileMetadata": pa.nulls(gone.num_rows, pa.bool_()),
-            "tags": gone["tags"],
-            "version": pa.array([snapshot.version] * gone.num_rows, pa.int64()),
-        },
-        schema=REMOVE_SCHEMA,
-    )

@@ -1,12 +1,19 @@
-"""Did a version file that was just written become part of the table?
+"""The commit loop, and the fence that PURGE commits.
 
-Usually: yes, at once. But a writer may have planned on version 5, slept, and written version 6 after other
-writers had gone on to version 20 and the versions before that had been cleaned up. The name was free, and yet
-nobody will ever read the file. Or the table was dropped and created again, and version 6 is none of its own.
+The life of a commit:
 
-Two looks tell that neither happened. The file that the snapshot was read from is still the same one: the table was
-not created again, and not cleaned up past it. And no checkpoint stands at or beyond the new version: cleaning up
-always writes one, and advances the hint to it, first.
+    intent ──▶ plan on snapshot v ──▶ write v+1 if absent ──▶ Written ──▶ verify_commit ──▶ done
+                     ▲                        │                               │
+                     │                    Conflict                      no: cleanup went past v
+                     │                        ▼                         while this writer stalled
+                     │            read the concurrent commits                 │
+                     │                 in order; may this                     │
+                     │              transaction continue? ── no ──▶ CommitConflictError
+                     │                        │                               │
+                     └────── yes: on the newest snapshot ◀────────────────────┘
+
+The version file is the commit: before it exists under its name nothing has happened, and afterwards everything has. If
+the answer to the write is lost, the commit id tells whether the file is ours. No transaction is committed twice.
 """
 
 import random
@@ -27,11 +34,11 @@ from indextables.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
+    ConcurrentMaintenanceError,
     LogCorruptedError,
     LogGapError,
     StorageError,
     TableNotFoundError,
-    VersionNotFoundError,
 )
 from indextables.log.actions import ENGINE_INFO, CommitInfo, TransactionAction, encode_actions, new_commit_id
 from indextables.log.checkpoint import read_hint
@@ -50,97 +57,24 @@ from indextables.table.log_reader import remember
 from indextables.table.plan import Plan, make_plan
 from indextables.table.snapshot import Snapshot
 
-
-def verify_commit(planned_on: Snapshot, version: int, commit_id: str) -> bool:
-    """Whether the commit `commit_id`, written as `version`, is in the table. If not, its file is deleted.
-
-    Raises CommitOutcomeUnknownError if the log does not tell any more, or the store stops answering.
-    """
-    context = planned_on.context
-    try:
-        if is_base_file_unchanged(planned_on) and _newest_checkpoint(planned_on, version) < version:
-            return True
-        return _is_in_newest(planned_on, version, commit_id)
-    except StorageError as error:
-        raise CommitOutcomeUnknownError(
-            f"{context.url}: version {version} was written, but the store stopped answering before it was certain that "
-            f"it is part of the table ({error}); read the history again before you retry"
-        ) from error
-
-
-def _newest_checkpoint(planned_on: Snapshot, version: int) -> int:
-    """By the hint, if a version file vouches for it: a cleanup would have taken that, too.
-
-    A checkpoint is often kept when the versions after it go, and a hint may be missing or turned back.
-    """
-    store = planned_on.context.store
-    hint = read_hint(store) if planned_on.segment.tail else None
-    if hint is not None:
-        return hint.version
-    return max(list_log(store, from_version=version).bases, default=-1)
-
-
-def _is_in_newest(planned_on: Snapshot, version: int, commit_id: str) -> bool:
-    """Look the commit up in the table as it is now: checkpoints remember the ids of recent commits."""
-    context = planned_on.context
-    newest = _newest_or_none(context)
-    if newest is None or newest.metadata.id != planned_on.metadata.id or newest.version < version:
-        return _withdraw(context, version)
-    recorded = newest.header.recent_commits
-    if recorded.get(version) == commit_id:
-        return True
-    if recorded and min(recorded) <= version:
-        context.store.delete_many([version_key(version)])
-        return False
-    raise CommitOutcomeUnknownError(
-        f"{context.url}: version {version} was written, but the table went on to version {newest.version} meanwhile "
-        f"and does not say whether it was included; compare the history before you retry"
-    )
-
-
-def _newest_or_none(context: TableContext) -> Snapshot | None:
-    try:
-        return load_snapshot(context)
-    except (TableNotFoundError, LogCorruptedError, VersionNotFoundError):
-        return None
-
-
-def _withdraw(context: TableContext, version: int) -> bool:
-    """Take a file away that was written into another table than the one it was meant for."""
-    if find_version_file(context.store, version + 1) is not None:
-        raise CommitOutcomeUnknownError(
-            f"{context.url}: version {version} was written into a table that was created again meanwhile, and other "
-            f"writers have gone on from there; remove the files that it added"
-        )
-    context.store.delete_many([version_key(version)])
-    return False
-
-
-# The commit loop.
-#
-# The life of a commit:
-#
-# intent ──▶ plan on snapshot v ──▶ write v+1 if absent ──▶ Written ──▶ still ours? ──▶ done ▲ │ │ │ Conflict
-# no: the log was cleaned │ ▼ up past v while we slept │ read the winners, in order │ │ may we go on? ── no
-# ──▶ CommitConflictError │ └───────────── yes: new snapshot ◀────────────────────────┘
-#
-# The version file is the commit: before it stands under its name nothing has happened, and afterwards
-# everything has. A write whose answer is lost is recognised by its commit id. Nothing is ever committed
-# twice.
-
-
-# A writer that lost a race chases the head: it tries again and again, reading only what the winners did, before the
-# configured back-off ends the round. With a pause after every loss, the loser with the longest one would lose for
-# ever against writers that have just arrived.
+# After a concurrent commit, the writer retries almost at once and reads only the new versions. The configured back-off
+# comes once per round of tries. With a long pause after every try, a waiting writer would always lose against writers
+# that have just arrived.
 _TRIES_PER_ATTEMPT = 20
 _MAX_PAUSE_IN_TRIES = 8
 
-# A snapshot older than this is read again before it is written upon: the log may have been cleaned up, or the
-# table created anew, since.
+# An older snapshot is refreshed before the first try: the log may have been cleaned up, or the table created again.
 _STALE_AFTER_MS = 10_000
 
-# The time of a file that could not be asked for: it matches no file, so that the log is read anew.
+# Stands for the unknown modification time of a file. It matches no file, so the log is read again.
 _UNKNOWN_MS = -1
+
+# The fence lives among the transactions of streaming writers, so every checkpoint carries it on.
+PURGE_APP_ID: Final = "indextables.purge"
+
+# PURGE deletes no younger uncommitted splits, unless the caller disables that check at their own risk: the file times
+# of some stores are too coarse to order files around a younger fence.
+LONG_WAIT_MS: Final = 3_600_000
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -152,7 +86,10 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class CommitResult(msgspec.Struct, frozen=True):
-    """The snapshot that shows the transaction. `is_committed` is false if there was nothing to do."""
+    """The snapshot that contains the transaction. `is_committed` is false if there was nothing to commit.
+
+    `given_up` are the merge groups that concurrent commits made obsolete.
+    """
 
     snapshot: Snapshot
     is_committed: bool
@@ -161,11 +98,11 @@ class CommitResult(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> int:
-        """The version that holds the transaction, or the newest one if there was nothing to do."""
+        """The version of the transaction, or the newest version if there was nothing to commit."""
         return self.snapshot.version
 
 
-def _nothing(_: Snapshot) -> None:
+def _no_check(_: Snapshot) -> None:
     return None
 
 
@@ -174,34 +111,35 @@ def commit(
     intent: Intent,
     operation: Operation,
     *,
-    before_each_try: Callable[[Snapshot], None] = _nothing,
+    before_each_try: Callable[[Snapshot], None] = _no_check,
 ) -> CommitResult:
-    """Commit a transaction that was planned on `snapshot`, going on from newer versions where that is right.
+    """Commit a transaction that was planned on `snapshot`, or on newer versions after concurrent commits.
 
-    `before_each_try` is called with the snapshot that a version file is about to be written on, and stops the commit
-    with what it raises.
+    Calls `before_each_try` with the snapshot that the next version file builds on. An error that it raises aborts the
+    commit.
 
-    Raises CommitConflictError if another writer's commit cannot be reconciled with this one,
-    CommitRetriesExhaustedError if others were faster as often as the settings allow, LogGapError if
-    versions are missing from the log, UnsupportedProtocolError, and CommitOutcomeUnknownError if the store
-    stopped answering; only after the last may the transaction have taken effect.
+    Raises CommitConflictError if a concurrent commit conflicts with this transaction, CommitRetriesExhaustedError if
+    concurrent commits took the next version in every try, LogGapError if versions are missing from the log,
+    UnsupportedProtocolError, and CommitOutcomeUnknownError if the store stopped answering. Only after the last one may
+    the transaction have taken effect.
     """
     context = snapshot.context
     max_attempts = context.settings[TRANSACTION_RETRY_MAX_ATTEMPTS]
     max_tries = max_attempts * _TRIES_PER_ATTEMPT
     if context.store.clock.now_ms() - snapshot.loaded_at_ms > _STALE_AFTER_MS:
-        snapshot = _going_on(snapshot, catch_up(snapshot), intent)
+        snapshot = _continue_on_newest(snapshot, catch_up(snapshot), intent)
     for tries in range(1, max_tries + 1):
         started_ms = context.store.clock.now_ms()
         if tries > 1:
-            snapshot = _going_on(snapshot, follow(snapshot), intent)
+            snapshot = _continue_on_newest(snapshot, follow(snapshot), intent)
         result = _try(snapshot, intent, operation, tries, before_each_try)
         if result is not None:
             return result
         if tries < max_tries:
             _pause(context, tries, context.store.clock.now_ms() - started_ms)
     raise CommitRetriesExhaustedError(
-        f"{context.url}: other writers were faster {max_tries} times; try again later, or raise "
+        f"{context.url}: failed to write transaction log version {snapshot.version + 1} - file already exists: "
+        f"concurrent commits took the next version in all {max_tries} tries; retry later, or raise "
         f"{TRANSACTION_RETRY_MAX_ATTEMPTS.key} (now {max_attempts})"
     )
 
@@ -213,7 +151,7 @@ def _try(
     tries: int,
     before_each_try: Callable[[Snapshot], None],
 ) -> CommitResult | None:
-    """Write the version after `snapshot`; None if it is taken."""
+    """Write the version after `snapshot`. None if a concurrent commit took it."""
     context = snapshot.context
     _check_may_write(snapshot)
     plan = make_plan(intent, snapshot)
@@ -235,44 +173,58 @@ def _try(
     return CommitResult(later, True, tries, plan.given_up)
 
 
-def _meta(context: TableContext, version: int, data: bytes) -> ObjectMeta:
-    """The file as it is in the store. The commit stands, even if the store does not answer any more."""
-    key = version_key(version)
-    try:
-        return context.store.head(key)
-    except StorageError:
-        return ObjectMeta(key, len(data), _UNKNOWN_MS)
-
-
-def _going_on(snapshot: Snapshot, caught_up: CaughtUp, intent: Intent) -> Snapshot:
-    """The newest snapshot, if what happened since allows the transaction to go on there."""
-    if caught_up.winners is None:
-        reason = reason_after_cleanup(intent, snapshot, caught_up.snapshot)
-    else:
-        reasons = (reason_to_give_up(intent, snapshot.metadata, winner) for winner in caught_up.winners)
-        reason = next((reason for reason in reasons if reason is not None), None)
-    if reason is not None:
-        raise CommitConflictError(
-            f"{snapshot.context.url}: a transaction planned on version {snapshot.version} ({intent.kind.value}) cannot "
-            f"be committed any more: {reason}; start again from the newest version"
-        )
-    return caught_up.snapshot
-
-
 def _check_may_write(snapshot: Snapshot) -> None:
     check_writable(snapshot.protocol, snapshot.context.url)
     if snapshot.gap is not None:
         raise LogGapError(
             f"{snapshot.context.url}: version {snapshot.gap.first_missing} is missing or unreadable although version "
-            f"{snapshot.gap.newest} exists; committing now would make ignored versions visible. Restore the file, or "
+            f"{snapshot.gap.newest} exists; a commit now would make ignored versions visible. Restore the file, or "
             f"rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
         )
+
+
+def _continue_on_newest(snapshot: Snapshot, caught_up: CaughtUp, intent: Intent) -> Snapshot:
+    """The newest snapshot, if the concurrent commits allow this transaction to continue on it."""
+    if caught_up.concurrent_commits is None:
+        reason = reason_after_cleanup(intent, snapshot, caught_up.snapshot)
+    else:
+        reasons = (
+            reason_to_give_up(intent, snapshot.metadata, concurrent)
+            for concurrent in caught_up.concurrent_commits
+        )
+        reason = next((reason for reason in reasons if reason is not None), None)
+    if reason is not None:
+        raise CommitConflictError(
+            f"{snapshot.context.url}: a transaction planned on version {snapshot.version} ({intent.kind.value}) "
+            f"conflicts with a concurrent commit: {reason}; start again from the newest version"
+        )
+    return caught_up.snapshot
+
+
+def _pause(context: TableContext, lost_tries: int, try_ms: int) -> None:
+    """Wait after a number of lost tries, the last of which took `try_ms`.
+
+    The first retry follows at once. Later pauses grow with the number of lost tries, in units of what a try takes here:
+    a fixed time would be too long for a local disk, or too short for a busy store. After each round the configured
+    back-off is added. All pauses are random, so that two writers do not collide again and again.
+    """
+    settings = context.settings
+    longest_ms = try_ms * min(lost_tries - 1, _MAX_PAUSE_IN_TRIES)
+    if lost_tries % _TRIES_PER_ATTEMPT == 0:
+        rounds = lost_tries // _TRIES_PER_ATTEMPT
+        longest_ms += settings[TRANSACTION_RETRY_BASE_DELAY_MS] * 2 ** (rounds - 1)
+    capped_ms = min(longest_ms, settings[TRANSACTION_RETRY_MAX_DELAY_MS])
+    if capped_ms > 0:
+        context.store.clock.sleep(random.uniform(0, capped_ms) / 1000)
+
+
+# --- the version file ---------------------------------------------------------------------------------
 
 
 def _commit_info(plan: Plan, snapshot: Snapshot, operation: Operation) -> CommitInfo:
     return CommitInfo(
         commit_id=new_commit_id(),
-        # The table's time never runs backwards, whatever this machine's clock says.
+        # Timestamps of a table never decrease, whatever the clock of this machine says.
         timestamp=max(snapshot.context.store.clock.now_ms(), snapshot.timestamp_ms),
         operation=operation.name,
         read_version=snapshot.version,
@@ -289,7 +241,7 @@ def _lines(plan: Plan, info: CommitInfo) -> bytes:
 
 
 def _restored_lines(plan: Plan) -> bytes:
-    """Entries as new adds: they count as added by this commit, and as a change of the data."""
+    """Restored entries as new adds of this commit, which change the data."""
     if plan.restored is None or not plan.num_restored:
         return b""
     entries = plan.restored.drop_columns(["addedAtVersion", "addedAtTimestamp"])
@@ -298,48 +250,109 @@ def _restored_lines(plan: Plan) -> bytes:
     return add_lines(entries.set_column(index, entries.schema.field(index), changed))
 
 
-def _pause(context: TableContext, losses: int, try_ms: int) -> None:
-    """Wait after so many lost races, the last of which took `try_ms`.
-
-    The first loser goes on at once. Whoever keeps losing leaves room for the others, in proportion to what a try takes
-    here: a fixed time would be too long for a local disk, or too short for a busy store. After a whole round the
-    configured back-off comes on top. All pauses are random, so that losers do not meet again.
-    """
-    settings = context.settings
-    longest_ms = try_ms * min(losses - 1, _MAX_PAUSE_IN_TRIES)
-    if losses % _TRIES_PER_ATTEMPT == 0:
-        rounds = losses // _TRIES_PER_ATTEMPT
-        longest_ms += settings[TRANSACTION_RETRY_BASE_DELAY_MS] * 2 ** (rounds - 1)
-    capped_ms = min(longest_ms, settings[TRANSACTION_RETRY_MAX_DELAY_MS])
-    if capped_ms > 0:
-        context.store.clock.sleep(random.uniform(0, capped_ms) / 1000)
+def _meta(context: TableContext, version: int, data: bytes) -> ObjectMeta:
+    """The committed file as the store describes it. The commit stands even if the store stops answering."""
+    key = version_key(version)
+    try:
+        return context.store.head(key)
+    except StorageError:
+        return ObjectMeta(key, len(data), _UNKNOWN_MS)
 
 
-# The line that a purge draws before it deletes what nobody has committed.
+# --- verifying that a written version is part of the table --------------------------------------------
 #
-# A writer may look for its splits, sleep, and commit them, and a purge may look for commits, sleep, and
-# delete: no look is late enough to rule the other out. So a purge first commits the time up to which it
-# deletes. Whatever was committed before that version is known to the purge when it deletes, and whoever
-# commits after it knows the time, because only the version after the newest one can be written.
+# Usually it is. But a writer may have planned on version 5, stalled, and written version 6 after the table had reached
+# version 20 and cleanup had removed the versions before. The name was free, and yet no reader will ever read the file.
+# Or the table was dropped and created again, and version 6 belongs to another table.
+#
+# Two checks rule that out. The base file of the snapshot is unchanged: the table was neither created again nor cleaned
+# up past it. And there is no checkpoint at or after the new version: cleanup writes one, and advances the hint to it,
+# before it deletes anything.
 
 
-# It lives where the last batch of each streaming writer does, so that every checkpoint carries it on.
-PURGE_APP_ID: Final = "indextables.purge"
+def verify_commit(planned_on: Snapshot, version: int, commit_id: str) -> bool:
+    """Whether the commit `commit_id`, written as `version`, is part of the table. If not, its file is deleted.
 
-# No purge takes younger splits, unless somebody has switched its check off: that is at everybody's own risk, because
-# the times of some stores are too coarse to tell what came before such a purge from what came after it.
-LONG_WAIT_MS: Final = 3_600_000
+    Raises CommitOutcomeUnknownError if the log no longer tells, or the store stops answering.
+    """
+    context = planned_on.context
+    try:
+        if is_base_file_unchanged(planned_on) and _newest_checkpoint(planned_on, version) < version:
+            return True
+        return _is_in_newest(planned_on, version, commit_id)
+    except StorageError as error:
+        raise CommitOutcomeUnknownError(
+            f"{context.url}: version {version} was written, but the store stopped answering before it was certain that "
+            f"it is part of the table ({error}); check the history before you retry"
+        ) from error
+
+
+def _newest_checkpoint(planned_on: Snapshot, version: int) -> int:
+    """The version of the newest checkpoint. The hint is trusted if the base file is a version file.
+
+    Cleanup would have deleted that version file, too. It often keeps a checkpoint whose following versions it deletes,
+    and the hint may be missing or turned back, so after a checkpoint the log is listed.
+    """
+    store = planned_on.context.store
+    hint = read_hint(store) if planned_on.segment.tail else None
+    if hint is not None:
+        return hint.version
+    return max(list_log(store, from_version=version).bases, default=-1)
+
+
+def _is_in_newest(planned_on: Snapshot, version: int, commit_id: str) -> bool:
+    """Look the commit up in the newest snapshot: checkpoints record the ids of recent commits."""
+    context = planned_on.context
+    newest = _newest_or_none(context)
+    if newest is None or newest.metadata.id != planned_on.metadata.id or newest.version < version:
+        return _withdraw(context, version)
+    recorded = newest.header.recent_commits
+    if recorded.get(version) == commit_id:
+        return True
+    if recorded and min(recorded) <= version:
+        context.store.delete_many([version_key(version)])
+        return False
+    raise CommitOutcomeUnknownError(
+        f"{context.url}: version {version} was written, but the table has reached version {newest.version} and does "
+        f"not record whether it includes this commit; check the history before you retry"
+    )
+
+
+def _newest_or_none(context: TableContext) -> Snapshot | None:
+    try:
+        return load_snapshot(context)
+    except (TableNotFoundError, LogCorruptedError, ConcurrentMaintenanceError):
+        return None
+
+
+def _withdraw(context: TableContext, version: int) -> bool:
+    """Delete a version file that was written into another table than the one it was planned on."""
+    if find_version_file(context.store, version + 1) is not None:
+        raise CommitOutcomeUnknownError(
+            f"{context.url}: version {version} was written into a table that was created again in the meantime, and "
+            f"other writers have committed after it; remove the files that it added"
+        )
+    context.store.delete_many([version_key(version)])
+    return False
+
+
+# --- the fence of PURGE -------------------------------------------------------------------------------
+#
+# A writer may check its splits, stall, and commit them; PURGE may check the commits, stall, and delete the splits. No
+# check is late enough to rule that out. So PURGE first commits a fence: the time up to which it deletes uncommitted
+# splits. PURGE sees every commit before the fence when it deletes. Every writer that commits after the fence sees the
+# fence, because it can only write the version after the newest one.
 
 
 def purge_fence_ms(snapshot: Snapshot) -> int:
-    """Splits of up to this time, by the store's clock, must not be committed any more; 0 if there is no such time."""
+    """Splits up to this time, by the clock of the store, must not be committed. 0 if there is no fence."""
     return snapshot.header.transactions.get(PURGE_APP_ID, 0)
 
 
-def draw_purge_fence(snapshot: Snapshot, until_ms: int) -> Snapshot:
-    """Let nobody commit splits of up to this time any more. Nothing is committed if that is so already.
+def commit_purge_fence(snapshot: Snapshot, until_ms: int) -> Snapshot:
+    """Forbid commits of splits up to this time. Commits nothing if the fence is already there.
 
-    Returns a snapshot that says so. Raises what `commit` raises.
+    Returns a snapshot with the fence. Raises what `commit` raises.
     """
     fence = RecordTransaction(TransactionAction(app_id=PURGE_APP_ID, version=until_ms))
     return commit(snapshot, fence, Operation("PURGE", {"uncommittedUntil": str(until_ms)})).snapshot

@@ -1,15 +1,15 @@
-"""Mine against a winner: may a transaction go on after another one was faster? Pure.
+"""May a transaction continue after a concurrent commit took its version? Pure functions.
 
-The matrix says what happens to a transaction (row) when another one (column) took its version:
+The matrix says what happens to this transaction (row) after a concurrent commit (column):
 
     REBASE     its actions stay as they are
-    RECOMPUTE  its removes are computed again at the new head
-    RECHECK    it goes on unless the winner changed what it builds on
-    GROUPS     each merge group goes on if all its sources are still live
+    RECOMPUTE  its removes are computed again on the new snapshot
+    RECHECK    it continues unless the concurrent commit changed what it depends on
+    GROUPS     each merge group continues if all its sources are still live
     GIVE_UP    it fails with a CommitConflictError
 
-Recomputing, and finding out which groups are still live, is the planner's job (`plan`): it always works on the
-newest snapshot. What is decided here is whether it may.
+This module only decides whether the transaction may continue. The planner (`plan`) recomputes removes and finds the
+merge groups that are still live: it always works on the newest snapshot.
 """
 
 from enum import Enum
@@ -18,22 +18,17 @@ from typing import assert_never
 import msgspec
 
 from indextables.log.actions import Metadata
+from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
-from indextables.table.intent import (
-    ChangeProperties,
-    ConcurrentCommit,
-    EmptyCommit,
-    Intent,
-    Kind,
-    RecordTransaction,
-)
+from indextables.table.intent import ChangeProperties, EmptyCommit, Intent, Kind, RecordTransaction
+from indextables.table.log_reader import summary_of
 from indextables.table.snapshot import Snapshot
 
 INDEXING_PREFIX = "spark.indextables.indexing."
 
 
 class Resolution(Enum):
-    """What happens to a transaction that lost a race."""
+    """What happens to a transaction after a concurrent commit."""
 
     REBASE = "rebase"
     RECOMPUTE = "recompute"
@@ -52,7 +47,7 @@ _R, _C, _K, _G, _X = (
 
 # fmt: off
 MATRIX: dict[Kind, dict[Kind, Resolution]] = {
-    # loser ↓  winner →   append            overwrite           merge            drop            metadata
+    # this ↓  concurrent → append           overwrite           merge            drop            metadata
     Kind.APPEND:    {Kind.APPEND: _R, Kind.OVERWRITE: _R, Kind.MERGE: _R, Kind.DROP: _R, Kind.METADATA: _K},
     Kind.OVERWRITE: {Kind.APPEND: _C, Kind.OVERWRITE: _C, Kind.MERGE: _C, Kind.DROP: _C, Kind.METADATA: _X},
     Kind.MERGE:     {Kind.APPEND: _R, Kind.OVERWRITE: _G, Kind.MERGE: _G, Kind.DROP: _G, Kind.METADATA: _K},
@@ -62,73 +57,105 @@ MATRIX: dict[Kind, dict[Kind, Resolution]] = {
 # fmt: on
 
 
-def reason_to_give_up(intent: Intent, before: Metadata, winner: ConcurrentCommit) -> str | None:
-    """Why a transaction must not go on after `winner`, or None if it may.
+class ConcurrentCommit(msgspec.Struct, frozen=True):
+    """What the commit of another writer did, as far as conflict detection needs it.
+
+    `changes_data` says that an add has new rows, and not only rows that moved.
+    """
+
+    summary: VersionSummary
+    has_adds: bool
+    has_removes: bool
+    changes_data: bool
+
+
+def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
+    """What a version did, judged by its actions, because a commitInfo is optional. Raises LogCorruptedError.
+
+    Reads the lines without decoding the adds and removes: a writer that catches up more slowly than the other writers
+    commit would never get its turn.
+    """
+    try:
+        lines = _LINES.decode_lines(log_file.lines)
+    except msgspec.MsgspecError:
+        tail = decode_tail([log_file])
+        changes_data = any(tail.adds["dataChange"].to_pylist())
+        return ConcurrentCommit(
+            tail.versions[0], tail.adds.num_rows > 0, tail.removes.num_rows > 0, changes_data
+        )
+    adds = [line.add for line in lines if line.add is not None]
+    return ConcurrentCommit(
+        summary=summary_of(log_file),
+        has_adds=bool(adds),
+        has_removes=any(line.remove is not None for line in lines),
+        changes_data=any(add.data_change for add in adds),
+    )
+
+
+def reason_to_give_up(intent: Intent, before: Metadata, concurrent: ConcurrentCommit) -> str | None:
+    """Why this transaction must not continue after a concurrent commit, or None if it may.
 
     `before` is the metadata that the transaction was planned on.
     """
-    version, metadata = winner.summary.version, winner.summary.actions.metadata
-    match MATRIX[intent.kind][kind_of_winner(before, winner)]:
+    version, metadata = concurrent.summary.version, concurrent.summary.actions.metadata
+    match MATRIX[intent.kind][kind_of_commit(before, concurrent)]:
         case Resolution.REBASE | Resolution.RECOMPUTE | Resolution.GROUPS:
             return None
         case Resolution.GIVE_UP:
             return f"version {version} changed the table's metadata or protocol"
         case Resolution.RECHECK:
-            changed = _changed_ground(intent, before, metadata or before)
+            changed = _changed_dependency(intent, before, metadata or before)
             return f"version {version} changed {changed}" if changed else None
         case _ as unreachable:
             assert_never(unreachable)
 
 
 def reason_after_cleanup(intent: Intent, before: Snapshot, after: Snapshot) -> str | None:
-    """Why a transaction must not go on when the versions in between cannot be read any more.
+    """Why this transaction must not continue when the versions in between are no longer in the log.
 
-    What they did to the files is the planner's business; what they did to the table shows in its metadata.
+    The planner handles what they did to the files. What they did to the table shows in its metadata.
     """
     if before.metadata.id != after.metadata.id:
         return "the table was dropped and created again"
     is_changed = before.protocol != after.protocol or _changes_table(before.metadata, after.metadata)
     if is_changed and MATRIX[intent.kind][Kind.METADATA] is Resolution.GIVE_UP:
         return "the table's metadata or protocol changed"
-    changed = _changed_ground(intent, before.metadata, after.metadata)
-    return f"other writers changed {changed}" if changed else None
+    changed = _changed_dependency(intent, before.metadata, after.metadata)
+    return f"concurrent commits changed {changed}" if changed else None
 
 
-def kind_of_winner(before: Metadata, winner: ConcurrentCommit) -> Kind:
-    """Where a version stands in the matrix.
+def kind_of_commit(before: Metadata, concurrent: ConcurrentCommit) -> Kind:
+    """The column of the matrix for a concurrent commit.
 
     Registering a doc mapping is part of an append, not a change of the table.
     """
-    actions = winner.summary.actions
+    actions = concurrent.summary.actions
     if actions.protocol is not None:
         return Kind.METADATA
     if actions.metadata is not None and _changes_table(before, actions.metadata):
         return Kind.METADATA
-    if not winner.has_removes:
+    if not concurrent.has_removes:
         return Kind.APPEND
-    if not winner.has_adds:
+    if not concurrent.has_adds:
         return Kind.DROP
-    return Kind.OVERWRITE if winner.changes_data else Kind.MERGE
+    return Kind.OVERWRITE if concurrent.changes_data else Kind.MERGE
 
 
 def _changes_table(before: Metadata, after: Metadata) -> bool:
-    return _without_registry(before) != _without_registry(after)
+    return _without_doc_mappings(before) != _without_doc_mappings(after)
 
 
-def _without_registry(metadata: Metadata) -> Metadata:
-    return msgspec.structs.replace(metadata, configuration=_own_properties(metadata))
-
-
-def _own_properties(metadata: Metadata) -> dict[str, str]:
-    return {
+def _without_doc_mappings(metadata: Metadata) -> Metadata:
+    properties = {
         key: value
         for key, value in metadata.configuration.items()
         if not key.startswith(SCHEMA_PROPERTY_PREFIX)
     }
+    return msgspec.structs.replace(metadata, configuration=properties)
 
 
-def _changed_ground(intent: Intent, before: Metadata, after: Metadata) -> str | None:
-    """What a metadata change took away that the transaction stands on."""
+def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> str | None:
+    """What this transaction depends on and a metadata change took away, or None."""
     if before.id != after.id:
         return "the table itself: it was created again"
     if isinstance(intent, EmptyCommit | RecordTransaction):
@@ -147,3 +174,15 @@ def _changed_ground(intent: Intent, before: Metadata, after: Metadata) -> str | 
     if isinstance(intent, ChangeProperties) and (both := sorted(changed & set(intent.properties))):
         return f"the same properties ({', '.join(both)})"
     return None
+
+
+class _Action(msgspec.Struct, rename="camel"):
+    data_change: bool = False
+
+
+class _Line(msgspec.Struct):
+    add: _Action | None = None
+    remove: _Action | None = None
+
+
+_LINES = msgspec.json.Decoder(_Line)

@@ -1,4 +1,4 @@
-"""Creating a table: version 0, written once."""
+"""Creating a table: version 0, which is written once and never overwritten."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from indextables.table.snapshot import Snapshot
 def create_table(
     context: TableContext, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> Snapshot:
-    """Create a table, or open the one that is there if it is defined in the same way.
+    """Create a table, or open the existing one if it has the same definition.
 
-    Of any number of racing creators one writes version 0, and nothing ever overwrites it. Raises
-    InvalidSchemaError, UnsupportedStoreError if the store cannot keep two writers apart, and
-    TableAlreadyExistsError if a table with another schema, partitioning or index settings is there.
+    If several processes create the table at once, one of them writes version 0 and the others open it. Raises
+    InvalidSchemaError, UnsupportedStoreError if the store ignores put-if-absent, and TableAlreadyExistsError if there
+    is a table with another schema, partitioning or index settings.
     """
     check_partition_columns(schema, partition_by)
     schema_string = to_spark_json(schema)
@@ -39,11 +39,11 @@ def create_table(
             configuration=dict(properties),
             created_time=context.store.clock.now_ms(),
         )
-        # The table's new id makes these bytes unique, so that a write with a lost answer is recognised.
+        # The new id makes these bytes unique, so a write whose answer was lost can be recognised.
         lines = encode_actions([CURRENT_PROTOCOL, metadata])
         data = compress(lines) if context.settings[TRANSACTION_COMPRESSION_ENABLED] else lines
         write_version_file(context.store, 0, data)
-        # What is cached under this path belongs to a table that was dropped.
+        # Cached values under this path belong to a table that was dropped.
         context.cache.invalidate(context.store)
         existing = load_snapshot(context)
     _check_same_definition(existing, schema_string, tuple(partition_by), properties)

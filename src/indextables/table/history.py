@@ -1,4 +1,4 @@
-"""The commits that the log still holds, and time travel by their own times."""
+"""The commits that the log still holds, and time travel by commit time."""
 
 import logging
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ CREATE_TABLE = "CREATE TABLE"
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """One version: its effective time and, where its writer left one, its commitInfo."""
+    """One version: its effective time and its commitInfo, which some writers leave out."""
 
     version: int
     timestamp_ms: int
@@ -42,60 +42,12 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 def read_commits(context: TableContext, newest_version: int) -> list[Commit]:
-    """Every version up to `newest_version` that the log bears witness of, oldest first.
+    """Every version up to `newest_version` that the log still records, oldest first.
 
-    Times never decrease: a commit by a clock that runs behind counts as made together with the one before it.
-    Versions that only a state records (other writers leave no version files) have the state's time.
+    Times never decrease: a commit by a clock that runs behind gets the time of the commit before it. A version that
+    only a state records, because its writer wrote no version file, has the time of the state.
     """
     return _commits(context, list_log(context.store), newest_version)
-
-
-def version_at(context: TableContext, newest_version: int, timestamp_ms: int) -> int:
-    """The newest version that was committed at or before a moment, and can still be read.
-
-    Raises VersionNotFoundError, with the earliest moment that is still there, if the moment is before it.
-    """
-    commits = _readable_commits(context, newest_version)
-    version = _newest_until(commits, timestamp_ms)
-    if version is None:
-        earliest = commits[0]
-        raise VersionNotFoundError(
-            f"{context.url}: there is no version at or before {_iso(timestamp_ms)}; the earliest one left, version "
-            f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
-        )
-    return version
-
-
-def version_before_changes(context: TableContext, newest_version: int, timestamp_ms: int) -> int:
-    """The version that the changes since a moment start from: the one at that moment, or -1 before the first.
-
-    Raises VersionNotFoundError if the moment is before the earliest version left, and this is not the first.
-    """
-    commits = _readable_commits(context, newest_version)
-    version = _newest_until(commits, timestamp_ms)
-    if version is not None:
-        return version
-    earliest = commits[0]
-    if earliest.version == 0:
-        return -1
-    raise VersionNotFoundError(
-        f"{context.url}: the changes since {_iso(timestamp_ms)} are gone: the earliest version left, version "
-        f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
-    )
-
-
-def _newest_until(commits: Sequence[Commit], timestamp_ms: int) -> int | None:
-    return max((commit.version for commit in commits if commit.timestamp_ms <= timestamp_ms), default=None)
-
-
-def _readable_commits(context: TableContext, newest_version: int) -> list[Commit]:
-    """The commits whose versions can still be read, at least one. Raises VersionNotFoundError if there are none."""
-    listing = list_log(context.store)
-    reachable = _reachable(listing)
-    commits = [commit for commit in _commits(context, listing, newest_version) if commit.version in reachable]
-    if not commits:
-        raise VersionNotFoundError(f"{context.url}: no version up to {newest_version} can be read any more")
-    return commits
 
 
 def history_table(commits: Sequence[Commit]) -> pa.Table:
@@ -114,6 +66,57 @@ def history_table(commits: Sequence[Commit]) -> pa.Table:
         for commit in reversed(commits)
     ]
     return pa.Table.from_pylist(rows, schema=HISTORY_SCHEMA)
+
+
+def version_at(context: TableContext, newest_version: int, timestamp_ms: int) -> int:
+    """The newest readable version that was committed at or before a timestamp.
+
+    Raises VersionNotFoundError, with the earliest readable version, if the timestamp is before it.
+    """
+    commits = _readable_commits(context, newest_version)
+    version = _newest_at_or_before(commits, timestamp_ms)
+    if version is None:
+        earliest = commits[0]
+        raise VersionNotFoundError(
+            f"{context.url}: there is no version at or before {_iso(timestamp_ms)}; the earliest one left, version "
+            f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
+        )
+    return version
+
+
+def version_before_changes(context: TableContext, newest_version: int, timestamp_ms: int) -> int:
+    """The version that the changes since a timestamp start from: the version at that time, or -1 before the first.
+
+    Raises VersionNotFoundError if the timestamp is before the earliest readable version, unless that is version 0.
+    """
+    commits = _readable_commits(context, newest_version)
+    version = _newest_at_or_before(commits, timestamp_ms)
+    if version is not None:
+        return version
+    earliest = commits[0]
+    if earliest.version == 0:
+        return -1
+    raise VersionNotFoundError(
+        f"{context.url}: the changes since {_iso(timestamp_ms)} are gone: the earliest version left, version "
+        f"{earliest.version}, was committed at {_iso(earliest.timestamp_ms)}"
+    )
+
+
+def _newest_at_or_before(commits: Sequence[Commit], timestamp_ms: int) -> int | None:
+    return max((commit.version for commit in commits if commit.timestamp_ms <= timestamp_ms), default=None)
+
+
+def _readable_commits(context: TableContext, newest_version: int) -> list[Commit]:
+    """The commits whose versions are readable, at least one. Raises VersionNotFoundError if there are none."""
+    listing = list_log(context.store)
+    loadable = _loadable(listing)
+    commits = [commit for commit in _commits(context, listing, newest_version) if commit.version in loadable]
+    if not commits:
+        raise VersionNotFoundError(
+            f"{context.url}: no version up to {newest_version} is readable; rebuild the log with REPAIR INDEXFILES "
+            f"TRANSACTION LOG"
+        )
+    return commits
 
 
 def _commits(context: TableContext, listing: LogListing, newest_version: int) -> list[Commit]:
@@ -136,7 +139,7 @@ def _commits(context: TableContext, listing: LogListing, newest_version: int) ->
 
 
 def _summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[VersionSummary]:
-    """What version files say. One that cannot be read tells nothing: a checkpoint may cover it long since."""
+    """The summaries of version files. Unreadable files are skipped with a warning: a checkpoint may cover them."""
     try:
         return read_summaries(context, files)
     except (LogCorruptedError, ObjectNotFoundError):
@@ -145,26 +148,26 @@ def _summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -
             try:
                 found += read_summaries(context, [file])
             except (LogCorruptedError, ObjectNotFoundError) as error:
-                logger.warning("%s: nothing is known about version %d: %s", context.url, file[0], error)
+                logger.warning("%s: the commit of version %d cannot be read: %s", context.url, file[0], error)
         return found
 
 
-def _reachable(listing: LogListing) -> frozenset[int]:
-    """The versions that a checkpoint stands at, or that version files lead to from one or from the start."""
-    reachable: set[int] = set()
+def _loadable(listing: LogListing) -> frozenset[int]:
+    """The versions that can be loaded: from a checkpoint, or from version files after one or after version 0."""
+    loadable: set[int] = set()
     for version in sorted({*listing.versions, *listing.bases}):
-        if version in listing.bases or version == 0 or version - 1 in reachable:
-            reachable.add(version)
-    return frozenset(reachable)
+        if version in listing.bases or version == 0 or version - 1 in loadable:
+            loadable.add(version)
+    return frozenset(loadable)
 
 
 def _operation_of_version(version: int) -> str | None:
-    """Version 0 creates the table; what other versions of other writers did, they do not say."""
+    """Version 0 creates the table. Without a commitInfo, the operation of other versions is unknown."""
     return CREATE_TABLE if version == 0 else None
 
 
 def _time_of_base(context: TableContext, bases: Sequence[Base]) -> int:
-    """When a checkpoint was committed, by its own word, or else the time of its file."""
+    """The commit time that a checkpoint records, or the time of its file if it is unreadable."""
     for base in bases:
         try:
             header, _ = read_base(context, base)

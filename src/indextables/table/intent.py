@@ -1,7 +1,7 @@
-"""What a transaction means to do, as data.
+"""What a transaction is going to do, as data.
 
-An intent says what, not how: the actions are computed from it and the newest snapshot (`plan`), and computed
-again whenever another writer was faster. Blindly repeating the same removes would lose or duplicate rows.
+An intent says what, not how. The planner (`plan`) computes the actions from the intent and the newest snapshot, and
+computes them again after every concurrent commit. Writing the same removes again would lose or duplicate rows.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,12 @@ from enum import Enum
 import msgspec
 import pyarrow as pa
 
-from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction, scan_lines
-from indextables.log.decode import LogFile, VersionSummary, decode_tail
+from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction
 from indextables.predicates import Predicate
 
 
 class Kind(Enum):
-    """The rows and columns of the conflict matrix."""
+    """The rows and columns of the conflict matrix (`conflict`)."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -26,28 +25,28 @@ class Kind(Enum):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Add splits. `schemas` are the doc mappings that they refer to, by hash.
+    """Add splits. `doc_mappings` are the doc mappings that they refer to, by hash.
 
-    `has_new_paths` promises that this writer made the paths up, so that none of them can be live. With a
-    `transaction`, nothing happens if the table records that it was committed before.
+    `has_new_paths` promises that this writer generated the paths, so none of them is live. With a `transaction`, the
+    commit is skipped if the table has recorded that transaction already.
     """
 
     adds: tuple[AddAction, ...]
-    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     has_new_paths: bool = False
     transaction: TransactionAction | None = None
     kind = Kind.APPEND
 
 
 class Overwrite(msgspec.Struct, frozen=True):
-    """Remove every live split, or those of the partitions that `where` selects, and add these.
+    """Remove all live splits, or those of the partitions that `where` selects, and add new ones.
 
-    `transaction` is what it is for an `Append`.
+    `doc_mappings` and `transaction` are as for `Append`.
     """
 
     adds: tuple[AddAction, ...]
     where: Predicate | None = None
-    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     transaction: TransactionAction | None = None
     kind = Kind.OVERWRITE
 
@@ -60,7 +59,7 @@ class DropPartitions(msgspec.Struct, frozen=True):
 
 
 class Restore(msgspec.Struct, frozen=True):
-    """Make the live splits (file entries) and the metadata what they were at an older version."""
+    """Restore the live splits (file entries) and the metadata of an older version."""
 
     entries: pa.Table
     metadata: Metadata
@@ -68,37 +67,37 @@ class Restore(msgspec.Struct, frozen=True):
 
 
 class RemoveFiles(msgspec.Struct, frozen=True):
-    """Remove splits by path. Those that are not live any more are passed over."""
+    """Remove splits by path. Paths that are not live are skipped."""
 
     paths: tuple[str, ...]
     kind = Kind.DROP
 
 
 class MergeGroup(msgspec.Struct, frozen=True):
-    """Splits and what replaces them: all of it happens, or nothing."""
+    """Source splits and the splits that replace them, atomically."""
 
     sources: tuple[str, ...]
     adds: tuple[AddAction, ...]
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """Replace groups of splits. A group whose sources are not all live is given up, the others go on."""
+    """Replace groups of splits. A group whose sources are not all live is given up; the other groups are committed."""
 
     groups: tuple[MergeGroup, ...]
     skips: tuple[SkipAction, ...] = ()
-    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     kind = Kind.MERGE
 
 
 class ChangeProperties(msgspec.Struct, frozen=True):
-    """Set table properties; None removes one."""
+    """Set table properties. A value of None removes the property."""
 
     properties: Mapping[str, str | None]
     kind = Kind.METADATA
 
 
 class UpgradeProtocol(msgspec.Struct, frozen=True):
-    """Ask readers and writers for at least these protocol versions."""
+    """Require at least these protocol versions of readers and writers."""
 
     reader_version: int
     writer_version: int
@@ -106,14 +105,14 @@ class UpgradeProtocol(msgspec.Struct, frozen=True):
 
 
 class RecordTransaction(msgspec.Struct, frozen=True):
-    """Record the number of a transaction, and change nothing else. A number that was reached before stays."""
+    """Record the number of a transaction and change nothing else. The recorded number never decreases."""
 
     transaction: TransactionAction
     kind = Kind.APPEND
 
 
 class EmptyCommit(msgspec.Struct, frozen=True):
-    """Commit a version that changes nothing, so that a state can be written under a number of its own."""
+    """Commit a version that changes nothing, so that a compacted state gets a version of its own."""
 
     kind = Kind.APPEND
 
@@ -130,58 +129,3 @@ Intent = (
     | RecordTransaction
     | EmptyCommit
 )
-
-
-# What another writer's version did, as far as a conflict is decided by it. Read without decoding its files.
-#
-# A writer that lost a race is in a hurry: whoever takes longer to catch up than others take to commit never
-# wins.
-
-
-class ConcurrentCommit(msgspec.Struct, frozen=True):
-    """One version. `changes_data` says that it has an add with new rows, and not only rows that moved."""
-
-    summary: VersionSummary
-    has_adds: bool
-    has_removes: bool
-    changes_data: bool
-
-
-def summary_of(log_file: LogFile) -> VersionSummary:
-    """What a version says besides its adds and removes. Raises LogCorruptedError."""
-    actions = scan_lines(log_file.name, log_file.lines).actions
-    if actions.commit_info is None:
-        # Only the adds and removes tell when it was committed.
-        return decode_tail([log_file]).versions[0]
-    return VersionSummary(log_file.version, actions.commit_info.timestamp, actions)
-
-
-def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
-    """What a version did, by its actions alone: other writers do not say. Raises LogCorruptedError."""
-    try:
-        lines = _LINES.decode_lines(log_file.lines)
-    except msgspec.MsgspecError:
-        tail = decode_tail([log_file])
-        changes_data = any(tail.adds["dataChange"].to_pylist())
-        return ConcurrentCommit(
-            tail.versions[0], tail.adds.num_rows > 0, tail.removes.num_rows > 0, changes_data
-        )
-    adds = [line.add for line in lines if line.add is not None]
-    return ConcurrentCommit(
-        summary=summary_of(log_file),
-        has_adds=bool(adds),
-        has_removes=any(line.remove is not None for line in lines),
-        changes_data=any(add.data_change for add in adds),
-    )
-
-
-class _Action(msgspec.Struct, rename="camel"):
-    data_change: bool = False
-
-
-class _Line(msgspec.Struct):
-    add: _Action | None = None
-    remove: _Action | None = None
-
-
-_LINES = msgspec.json.Decoder(_Line)

@@ -1,6 +1,5 @@
-"""What of a long tail a replay needs. Pure, and columnar."""
+"""Reads log files through the caches: version files as tails, checkpoints as a header and file entries."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
 
@@ -11,6 +10,8 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables.config.registry import STATE_READ_PARALLELISM, TRANSACTION_CACHE_EXPIRATION_SECONDS
+from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, LogCorruptedError
+from indextables.log.actions import scan_lines
 from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary, decode_tail
 from indextables.log.entries import EntrySource, MemorySource
 from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet_checkpoint
@@ -20,46 +21,25 @@ from indextables.log.version_file import find_version_file, read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import header_of, read_state_manifest
 from indextables.storage import ObjectMeta
-from indextables.table.cache import cached, stamp
-from indextables.table.context import TableContext
+from indextables.table.context import TableContext, cached, stamp
 
+# A version that overwrites a large table has tens of megabytes: too large for the cache.
+_MAX_CACHED_VERSION_BYTES = 1024 * 1024
 
-def last_actions(tail: Tail) -> Tail:
-    """The tail with the last add and the last remove of each path only: it replays to the same."""
-    return Tail(tail.versions, _last_per_path(tail.adds), _last_per_path(tail.removes))
-
-
-def _last_per_path(actions: pa.Table) -> pa.Table:
-    codes = actions["path"].combine_chunks().dictionary_encode().indices.to_numpy()
-    sequence = actions["sequence"].to_numpy()
-    last: npt.NDArray[np.int64] = np.full(codes.max(initial=-1) + 1, -1, dtype=np.int64)
-    np.maximum.at(last, codes, sequence)
-    is_last = last[codes] == sequence
-    return actions if is_last.all() else actions.filter(pa.array(is_last))
-
-
-# Reading the files of a segment, through the caches.
-
-
-logger = logging.getLogger(__name__)
-
-# A version that overwrites a large table is tens of megabytes: not worth a place in the cache.
-_LARGEST_CACHED_VERSION_BYTES = 1024 * 1024
-
-# A long tail is fetched in pieces, and decoded whenever so much text has come together: what is in memory as text at
-# any time is bounded, and small versions are still decoded many at once.
+# A long tail is fetched in batches, and decoded whenever this much text has accumulated. That bounds the text in
+# memory, and still decodes many small versions at once.
 _FILES_PER_FETCH = 64
 _BYTES_PER_FETCH = 1024 * 1024
-_BYTES_PER_DECODING = 8 * 1024 * 1024
+_BYTES_PER_DECODE = 8 * 1024 * 1024
 
 
 def with_unlisted_versions(
     context: TableContext, listing: LogListing, first: int, last: int | None = None
 ) -> LogListing:
-    """The listing, with the version files from `first` on that it missed, up to `last` or to the end of the log.
+    """The listing plus the version files from `first` on that it missed, up to `last` or to the end of the log.
 
-    A listing may lag behind; that of a folder in which files are being created may even show a later one and not
-    an earlier one. What was committed is found by asking for it.
+    A listing may be stale. A listing of a folder in which files are being created may even contain a later file and
+    miss an earlier one. A HEAD request finds every committed version.
     """
     versions = dict(listing.versions)
     version = first
@@ -74,7 +54,7 @@ def with_unlisted_versions(
 
 
 def read_log_files(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[LogFile]:
-    """Version files in the order given, those in the cache without a request."""
+    """Version files in the given order. Cached files need no request."""
     cache, store = context.cache.versions, context.store
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
     found: dict[int, LogFile] = {}
@@ -91,8 +71,8 @@ def read_log_files(context: TableContext, files: Sequence[tuple[int, ObjectMeta]
 
 
 def remember(context: TableContext, meta: ObjectMeta, log_file: LogFile) -> None:
-    """Keep a version file in the cache, unless it is large."""
-    if len(log_file.lines) <= _LARGEST_CACHED_VERSION_BYTES:
+    """Cache a version file, unless it is large."""
+    if len(log_file.lines) <= _MAX_CACHED_VERSION_BYTES:
         context.cache.versions.put(context.store, stamp(meta), log_file, len(log_file.lines))
 
 
@@ -101,31 +81,44 @@ def read_tail(
     files: Sequence[tuple[int, ObjectMeta]],
     unknown: UnknownContent = UnknownContent.IGNORE,
 ) -> Tail:
-    """Version files, decoded: every action of theirs. Raises LogCorruptedError with the file at fault."""
-    tails = list(_decoded(context, files, unknown))
-    return tails[0] if len(tails) == 1 else _joined(tails)
+    """All actions of version files. Raises LogCorruptedError, which names the file."""
+    tails = list(_decode(context, files, unknown))
+    return tails[0] if len(tails) == 1 else _join(tails)
 
 
 def read_summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[VersionSummary]:
-    """What version files say besides their adds and removes, in the order given."""
-    tails = _decoded(context, files, UnknownContent.IGNORE)
+    """Version files without their adds and removes, in the given order."""
+    tails = _decode(context, files, UnknownContent.IGNORE)
     return [summary for tail in tails for summary in tail.versions]
 
 
-def read_last_actions(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> Tail:
-    """Version files, decoded as far as a replay needs them.
+def summary_of(log_file: LogFile) -> VersionSummary:
+    """One version file without its adds and removes. Raises LogCorruptedError."""
+    actions = scan_lines(log_file.name, log_file.lines).actions
+    if actions.commit_info is None:
+        # Without a commitInfo, only the adds and removes have the time of the commit.
+        return decode_tail([log_file]).versions[0]
+    return VersionSummary(log_file.version, actions.commit_info.timestamp, actions)
 
-    Of a long tail only the last actions on each path are kept, so that files which are overwritten again and again
-    take no more memory than once.
+
+def read_last_actions(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> Tail:
+    """The actions of version files that a replay needs.
+
+    Keeps only the last actions on each path while it reads, so a file that is overwritten many times takes memory once.
     """
-    tails = _decoded(context, files, UnknownContent.IGNORE)
-    return reduce(lambda before, tail: last_actions(_joined([before, tail])), tails)
+    tails = _decode(context, files, UnknownContent.IGNORE)
+    return reduce(lambda before, tail: last_actions(_join([before, tail])), tails)
+
+
+def last_actions(tail: Tail) -> Tail:
+    """The tail with only the last add and the last remove of each path. It replays to the same file list."""
+    return Tail(tail.versions, _last_per_path(tail.adds), _last_per_path(tail.removes))
 
 
 def read_base(
     context: TableContext, base: Base, unknown: UnknownContent = UnknownContent.IGNORE
 ) -> tuple[LogHeader, EntrySource]:
-    """A checkpoint or state. Raises LogCorruptedError, ObjectNotFoundError or another StorageError."""
+    """A checkpoint or state, through the cache. Raises as `read_base_uncached` does."""
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
     load = partial(read_base_uncached, context, base, unknown)
     return cached(context.cache.checkpoints, context.store, (stamp(base.meta), unknown), expiration, load)
@@ -134,7 +127,20 @@ def read_base(
 def read_base_uncached(
     context: TableContext, base: Base, unknown: UnknownContent
 ) -> tuple[LogHeader, EntrySource]:
-    """A checkpoint or state as it is in the store now: for those who must know whether it can be read."""
+    """A checkpoint or state as it is in the store now, for callers that must know whether it is readable.
+
+    Raises CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError or another StorageError.
+    """
+    try:
+        return _read_base(context, base, unknown)
+    except (CheckpointCorruptionError, CheckpointValidationError):
+        raise
+    except LogCorruptedError as error:
+        # The JSON decoders are shared with version files and do not know that they decode a checkpoint.
+        raise CheckpointCorruptionError(str(error)) from error
+
+
+def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tuple[LogHeader, EntrySource]:
     match base.format:
         case BaseFormat.AVRO_STATE:
             manifest = read_state_manifest(context.store, base)
@@ -147,21 +153,21 @@ def read_base_uncached(
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 
-def _decoded(
+def _decode(
     context: TableContext, files: Sequence[tuple[int, ObjectMeta]], unknown: UnknownContent
 ) -> Iterator[Tail]:
-    """Version files as tails, in order; an empty one if there are none."""
+    """Version files as tails, in order: at least one tail, which may be empty."""
     pending: list[LogFile] = []
-    for fetched in _fetches(files):
-        pending += read_log_files(context, fetched)
-        if sum(len(log_file.lines) for log_file in pending) >= _BYTES_PER_DECODING:
+    for batch in _fetch_batches(files):
+        pending += read_log_files(context, batch)
+        if sum(len(log_file.lines) for log_file in pending) >= _BYTES_PER_DECODE:
             yield decode_tail(pending, unknown)
             pending = []
     if pending or not files:
         yield decode_tail(pending, unknown)
 
 
-def _fetches(files: Sequence[tuple[int, ObjectMeta]]) -> Iterator[Sequence[tuple[int, ObjectMeta]]]:
+def _fetch_batches(files: Sequence[tuple[int, ObjectMeta]]) -> Iterator[Sequence[tuple[int, ObjectMeta]]]:
     start, size = 0, 0
     for index, (_, meta) in enumerate(files):
         if index > start and (index - start == _FILES_PER_FETCH or size + meta.size > _BYTES_PER_FETCH):
@@ -171,17 +177,27 @@ def _fetches(files: Sequence[tuple[int, ObjectMeta]]) -> Iterator[Sequence[tuple
     yield files[start:]
 
 
-def _joined(tails: Sequence[Tail]) -> Tail:
+def _join(tails: Sequence[Tail]) -> Tail:
+    """Consecutive tails as one. Sequence numbers continue from one tail to the next."""
     adds, removes, offset = [], [], 0
     for tail in tails:
-        adds.append(_shifted(tail.adds, offset))
-        removes.append(_shifted(tail.removes, offset))
+        adds.append(_shift_sequence(tail.adds, offset))
+        removes.append(_shift_sequence(tail.removes, offset))
         newest = [pc.max(table["sequence"]).as_py() for table in (adds[-1], removes[-1]) if table.num_rows]
         offset = max([offset, *(value + 1 for value in newest)])
     versions = tuple(version for tail in tails for version in tail.versions)
     return Tail(versions, pa.concat_tables(adds), pa.concat_tables(removes))
 
 
-def _shifted(actions: pa.Table, offset: int) -> pa.Table:
+def _shift_sequence(actions: pa.Table, offset: int) -> pa.Table:
     index = actions.schema.get_field_index("sequence")
     return actions.set_column(index, actions.schema.field(index), pc.add(actions["sequence"], offset))
+
+
+def _last_per_path(actions: pa.Table) -> pa.Table:
+    codes = actions["path"].combine_chunks().dictionary_encode().indices.to_numpy()
+    sequence = actions["sequence"].to_numpy()
+    last: npt.NDArray[np.int64] = np.full(codes.max(initial=-1) + 1, -1, dtype=np.int64)
+    np.maximum.at(last, codes, sequence)
+    is_last = last[codes] == sequence
+    return actions if is_last.all() else actions.filter(pa.array(is_last))

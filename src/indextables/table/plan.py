@@ -1,4 +1,4 @@
-"""What an add action must be before it may be committed."""
+"""From an intent and the newest snapshot to the actions of a commit. Nothing is written here."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,70 +33,22 @@ from indextables.table.intent import (
 )
 from indextables.table.snapshot import Snapshot, files_of_partitions
 
+# The fields of a remove action.
+_REMOVE_COLUMNS = ("path", "partitionValues", "size")
 
-def check_adds(adds: Sequence[AddAction], snapshot: Snapshot) -> None:
-    """Raises InvalidActionError, naming the path, for an add that does not fit the table."""
-    url, partition_columns = snapshot.context.url, frozenset(snapshot.partition_columns)
-    _check_types(adds, url)
-    seen: set[str] = set()
-    for add in adds:
-        problem = _problem(add, partition_columns)
-        if problem is None and add.path in seen:
-            problem = "it is added twice in the same commit"
-        if problem is not None:
-            raise InvalidActionError(f"{url}: cannot add {add.path!r}: {problem}")
-        seen.add(add.path)
+# A file that was added again later, under the same path, differs in one of these.
+_FILE_IDENTITY = ("path", "size", "modificationTime")
 
-
-def _check_types(adds: Sequence[AddAction], url: str) -> None:
-    """Nobody checks the fields of an action when it is made, and a wrong one would be unreadable for everybody."""
-    try:
-        msgspec.convert(msgspec.to_builtins(adds, builtin_types=_NOT_CONVERTED), list[AddAction])
-        msgspec.json.encode(adds)
-    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
-        raise InvalidActionError(
-            f"{url}: an add action has a field that is not of its type: {error}"
-        ) from error
-
-
-# These would otherwise pass for texts.
+# msgspec would convert values of these types to strings.
 _NOT_CONVERTED = (bytes, bytearray, datetime, date, UUID, Decimal)
 
 
-def _problem(add: AddAction, partition_columns: frozenset[str]) -> str | None:
-    try:
-        validate_key(add.path)
-    except UnsafePathError as error:
-        return f"{error}; paths are relative to the table's root"
-    if f"{add.path}/".startswith(LOG_PREFIX):
-        return f"{LOG_PREFIX} belongs to the log"
-    if add.size < 0 or add.modification_time < 0:
-        return "its size or its modification time is negative"
-    foreign = sorted(set(add.partition_values) - partition_columns)
-    if foreign:
-        return (
-            f"it has values for {', '.join(foreign)}, but the table is "
-            f"{'partitioned by ' + ', '.join(sorted(partition_columns)) if partition_columns else 'not partitioned'}"
-        )
-    return None
-
-
-# An intent and the newest snapshot give the actions of a commit. Pure: nothing is written.
-
-
-# What a remove action tells about its file.
-_REMOVE_COLUMNS = ("path", "partitionValues", "size")
-
-# What tells a file from another one that was added under the same path later.
-_FILE_IDENTITY = ("path", "size", "modificationTime")
-
-
 class Plan(msgspec.Struct, frozen=True):
-    """The actions of a commit, without its commitInfo; nothing at all if there is nothing to do.
+    """The actions of a commit, without its commitInfo. An empty plan commits nothing.
 
-    `removes` are entries (path, partitionValues, size) and stay columns: an overwrite has as many as the table. So do
-    `restored`, the entries that become live again as they were.
-    `is_exact` is what `CommitInfo.is_exact` means. `given_up` are merge groups that other writers undid.
+    `removes` (path, partitionValues, size) and `restored`, the entries that become live again, stay columnar: an
+    overwrite removes as many files as the table has. `is_exact` has the meaning of `CommitInfo.is_exact`. `given_up`
+    are merge groups whose sources concurrent commits removed. `is_marker` asks for a commit without changes.
     """
 
     actions: tuple[AnyAction, ...] = ()
@@ -109,22 +61,19 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
         return not (self.actions or self.num_removes or self.num_restored or self.is_marker)
 
     @property
     def num_restored(self) -> int:
-        """How many files the commit makes live again."""
         return 0 if self.restored is None else int(self.restored.num_rows)
 
     @property
     def num_removes(self) -> int:
-        """How many files the commit removes."""
         return 0 if self.removes is None else int(self.removes.num_rows)
 
     @property
     def metrics(self) -> Mapping[str, int]:
-        """What the history tells about the size of the commit."""
+        """The operation metrics of the history."""
         adds = [action for action in self.actions if isinstance(action, AddAction)]
         return {
             "numAddedFiles": len(adds) + self.num_restored,
@@ -135,10 +84,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
-    """What a transaction writes on top of `snapshot`.
+    """The actions that a transaction commits on top of `snapshot`.
 
-    Raises InvalidActionError for an action that contradicts the table or itself, and CommitConflictError if
-    every group of a merge was undone by other writers.
+    Raises InvalidActionError for an action that contradicts the table or itself, and CommitConflictError if no group of
+    a merge has all its sources live.
     """
     match intent:
         case Append(transaction=transaction) | Overwrite(transaction=transaction) if _is_done(
@@ -171,7 +120,7 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
 
 
 def _is_done(transaction: TransactionAction | None, snapshot: Snapshot) -> bool:
-    """Whether the table has this batch of a streaming writer, or a later one, already."""
+    """Whether the table already has this batch of a streaming writer, or a later one."""
     if transaction is None:
         return False
     last = snapshot.header.transactions.get(transaction.app_id)
@@ -180,12 +129,12 @@ def _is_done(transaction: TransactionAction | None, snapshot: Snapshot) -> bool:
 
 def _written(intent: Append | Overwrite, snapshot: Snapshot) -> tuple[AnyAction, ...]:
     transaction = () if intent.transaction is None else (intent.transaction,)
-    return (*_registration(intent.schemas, snapshot), *intent.adds, *transaction)
+    return (*_registration(intent.doc_mappings, snapshot), *intent.adds, *transaction)
 
 
 def _plan_append(intent: Append, snapshot: Snapshot) -> Plan:
     check_adds(intent.adds, snapshot)
-    # Whether somebody's own paths are live already is only worth knowing if that costs nothing.
+    # Paths of the caller may already be live. That is only checked if the entries are in memory, so at no cost.
     is_exact = intent.has_new_paths or (
         snapshot.has_loaded_entries and not _live_among([add.path for add in intent.adds], snapshot).num_rows
     )
@@ -206,22 +155,22 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
     named = [path for group in intent.groups for path in group.sources]
     live = _live_among([*named, *(skip.path for skip in intent.skips)], snapshot)
     live_paths = frozenset(live["path"].to_pylist())
-    going_on = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))
+    live_groups = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))
     given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))
-    if given_up and not going_on:
+    if given_up and not live_groups:
         gone = sorted({path for group in given_up for path in group.sources} - live_paths)
         raise CommitConflictError(
-            f"{snapshot.context.url}: nothing was committed, because files that were to be replaced are not live, for "
-            f"example {gone[0]}: others may have replaced them already; start again from the newest version"
+            f"{snapshot.context.url}: nothing was committed, because files to replace are not live, for example "
+            f"{gone[0]}: a concurrent commit may have replaced them; start again from the newest version"
         )
-    adds = tuple(add for group in going_on for add in group.adds)
+    adds = tuple(add for group in live_groups for add in group.adds)
     check_adds(adds, snapshot)
-    sources = pa.array([path for group in going_on for path in group.sources], pa.string())
+    sources = pa.array([path for group in live_groups for path in group.sources], pa.string())
     removes = live.filter(pc.is_in(live["path"], value_set=sources))
-    # Of a split that is gone nothing is left to be tried again.
+    # A split that is no longer live needs no skip.
     skips = tuple(skip for skip in intent.skips if skip.path in live_paths)
     return Plan(
-        actions=(*_registration(intent.schemas, snapshot), *adds, *skips),
+        actions=(*_registration(intent.doc_mappings, snapshot), *adds, *skips),
         removes=removes,
         removes_data=any(add.data_change for add in adds),
         is_exact=_are_replaced(adds, removes["path"], snapshot),
@@ -230,26 +179,26 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
 
 
 def _check_disjoint(groups: Sequence[MergeGroup], snapshot: Snapshot) -> None:
-    """Two groups that replace the same split would both bring its rows back."""
+    """Raise InvalidActionError if two groups replace the same split: its rows would be duplicated."""
     counts = Counter(path for group in groups for path in set(group.sources))
     shared = next((path for path, count in counts.items() if count > 1), None)
     if shared is not None:
         raise InvalidActionError(
-            f"{snapshot.context.url}: {shared!r} is to be replaced by two groups of a merge"
+            f"{snapshot.context.url}: {shared!r} is replaced by two groups of the same merge"
         )
 
 
 def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot: Snapshot) -> bool:
-    """Whether every path of `adds` that is live is removed by the same commit."""
+    """Whether the same commit removes every path of `adds` that is live."""
     live = _live_among([add.path for add in adds], snapshot)["path"]
     return bool(pc.all(pc.is_in(live, value_set=removed.combine_chunks()), min_count=0).as_py())
 
 
 def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> Plan:
-    """Remove what was not there then, or was another file under this path, and add what is not there now."""
+    """Remove the files that are not in `entries`, and add those of `entries` that are not live, by file identity."""
     live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *_FILE_IDENTITY]))).entries
     restored = entries.filter(pc.invert(_has_equal(entries, live)))
-    # Doc mappings that were registered since stay: splits that others are about to commit may refer to them.
+    # Keep doc mappings that were registered since: splits of pending commits may refer to them.
     registered = {
         key: value
         for key, value in snapshot.metadata.configuration.items()
@@ -264,7 +213,7 @@ def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> 
 
 
 def _has_equal(entries: pa.Table, others: pa.Table) -> pa.ChunkedArray:
-    """For each file entry, whether the very same file is among others. Paths are there once at most."""
+    """For each entry, whether `others` contains the same file. Paths are unique."""
     place = pc.index_in(entries["path"], value_set=others["path"].combine_chunks())
     is_equal = place.is_valid()
     for name in _FILE_IDENTITY:
@@ -281,12 +230,12 @@ def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -
     return Plan(() if metadata == snapshot.metadata else (metadata,))
 
 
-def _registration(schemas: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:
-    """The metaData action that registers doc mappings which the table's metadata does not have yet.
+def _registration(doc_mappings: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:
+    """The metaData action that registers doc mappings, if the table's metadata lacks any of them.
 
-    Whether a state knows them does not matter: the log must make sense without it.
+    A state may have them already. They are registered all the same: the version files must be complete without it.
     """
-    registered = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in schemas.items()}
+    registered = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in doc_mappings.items()}
     if registered.keys() <= snapshot.metadata.configuration.keys():
         return ()
     configuration = {**registered, **snapshot.metadata.configuration}
@@ -303,3 +252,50 @@ def _live_among(paths: Sequence[str], snapshot: Snapshot) -> pa.Table:
 
 def _sum(entries: pa.Table | None, column: str) -> int:
     return 0 if entries is None else pc.sum(entries[column]).as_py() or 0
+
+
+# --- checking adds ------------------------------------------------------------------------------------
+
+
+def check_adds(adds: Sequence[AddAction], snapshot: Snapshot) -> None:
+    """Raise InvalidActionError, which names the path, for an add that does not fit the table."""
+    url, partition_columns = snapshot.context.url, frozenset(snapshot.partition_columns)
+    _check_types(adds, url)
+    seen: set[str] = set()
+    for add in adds:
+        problem = _problem(add, partition_columns)
+        if problem is None and add.path in seen:
+            problem = "the same commit adds it twice"
+        if problem is not None:
+            raise InvalidActionError(f"{url}: cannot add {add.path!r}: {problem}")
+        seen.add(add.path)
+
+
+def _check_types(adds: Sequence[AddAction], url: str) -> None:
+    """Raise InvalidActionError for a field of the wrong type, which would make the log unreadable.
+
+    Actions are not validated when they are created.
+    """
+    try:
+        msgspec.convert(msgspec.to_builtins(adds, builtin_types=_NOT_CONVERTED), list[AddAction])
+        msgspec.json.encode(adds)
+    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise InvalidActionError(f"{url}: an add action has a field of the wrong type: {error}") from error
+
+
+def _problem(add: AddAction, partition_columns: frozenset[str]) -> str | None:
+    try:
+        validate_key(add.path)
+    except UnsafePathError as error:
+        return f"{error}; paths are relative to the root of the table"
+    if f"{add.path}/".startswith(LOG_PREFIX):
+        return f"{LOG_PREFIX} belongs to the log"
+    if add.size < 0 or add.modification_time < 0:
+        return "its size or its modification time is negative"
+    foreign = sorted(set(add.partition_values) - partition_columns)
+    if foreign:
+        return (
+            f"it has values for {', '.join(foreign)}, but the table is "
+            f"{'partitioned by ' + ', '.join(sorted(partition_columns)) if partition_columns else 'not partitioned'}"
+        )
+    return None

@@ -1,4 +1,4 @@
-"""A table at one version: immutable, columnar, and read no further than somebody asked."""
+"""A table at one version: immutable and columnar. File entries are read when they are first needed."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from indextables._caching import lazy_property
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
+    CheckpointCorruptionError,
+    ConcurrentMaintenanceError,
     InvalidOptionError,
     InvalidPredicateError,
     LogCorruptedError,
@@ -22,24 +24,22 @@ from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.log.protocol import check_readable
 from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Gap, LogSegment
+from indextables.log.segment import Gap, LogSegment, list_log
 from indextables.predicates import Predicate, bind
 from indextables.pruning import match_partitions, prune_files
 from indextables.schema import from_spark_json
 from indextables.storage import ObjectMeta
-from indextables.table.cache import Stamp, cached, stamp
-from indextables.table.context import TableContext
-from indextables.table.intent import summary_of
-from indextables.table.log_reader import read_last_actions
+from indextables.table.context import Stamp, TableContext, cached, stamp
+from indextables.table.log_reader import read_last_actions, summary_of
 
 logger = logging.getLogger(__name__)
 
-# Pruning reads these, whatever the caller asked for.
+# Pruning needs these columns, whichever columns the caller selects.
 _PRUNING_COLUMNS = ("path", "partitionValues", "minValues", "maxValues")
 
 
 class FileSelection(msgspec.Struct, frozen=True):
-    """The files that a predicate leaves, and what was skipped at each level."""
+    """The files that may match a predicate, and how many were skipped at each level."""
 
     entries: pa.Table
     manifests: int
@@ -51,9 +51,9 @@ class FileSelection(msgspec.Struct, frozen=True):
 class Snapshot:
     """A table at one version.
 
-    `header` is complete from the start; file entries are read when they are first needed, and only those that
-    a predicate asks for. If they turn out to be damaged or gone, `recover` reads them by way of other files. A snapshot
-    never changes, so it may be shared between threads.
+    The header is complete from the start. File entries are read when they are first needed, and only those that a
+    predicate selects. If they are damaged or missing, `recover` reads them from other files of the log. A snapshot
+    never changes, so threads may share it.
     """
 
     def __init__(
@@ -80,22 +80,20 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """The version that this snapshot shows."""
         return self.header.version
 
     @property
     def timestamp_ms(self) -> int:
-        """When that version was committed."""
         return self.header.timestamp_ms
 
     @property
     def gap(self) -> Gap | None:
-        """Versions beyond this one that exist but cannot be reached."""
+        """Versions after this one that exist but are unreachable, or None."""
         return self.segment.gap
 
     @property
-    def ground(self) -> ObjectMeta:
-        """The newest file that this snapshot was read from."""
+    def base_file(self) -> ObjectMeta:
+        """The newest file that this snapshot was read from: the next commit builds on it."""
         if self.segment.tail:
             return self.segment.tail[-1][1]
         assert self.segment.base is not None  # a segment has a base or a tail
@@ -103,22 +101,20 @@ class Snapshot:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns that the table is partitioned by, in order."""
         return self.metadata.partition_columns
 
     @lazy_property
     def schema(self) -> pa.Schema:
-        """The table's columns."""
         return from_spark_json(self.metadata.schema_string)
 
     @lazy_property
     def tail(self) -> Tail:
-        """The versions after the base, decoded as far as a replay needs them."""
+        """The versions after the base, reduced to the actions that a replay needs."""
         return read_last_actions(self.context, self.segment.tail)
 
     @lazy_property
     def entries(self) -> pa.Table:
-        """All live files, as file entries."""
+        """The file entries of all live files."""
         return cached(
             self.context.cache.file_lists,
             self.context.store,
@@ -129,31 +125,29 @@ class Snapshot:
 
     @property
     def has_loaded_entries(self) -> bool:
-        """Whether all live files are in memory already."""
+        """Whether the file entries are in memory."""
         return "entries" in self.__dict__
 
     @property
     def num_files(self) -> int:
-        """How many splits are live."""
         return self.entries.num_rows if self.segment.tail else self.source.num_files
 
     @property
     def total_bytes(self) -> int:
-        """The size of all live splits."""
         if not self.segment.tail:
             return self.source.total_bytes
         return pc.sum(self.entries["size"]).as_py() or 0
 
     @property
     def num_rows(self) -> int | None:
-        """How many rows the live splits hold, or None if a split does not say."""
+        """The number of rows of all live splits, or None if a split does not record it."""
         counts = self.entries["numRecords"]
         return None if counts.null_count else pc.sum(counts).as_py() or 0
 
     def select(
         self, predicate: Predicate | None = None, columns: Sequence[str] | None = None
     ) -> FileSelection:
-        """The live files that may hold rows for which `predicate` is true: at least all that do.
+        """The live files that may contain rows for which `predicate` is true: a superset of those that do.
 
         Manifests are skipped by partition bounds, then files by partition value and by statistics. Raises
         InvalidPredicateError if the predicate does not fit the table.
@@ -174,22 +168,22 @@ class Snapshot:
         )
 
     def select_paths(self, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
-        """Those of the live files that have one of these paths. Manifests are skipped by the paths that they cover."""
+        """The live files with one of these paths. Manifests are skipped by the range of their paths."""
         wanted = pa.array(paths, pa.string())
         entries = _project(self._load(PathSelection(wanted), columns).entries, columns)
         return entries.filter(pc.is_in(entries["path"], value_set=wanted))
 
     def extended(self, files: Sequence[tuple[int, ObjectMeta]], log_files: Sequence[LogFile]) -> "Snapshot":
-        """The snapshot after further versions, which directly follow this one; `log_files` is what they hold.
+        """The snapshot after the versions that directly follow this one; `log_files` are the contents of `files`.
 
-        They are decoded only if this snapshot has its entries in memory. Raises UnsupportedProtocolError if they ask
-        for more than this release can read, and LogCorruptedError.
+        Decodes the adds and removes only if the entries of this snapshot are in memory. Raises LogCorruptedError, and
+        UnsupportedProtocolError if a version requires more than this release can read.
         """
         summaries = [summary_of(log_file) for log_file in log_files]
         has_skips = bool(self.header.skips) or any(summary.actions.skips for summary in summaries)
         delta = decode_tail(log_files) if self.has_loaded_entries or has_skips else None
         header = replay_header(self.header, summaries, removed_paths(delta) if delta is not None else {})
-        assert header.metadata is not None  # a header that once had metadata keeps it
+        assert header.metadata is not None  # metadata can be replaced but not removed
         protocol = header.protocol or self.protocol
         check_readable(protocol, self.context.url)
         context = self.context
@@ -204,7 +198,7 @@ class Snapshot:
         return later
 
     def sharing_entries_of(self, other: "Snapshot") -> "Snapshot":
-        """This snapshot, with the entries that another one of the same version has in memory."""
+        """This snapshot, with the entries that another snapshot of the same version has in memory."""
         assert self.version == other.version
         if other.has_loaded_entries:
             self.__dict__["entries"] = other.entries
@@ -221,30 +215,62 @@ class Snapshot:
         self, selection: Selection | PathSelection | None, columns: Sequence[str] | None
     ) -> LoadedEntries:
         if columns is not None:
-            columns = tuple(dict.fromkeys([*columns, "path"]))  # the replay goes by path
+            columns = tuple(dict.fromkeys([*columns, "path"]))  # the replay joins on the path
         try:
             loaded = self.source.load(selection, columns)
             return replace(loaded, entries=replay_entries(loaded.entries, self.tail))
         except (LogCorruptedError, ObjectNotFoundError) as error:
             if self._recover is None:
                 raise
-            return self._recovered(error).load(selection, columns)
+            return self._recover_entries(error).load(selection, columns)
 
-    def _recovered(self, error: LogCorruptedError | ObjectNotFoundError) -> EntrySource:
-        """All entries by another way. Raises VersionNotFoundError if they were cleaned up, or LogCorruptedError."""
+    def _recover_entries(self, error: LogCorruptedError | ObjectNotFoundError) -> EntrySource:
+        """All entries, from other files. Raises ConcurrentMaintenanceError or LogCorruptedError if there are none."""
         assert self._recover is not None
         logger.warning(
-            "%s: read by way of other files of the log, because of this: %s", self.context.url, error
+            "%s: falling back to other files of the log for version %d: %s",
+            self.context.url,
+            self.version,
+            error,
         )
         try:
             return self._recover(self.segment)
-        except (VersionNotFoundError, LogCorruptedError) as reason:
-            kind = VersionNotFoundError if isinstance(error, ObjectNotFoundError) else type(error)
-            raise kind(f"{error}; there is no other way to version {self.version}: {reason}") from error
+        except (VersionNotFoundError, ConcurrentMaintenanceError, LogCorruptedError) as reason:
+            cause = self.error_of_missing_file(error) if isinstance(error, ObjectNotFoundError) else error
+            message = f"{cause}; no other files of the log lead to version {self.version}: {reason}"
+            raise type(cause)(message) from error
+
+    def error_of_missing_file(
+        self, error: ObjectNotFoundError
+    ) -> CheckpointCorruptionError | ConcurrentMaintenanceError:
+        """Name the cause why a file that this snapshot is read from is missing.
+
+        Cleanup deletes a checkpoint before the manifests that it refers to. If the checkpoint and all version files
+        are still there, the checkpoint is incomplete.
+        """
+        url, base = self.context.url, self.segment.base
+        if base is not None and self._is_listed():
+            return CheckpointCorruptionError(
+                f"{url}: failed to read checkpoint at version {base.version}: a file that it refers to is missing "
+                f"({error}); rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+            )
+        return ConcurrentMaintenanceError(
+            f"{url}: a concurrent purge, cleanup or truncate removed version {self.version} while it was read "
+            f"({error}); open the table again"
+        )
+
+    def _is_listed(self) -> bool:
+        """Whether the checkpoint and the version files of this snapshot are still in the store, unchanged."""
+        base, files = self.segment.base, [meta for _, meta in self.segment.tail]
+        first = base.version if base is not None else 0
+        listing = list_log(self.context.store, from_version=first)
+        found = {stamp(meta) for meta in listing.versions.values()}
+        found |= {stamp(known.meta) for known in listing.bases_newest_first()}
+        return all(stamp(meta) in found for meta in ([base.meta] if base is not None else []) + files)
 
 
 def segment_identity(segment: LogSegment) -> tuple[int, Stamp | None, Stamp | None]:
-    """What a segment is read from: equal identities have equal contents."""
+    """The files that a segment is read from. Segments with the same identity have the same content."""
     base = stamp(segment.base.meta) if segment.base is not None else None
     last = stamp(segment.tail[-1][1]) if segment.tail else None
     return (segment.version, base, last)
@@ -256,29 +282,26 @@ def _project(entries: pa.Table, columns: Sequence[str] | None) -> pa.Table:
     unknown = [name for name in columns if name not in entries.column_names]
     if unknown:
         raise InvalidOptionError(
-            f"file entries have no column {', '.join(map(repr, unknown))}; there are: "
+            f"file entries have no column {', '.join(map(repr, unknown))}; the columns are "
             f"{', '.join(entries.column_names)}"
         )
     return entries.select(list(columns))
 
 
-# Files by partition, decided exactly: for operations that must not take a file too many.
-
-
 def files_of_partitions(snapshot: Snapshot, where: Predicate, columns: Sequence[str]) -> pa.Table:
-    """The live files whose partition values satisfy `where`: every row of them does.
+    """The live files whose partition values satisfy `where`, exactly: all rows of a file match, or none.
 
-    Raises InvalidPredicateError if `where` needs more than partition values, or if a file has a value that is
-    not of its column's type, so that nobody can tell.
+    Raises InvalidPredicateError if `where` refers to other columns than partition columns, or if a partition value does
+    not parse as the type of its column.
     """
-    # Skipping keeps every file that may match, which leaves the exact decision to a few.
+    # Pruning returns a superset, cheaply; the exact match then looks at few files.
     wanted = tuple(dict.fromkeys([*columns, "path", "partitionValues", "minValues", "maxValues"]))
     candidates = snapshot.select(where, wanted).entries
     matches = match_partitions(candidates, where, snapshot.schema, snapshot.partition_columns)
     if matches.null_count:
         path = candidates["path"].filter(matches.is_null())[0].as_py()
         raise InvalidPredicateError(
-            f"{snapshot.context.url}: a partition value of {path} does not parse as its column's type, so it cannot "
-            f"be told whether the predicate holds for it; name the partitions by values that all files have"
+            f"{snapshot.context.url}: a partition value of {path} does not parse as the type of its column, so the "
+            f"predicate cannot be evaluated; select partitions by columns that parse in all files"
         )
     return candidates.filter(pc.fill_null(matches, False)).select(list(columns))

@@ -202,7 +202,7 @@ def test_compaction_of_a_version_that_has_a_state_takes_a_version_of_its_own(sto
 
 def test_compaction_by_a_handle_that_has_not_seen_the_state(store):
     fragment(store)
-    handle = load_snapshot(context(store), 4, passing_over=[state_manifest_key(v) for v in range(5)])
+    handle = load_snapshot(context(store), 4, excluded_bases=[state_manifest_key(v) for v in range(5)])
     assert handle.segment.base is None
     compact(handle)
     assert (described(store)["numManifests"], described(store)["numTombstones"]) == ("1", "0")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indextables.errors import StorageError, VersionNotFoundError
+from indextables.errors import CheckpointWriteError, ConcurrentMaintenanceError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
@@ -51,7 +51,7 @@ def test_truncation_whose_checkpoint_was_cleaned_up_says_so_and_deletes_nothing(
     store = clocked_store()
     table_of(store, "a.split", "b.split")
     sleeping = overtaken(store, ("put", LAST_CHECKPOINT_KEY))
-    with pytest.raises(VersionNotFoundError, match="truncate again"):
+    with pytest.raises(ConcurrentMaintenanceError, match="truncate again"):
         truncate_time_travel(context(sleeping), dry_run=False)
     assert not sleeping.count("delete_many")
     assert newest(store).num_files == 3
@@ -62,7 +62,7 @@ def test_checkpoint_that_was_cleaned_up_as_soon_as_it_was_written_is_no_damage()
     store = clocked_store()
     table_of(store, "a.split", "b.split")
     sleeping = overtaken(store, ("put_if_absent", state_manifest_key(2)))
-    with pytest.raises(VersionNotFoundError, match="open the table again"):
+    with pytest.raises(ConcurrentMaintenanceError, match="open the table again"):
         write_checkpoint(newest(sleeping))
     assert newest(store).num_files == 3
     assert is_clean(store)
@@ -82,7 +82,7 @@ def test_checkpoint_whose_files_were_collected_while_its_writer_slept_is_not_pub
     store = clocked_store()
     table_of(store, "a.split", "b.split", "c.split")
     drowsy = DrowsyStore(store._inner, store.clock, store.times)
-    with pytest.raises(StorageError, match="collected as garbage meanwhile; write it again"):
+    with pytest.raises(CheckpointWriteError, match="may have been garbage-collected; write it again"):
         write_checkpoint(newest(drowsy, FORMATS[form]))
     assert newest(store).num_files == 3
     assert is_clean(store)
@@ -165,7 +165,7 @@ def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged(mo
             overtaking(store)
 
     writing.before_call = overtake
-    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+    with pytest.raises(ConcurrentMaintenanceError, match="a concurrent cleanup removed"):
         write_checkpoint(newest(writing))
     assert newest(store).num_files == 4
     assert is_clean(store)

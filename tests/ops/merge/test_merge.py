@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from indextables import AddAction, IndexTable
-from indextables.errors import InvalidOptionError, InvalidPredicateError
+from indextables.errors import InvalidOptionError, InvalidPredicateError, ReadOnlyTableError
 from indextables.ops.merge import MergeReport, MergeRequest, merge_splits, plan_merge
 from indextables.ops.runner import Interruption, LocalRunner, Progress
 from indextables.ops.write import append
@@ -194,7 +194,7 @@ def test_limits_that_make_no_sense_are_refused(table, arguments):
 
 
 def test_an_old_version_cannot_be_merged(table):
-    with pytest.raises(InvalidOptionError, match="can only be read"):
+    with pytest.raises(ReadOnlyTableError, match="can only be read"):
         IndexTable(table._snapshot.context.url, version=2).merge_splits()
 
 

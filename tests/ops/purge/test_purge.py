@@ -246,7 +246,7 @@ def test_settings_of_the_table_decide_where_the_caller_does_not(tmp_path):
 
 def test_table_at_an_older_version_cannot_be_purged(tmp_path):
     IndexTable.create(str(tmp_path / "t"), SCHEMA)
-    with pytest.raises(errors.InvalidOptionError, match="can only be read"):
+    with pytest.raises(errors.ReadOnlyTableError, match="can only be read"):
         IndexTable(str(tmp_path / "t"), version=0).purge()
 
 

@@ -17,7 +17,13 @@ from indextables.config.registry import (
     STATE_RETENTION_HOURS,
     STATE_RETENTION_VERSIONS,
 )
-from indextables.errors import LogCorruptedError, ObjectNotFoundError, StorageError
+from indextables.errors import (
+    CheckpointCorruptionError,
+    ConcurrentMaintenanceError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from indextables.log.decode import UnknownContent
 from indextables.log.segment import Base, LogListing, list_log
 from indextables.log.version_file import find_object
@@ -40,7 +46,9 @@ def read_entries(context: TableContext, base: Base) -> EntryCount:
         _, source = read_base_uncached(context, base, UnknownContent.IGNORE)
         entries = source.load(None, ["path", "size"]).entries
     except ObjectNotFoundError as error:
-        raise LogCorruptedError(f"{context.url}/{base.meta.key}: a part of it is missing: {error}") from error
+        raise CheckpointCorruptionError(
+            f"{context.url}/{base.meta.key}: a part of it is missing: {error}"
+        ) from error
     return EntryCount(
         found=(entries.num_rows, pc.sum(entries["size"]).as_py() or 0),
         promised=(source.num_files, source.total_bytes),
@@ -150,7 +158,7 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
             context.store.delete_many(plan.keys)
             logger.info("%s: cleaned up %d files of the log", context.url, len(plan.keys))
         return plan
-    except (StorageError, LogCorruptedError) as error:
+    except (StorageError, LogCorruptedError, ConcurrentMaintenanceError) as error:
         if settings[CLEANUP_FAILURE_POLICY] == "fail":
             raise
         logger.warning("%s: the log was not cleaned up: %s", context.url, error)
@@ -167,7 +175,7 @@ def verified_plan(
     """The plan, whose anchor has been read to the last entry. An older checkpoint takes the place of a damaged one.
 
     Ages are as of `now_ms`, or of now by the store's clock. Raises LogCorruptedError if the checkpoint that everything
-    rests on is damaged, and ObjectNotFoundError if somebody else cleaned it up meanwhile.
+    rests on is damaged, and ConcurrentMaintenanceError if a concurrent cleanup removed it.
     """
     now_ms = context.store.now_ms() if now_ms is None else now_ms
     plan = plan_cleanup(listing, checkpoint_version, now_ms, rules)
@@ -185,14 +193,14 @@ def verified_plan(
 
 def _without_checkpoint(
     context: TableContext, bases: Sequence[Base], version: int
-) -> LogCorruptedError | ObjectNotFoundError:
+) -> CheckpointCorruptionError | ConcurrentMaintenanceError:
     """Why there is nothing that the rest of the log could stand on."""
     if bases and all(find_object(context.store, base.meta.key) is None for base in bases):
-        return ObjectNotFoundError(
-            f"{context.url}: the checkpoint of version {version} was cleaned up by somebody else at the same time, so "
-            f"nothing that it covers was deleted; try again"
+        return ConcurrentMaintenanceError(
+            f"{context.url}: a concurrent cleanup removed the checkpoint of version {version}, so nothing that it "
+            f"covers was deleted; retry"
         )
-    return LogCorruptedError(
+    return CheckpointCorruptionError(
         f"{context.url}: the checkpoint of version {version} is damaged, so nothing that it covers was deleted; write "
         f"a new one with CHECKPOINT"
     )

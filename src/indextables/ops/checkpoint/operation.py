@@ -14,7 +14,14 @@ from indextables.config.registry import (
     CHECKPOINT_MAX_FILE_SIZE,
     STATE_FORMAT,
 )
-from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
+from indextables.errors import (
+    CheckpointValidationError,
+    CheckpointWriteError,
+    ConcurrentMaintenanceError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from indextables.log.checkpoint import Checkpoint, LastCheckpoint, advance_hint, read_hint
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
@@ -137,9 +144,9 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
 
     If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
     it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
-    never written; VersionNotFoundError if others went on and cleaned this version up; UnsupportedProtocolError; and
-    StorageError, also for a write that took so long that its files may have been collected as garbage. A `runner`
-    does the work on manifests, if these are very many.
+    never written; ConcurrentMaintenanceError if a concurrent cleanup removed this version; UnsupportedProtocolError;
+    and CheckpointWriteError, also for a write that took so long that its files may have been garbage-collected. A
+    `runner` does the work on manifests, if these are very many.
     """
     with manifests_by_runner(snapshot.context, runner):
         return _write(reload_from_newest_base(snapshot), _WRITERS[_configured_format(snapshot)])
@@ -180,7 +187,7 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     existing = _bases(context, version, wanted)
     damaged = [base for base in existing if not _is_whole(context, base)]
     if len(damaged) == len(existing):
-        write(_make_room(snapshot, damaged) if damaged else snapshot)
+        _write_files(_make_room(snapshot, damaged) if damaged else snapshot, write)
     found = _find_readable(context, version, wanted)
     if found is None:
         raise _lost(context, version)
@@ -195,15 +202,30 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     )
 
 
-def _lost(context: TableContext, version: int) -> LogCorruptedError | VersionNotFoundError:
+def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
+    """Write the files of a checkpoint. Raises CheckpointWriteError for any failure of the store."""
+    try:
+        write(snapshot)
+    except ObjectNotFoundError as error:
+        raise snapshot.error_of_missing_file(error) from error
+    except CheckpointWriteError:
+        raise
+    except StorageError as error:
+        raise CheckpointWriteError(
+            f"{snapshot.context.url}: the checkpoint of version {snapshot.version} could not be written ({error}); "
+            f"readers replay the log as before; write it again with CHECKPOINT"
+        ) from error
+
+
+def _lost(context: TableContext, version: int) -> CheckpointValidationError | ConcurrentMaintenanceError:
     """Why a checkpoint is not there although it was just written."""
     listing = list_log(context.store, from_version=version)
     if version not in listing.bases and listing.bases:
-        return VersionNotFoundError(
-            f"{context.url}: the checkpoint of version {version} was cleaned up by somebody else as soon as it was "
+        return ConcurrentMaintenanceError(
+            f"{context.url}: a concurrent cleanup removed the checkpoint of version {version} as soon as it was "
             f"written, because there is one of version {max(listing.bases)}; open the table again"
         )
-    return LogCorruptedError(
+    return CheckpointValidationError(
         f"{context.url}: the checkpoint of version {version} could not be read back after it was written; nothing "
         f"was cleaned up, and readers replay the log as before"
     )
@@ -225,7 +247,7 @@ def _make_room(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
     writer has built again meanwhile nothing is deleted either.
     """
     context = snapshot.context
-    other = load_snapshot(context, snapshot.version, passing_over=[base.meta.key for base in damaged])
+    other = load_snapshot(context, snapshot.version, excluded_bases=[base.meta.key for base in damaged])
     _ = other.entries
     for base in damaged:
         if find_object(context.store, base.meta.key) == base.meta:

@@ -243,7 +243,7 @@ def _intent(snapshot: Snapshot, tasks: Sequence[MergeTask], work: _Work) -> Merg
             MergeGroup(tuple(source.path for source in group.sources), _adds(group)) for group in work.groups
         ),
         skips=skip_actions(snapshot, work.bad_sources, sources),
-        schemas={
+        doc_mappings={
             file.doc_mapping_ref: file.doc_mapping_json for group in work.groups for file in group.files
         },
     )

@@ -10,7 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from indextables.config.registry import PURGE_DELETE_RETRIES, STATE_GC_MIN_MANIFEST_AGE_HOURS
-from indextables.errors import LogCorruptedError, ObjectNotFoundError, StorageError, VersionNotFoundError
+from indextables.errors import (
+    ConcurrentMaintenanceError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from indextables.log.legacy_checkpoint import read_part_names
 from indextables.log.paths import (
     LOG_PREFIX,
@@ -108,7 +113,7 @@ def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
     """Delete, or with `dry_run` only list, the orphans of the log.
 
     Raises LogCorruptedError, with nothing deleted, if anything that could refer to a file cannot be read, and
-    VersionNotFoundError if others clean up at the same time.
+    ConcurrentMaintenanceError if a concurrent cleanup keeps removing checkpoints.
     """
     # The listing comes first: what is referred to later than that is then seen as referred to.
     metas = list(context.store.list(LOG_PREFIX))
@@ -152,16 +157,16 @@ def checkpoint_files(context: TableContext, bases: Iterable[Base]) -> frozenset[
 def checkpoint_files_in_use(context: TableContext) -> frozenset[str]:
     """The keys of all files that any checkpoint is made of: for those who are about to delete the others.
 
-    Raises LogCorruptedError as `checkpoint_files` does, and VersionNotFoundError if checkpoints keep vanishing.
+    Raises LogCorruptedError as `checkpoint_files` does, and ConcurrentMaintenanceError if checkpoints keep vanishing.
     """
     for _ in range(_LOOKS):
         # Another checkpoint may have been made from one that vanishes while it is to be read, and use its files.
         with contextlib.suppress(ObjectNotFoundError):
             bases = list_log(context.store).bases_newest_first()
             return frozenset(key for base in bases for key in _references(context, base))
-    raise VersionNotFoundError(
-        f"{context.url}: no file was deleted that checkpoints may be made of, because these vanished while they were "
-        f"read; is somebody else cleaning up at the same time?"
+    raise ConcurrentMaintenanceError(
+        f"{context.url}: no file of a checkpoint was deleted, because a concurrent cleanup or purge keeps removing "
+        f"checkpoints while they are read; retry later"
     )
 
 

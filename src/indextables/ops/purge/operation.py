@@ -23,12 +23,12 @@ from indextables.config.registry import (
 )
 from indextables.errors import (
     CommitConflictError,
+    ConcurrentMaintenanceError,
     IndexTablesError,
     LogCorruptedError,
     ObjectNotFoundError,
     StorageError,
     UnsafePathError,
-    VersionNotFoundError,
 )
 from indextables.log.checkpoint import read_hint
 from indextables.log.segment import list_log
@@ -40,7 +40,7 @@ from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeReport, Re
 from indextables.ops.references import LivePaths, among, normalised_paths
 from indextables.ops.runner import LocalRunner, Runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
-from indextables.table.commit import draw_purge_fence
+from indextables.table.commit import commit_purge_fence
 from indextables.table.load import catch_up
 
 _PLANNING_ATTEMPTS: Final = 3
@@ -67,8 +67,9 @@ def purge(
 
     Raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError, LogCorruptedError,
     UnsafePathError, and what `commit` raises, with nothing deleted; StorageError if files of the log could not be
-    deleted: no split was then; VersionNotFoundError and CommitConflictError if others cleaned up at the same time, or
-    created the table again: what is left goes with the next purge. Splits that could not be deleted are in the report.
+    deleted: no split was then; ConcurrentMaintenanceError and CommitConflictError if a concurrent cleanup or purge
+    removed files, or the table was created again: the next purge deletes the rest. Splits that could not be deleted are
+    in the report.
     """
     settled = load_snapshot(context).context
     return run_purge(settled, purge_rules(settled, older_than, log_retention), dry_run=dry_run, runner=runner)
@@ -82,7 +83,7 @@ def run_purge(
     files, newest = _untouched(plan.doomed), plan.head
     if not dry_run and plan.doomed.num_rows:
         if plan.fence_ms is not None:
-            newest = draw_purge_fence(plan.head, plan.fence_ms)
+            newest = commit_purge_fence(plan.head, plan.fence_ms)
         files = _execute(context, plan, newest, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
         context.cache.invalidate(context.store)
     return PurgeReport(
@@ -113,11 +114,11 @@ def _plan(context: TableContext, rules: PurgeRules) -> PurgePlan:
     for attempt in range(_PLANNING_ATTEMPTS):
         try:
             return plan_purge(context, rules)
-        except ObjectNotFoundError as error:
+        except (ObjectNotFoundError, ConcurrentMaintenanceError) as error:
             if attempt == _PLANNING_ATTEMPTS - 1:
-                raise VersionNotFoundError(
-                    f"{context.url}: nothing was deleted, because a file of the log vanished while it was read "
-                    f"({error}); is somebody else purging at the same time?"
+                raise ConcurrentMaintenanceError(
+                    f"{context.url}: nothing was deleted, because a concurrent purge or cleanup removed a file of the "
+                    f"log while it was read ({error}); purge again later"
                 ) from error
         except (LogCorruptedError, UnsafePathError) as error:
             raise type(error)(

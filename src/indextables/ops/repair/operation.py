@@ -18,13 +18,13 @@ import msgspec
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import (
+    ConcurrentMaintenanceError,
     InvalidOptionError,
     LogCorruptedError,
     ObjectNotFoundError,
     StorageError,
     TableAlreadyExistsError,
     TableNotFoundError,
-    VersionNotFoundError,
 )
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, VersionFile, parse_log_path
 from indextables.log.segment import build_listing
@@ -281,7 +281,7 @@ def _is_needed(repair: Repair) -> bool:
         return True
     try:
         head = load_snapshot(repair.context)
-    except (TableNotFoundError, VersionNotFoundError, LogCorruptedError):
+    except (TableNotFoundError, ConcurrentMaintenanceError, LogCorruptedError):
         return True
     return head.gap is not None or head.version != evidence.proven_version
 

@@ -9,7 +9,7 @@ from indextables.statements import columns
 from indextables.statements.caller import Caller
 from indextables.statements.columns import Status, answer
 from indextables.statements.nodes import DescribeDiskCache, FlushDiskCache, InvalidateLogCache
-from indextables.table.cache import process_cache
+from indextables.table.context import process_cache
 
 
 def run_invalidate(statement: InvalidateLogCache, caller: Caller) -> pa.Table:
