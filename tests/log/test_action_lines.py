@@ -4,7 +4,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.entries import STRING_MAP, action_lines
+from indextables.log.entries import action_lines
+from indextables.log.fields import STRING_MAP
 from support.log_samples import texts
 
 SCHEMA = pa.schema(

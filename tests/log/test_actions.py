@@ -12,7 +12,7 @@ from indextables.log.actions import (
     CommitInfo,
     Format,
     Metadata,
-    Protocol,
+    ProtocolAction,
     RemoveAction,
     SkipAction,
     TransactionAction,
@@ -23,7 +23,7 @@ from indextables.log.actions import (
 from support.log_samples import FULL_ADD, FULL_REMOVE
 
 FULL_ACTIONS = {
-    Protocol: {
+    ProtocolAction: {
         "minReaderVersion": 3,
         "minWriterVersion": 3,
         "readerFeatures": ["footerOffsets", "tantivy4java"],
@@ -97,7 +97,7 @@ def test_actions_cannot_be_changed(kind):
         setattr(action, action.__struct_fields__[0], "x")
 
 
-@pytest.mark.parametrize("kind", [Protocol, Metadata, SkipAction, TransactionAction])
+@pytest.mark.parametrize("kind", [ProtocolAction, Metadata, SkipAction, TransactionAction])
 @pytest.mark.parametrize(
     "unknown", [{"fromTheFuture": {"deep": [1, None, 2.5]}}, {"unknown": 5}, {"unknown": {"a": 1}}]
 )
@@ -134,7 +134,7 @@ def test_defaults_are_left_out_unless_other_readers_need_them():
     }
     skip = SkipAction(path="a", skip_timestamp=1, reason="r", operation="merge")
     assert one_line(skip)["mergeskip"]["skipCount"] == 1
-    assert one_line(Protocol(min_reader_version=1, min_writer_version=2)) == {
+    assert one_line(ProtocolAction(min_reader_version=1, min_writer_version=2)) == {
         "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}
     }
 
@@ -150,14 +150,14 @@ def test_a_null_partition_value_is_an_absent_key():
 
 
 def test_the_examples_of_the_documents_parse():
-    basic_protocol = parse_action({"minReaderVersion": 1, "minWriterVersion": 2}, Protocol)
-    assert basic_protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    basic_protocol = parse_action({"minReaderVersion": 1, "minWriterVersion": 2}, ProtocolAction)
+    assert basic_protocol == ProtocolAction(min_reader_version=1, min_writer_version=2)
 
     real_protocol = parse_action(
         {"minReaderVersion": 4, "minWriterVersion": 4, "readerFeatures": None, "writerFeatures": None},
-        Protocol,
+        ProtocolAction,
     )
-    assert real_protocol == Protocol(min_reader_version=4, min_writer_version=4)
+    assert real_protocol == ProtocolAction(min_reader_version=4, min_writer_version=4)
 
     metadata = parse_action(
         {
@@ -206,9 +206,9 @@ def test_the_examples_of_the_documents_parse():
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        ({"minReaderVersion": 1}, Protocol),
-        ({"minReaderVersion": "one", "minWriterVersion": 1}, Protocol),
-        ({"minReaderVersion": 2**40, "minWriterVersion": 1}, Protocol),
+        ({"minReaderVersion": 1}, ProtocolAction),
+        ({"minReaderVersion": "one", "minWriterVersion": 1}, ProtocolAction),
+        ({"minReaderVersion": 2**40, "minWriterVersion": 1}, ProtocolAction),
         ({"id": "a"}, Metadata),
         ({"id": "a", "schemaString": "{}", "createdTime": 2**70}, Metadata),
         ({"id": "a", "schemaString": "{}", "configuration": {"key": ["list"]}}, Metadata),
@@ -216,7 +216,7 @@ def test_the_examples_of_the_documents_parse():
         ({**FULL_ADD, "path": None}, AddAction),
         ({"appId": "a", "version": -(2**70)}, TransactionAction),
         ({"version": 1, "timestamp": 1, "numAdds": 1, "recentCommits": {"first": "a"}}, CheckpointInfo),
-        ([], Protocol),
+        ([], ProtocolAction),
         ("text", Metadata),
         (None, SkipAction),
     ],

@@ -46,7 +46,7 @@ def full_header() -> LogHeader:
 
 def test_everything_in_a_header_survives_a_checkpoint():
     header = full_header()
-    assert header.schema_registry == {"h1": "[1]"}  # which the newest metaData does not have any more
+    assert header.doc_mappings == {"h1": "[1]"}  # which the newest metaData does not have any more
     lines = header_lines(header, 0)
     tail = decode_tail([log_bytes(2, lines)], UnknownContent.KEEP)
     checkpoint = build_checkpoint(tail.versions, empty_entries(), 2, "a checkpoint")

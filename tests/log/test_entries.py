@@ -2,13 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from indextables.log.entries import (
-    ADD_STRUCT,
-    FILE_ENTRY_SCHEMA,
-    STRING_MAP,
-    empty_entries,
-    entries_from_columns,
-)
+from indextables.log.entries import ADD_STRUCT, FILE_ENTRY_SCHEMA, empty_entries, entries_from_columns
+from indextables.log.fields import STRING_MAP
 
 MAPS = pa.array([[("a", "1")], None, [("b", None), ("c", "2")], [], [("d", None)]], STRING_MAP)
 

@@ -6,13 +6,19 @@ from hypothesis import strategies as st
 from indextables.log.actions import (
     CommitInfo,
     Metadata,
-    Protocol,
+    ProtocolAction,
     SkipAction,
     SmallActions,
     TransactionAction,
 )
 from indextables.log.decode import VersionSummary, decode_tail
-from indextables.log.replay import EMPTY_HEADER, RECENT_COMMITS, registry_of, removed_paths, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    RECENT_COMMITS,
+    registered_doc_mappings,
+    removed_paths,
+    replay_header,
+)
 from support.log_samples import METADATA, PROTOCOL, add, log_file, remove
 
 
@@ -41,8 +47,8 @@ def test_time_never_runs_backwards():
 
 
 def test_the_last_protocol_and_metadata_count():
-    first = Protocol(min_reader_version=1, min_writer_version=1)
-    second = Protocol(min_reader_version=4, min_writer_version=4)
+    first = ProtocolAction(min_reader_version=1, min_writer_version=1)
+    second = ProtocolAction(min_reader_version=4, min_writer_version=4)
     header = replay_header(
         EMPTY_HEADER,
         [summary(0, protocol=first, metadata=metadata(a="1")), summary(1, protocol=second), summary(2)],
@@ -64,14 +70,16 @@ def test_the_registry_comes_from_the_configuration_of_every_metadata():
         summary(2, metadata=metadata()),
     ]
     expected = {"h1": "[1]", "h2": "[2]"}
-    assert replay_header(EMPTY_HEADER, versions, {}).schema_registry == expected
+    assert replay_header(EMPTY_HEADER, versions, {}).doc_mappings == expected
     first = replay_header(EMPTY_HEADER, versions[:1], {})
-    assert replay_header(first, versions[1:], {}).schema_registry == expected
+    assert replay_header(first, versions[1:], {}).doc_mappings == expected
 
 
 def test_the_registry_of_metadata_is_a_part_of_its_configuration():
-    assert registry_of(None) == {}
-    assert registry_of(metadata(**{"docMappingSchema.ab": "[]", "docMappingSchema": "x"})) == {"ab": "[]"}
+    assert registered_doc_mappings(None) == {}
+    assert registered_doc_mappings(metadata(**{"docMappingSchema.ab": "[]", "docMappingSchema": "x"})) == {
+        "ab": "[]"
+    }
 
 
 def test_the_last_transaction_of_each_application_counts():

@@ -11,7 +11,8 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError, Transient
 from indextables.log import legacy_checkpoint
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import UnknownContent, decode_tail
-from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_MAP, empty_entries
+from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
+from indextables.log.fields import STRING_MAP
 from indextables.log.legacy_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
 from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
 from indextables.log.replay import EMPTY_HEADER, replay_entries, replay_header

@@ -1,7 +1,7 @@
 import pytest
 
 from indextables.errors import UnsupportedProtocolError
-from indextables.log.actions import Protocol
+from indextables.log.actions import ProtocolAction
 from indextables.log.protocol import (
     CURRENT_PROTOCOL,
     DEFAULT_PROTOCOL,
@@ -12,8 +12,8 @@ from indextables.log.protocol import (
 )
 
 
-def protocol(reader: int = 1, writer: int = 1, **fields) -> Protocol:
-    return Protocol(min_reader_version=reader, min_writer_version=writer, **fields)
+def protocol(reader: int = 1, writer: int = 1, **fields) -> ProtocolAction:
+    return ProtocolAction(min_reader_version=reader, min_writer_version=writer, **fields)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])

@@ -1,7 +1,7 @@
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.actions import CommitInfo, Protocol, SmallActions, TransactionAction, scan_lines
+from indextables.log.actions import CommitInfo, ProtocolAction, SmallActions, TransactionAction, scan_lines
 from support.log_samples import METADATA, PROTOCOL, add, json_lines, remove
 
 
@@ -20,7 +20,7 @@ def test_small_actions_are_found_among_adds():
     scanned = scan_lines("a file", lines)
     actions = scanned.actions
     assert scanned.num_objects == 9
-    assert actions.protocol == Protocol(min_reader_version=4, min_writer_version=4)
+    assert actions.protocol == ProtocolAction(min_reader_version=4, min_writer_version=4)
     assert actions.metadata is not None
     assert actions.metadata.id == "a1b2c3d4"
     assert actions.commit_info == CommitInfo(commit_id="c", timestamp=5, operation="WRITE")
@@ -35,7 +35,7 @@ def test_small_actions_are_found_among_adds():
 def test_the_last_of_several_counts():
     later = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     actions = scan_lines("a file", json_lines(PROTOCOL, METADATA, later)).actions
-    assert actions.protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    assert actions.protocol == ProtocolAction(min_reader_version=1, min_writer_version=2)
     assert (actions.protocol_count, actions.metadata_count) == (2, 1)
 
 

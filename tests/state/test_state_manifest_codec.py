@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from indextables.errors import ManifestCorruptedError, UnsupportedProtocolError
-from indextables.log.actions import Metadata, Protocol, SkipAction
+from indextables.log.actions import Metadata, ProtocolAction, SkipAction
 from indextables.pruning import Bounds
 from indextables.state.avro import decode
 from indextables.state.avro.container import Codec, Compression, encode_block, encode_header, encode_long
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import (
-    UNKNOWN_COUNT,
     ManifestInfo,
     StateManifest,
     decode_json_state_manifest,
@@ -58,9 +58,9 @@ MANIFEST = StateManifest(
         ManifestInfo("manifests/manifest-d.avro", 0, 0, 0, live_entry_count=0),
     ),
     tombstones=pa.array(["a.split", "", "ü.split"]),
-    schema_registry={"z7TwwZ-tDWGD-uX5": "[]"},
+    doc_mappings={"z7TwwZ-tDWGD-uX5": "[]"},
     metadata=METADATA,
-    protocol=Protocol(min_reader_version=4, min_writer_version=4, reader_features=("avroState",)),
+    protocol=ProtocolAction(min_reader_version=4, min_writer_version=4, reader_features=("avroState",)),
     skips=(SkipAction(path="x.split", skip_timestamp=1, reason="damaged", operation="merge"),),
     transactions={"query-1": 2**40},
     unknown_actions=('{"later":{"n":1}}',),
@@ -207,7 +207,7 @@ def test_any_values_survive(counts, created, tombstones, registry, transactions,
         total_bytes=counts[2],
         manifests=(ManifestInfo("manifests/manifest-1.avro", counts[1], 0, counts[0], bounds),),
         tombstones=pa.array(tombstones, pa.string()),
-        schema_registry=registry,
+        doc_mappings=registry,
         transactions=transactions,
     )
     assert decode_state_manifest(encode_state_manifest(manifest), "x") == manifest

@@ -160,7 +160,7 @@ def test_a_checkpoint_brings_the_spellings_of_a_mapping_together(builder):
     assert len(set(tables.open().files()["docMappingRef"].drop_null().to_pylist())) == 6
     tables.open().checkpoint()
     (reference,) = set(tables.open().files()["docMappingRef"].drop_null().to_pylist())
-    assert json.loads(state_of(tables.open()).schema_registry[reference])
+    assert json.loads(state_of(tables.open()).doc_mappings[reference])
     # What is added later in another spelling joins them, and no old entry is touched again.
     before = {info.path for info in state_of(tables.open()).manifests}
     late = Path(tables.path, version_key(3))

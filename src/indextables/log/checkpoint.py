@@ -15,7 +15,13 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
 from indextables.log.decode import VersionSummary
 from indextables.log.paths import LAST_CHECKPOINT_KEY, MAX_VERSION
-from indextables.log.replay import EMPTY_HEADER, SCHEMA_PROPERTY_PREFIX, LogHeader, registry_of, replay_header
+from indextables.log.replay import (
+    DOC_MAPPING_PROPERTY_PREFIX,
+    EMPTY_HEADER,
+    LogHeader,
+    registered_doc_mappings,
+    replay_header,
+)
 from indextables.log.segment import BaseFormat
 from indextables.storage import ObjectStore
 
@@ -92,7 +98,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 def header_lines(header: LogHeader, num_adds: int) -> bytes:
     """A header as JSON lines: everything of a checkpoint that is not a file entry."""
-    known = header.schema_registry.keys() - registry_of(header.metadata).keys()
+    known = header.doc_mappings.keys() - registered_doc_mappings(header.metadata).keys()
     actions: list[AnyAction] = [
         CheckpointInfo(
             version=header.version,
@@ -106,7 +112,7 @@ def header_lines(header: LogHeader, num_adds: int) -> bytes:
         actions.append(header.protocol)
     if header.metadata is not None:
         schemas = {
-            f"{SCHEMA_PROPERTY_PREFIX}{hash_}": header.schema_registry[hash_] for hash_ in sorted(known)
+            f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": header.doc_mappings[hash_] for hash_ in sorted(known)
         }
         actions.append(replace(header.metadata, configuration={**header.metadata.configuration, **schemas}))
     actions += header.skips.values()
@@ -140,7 +146,7 @@ def build_checkpoint(
         raise LogCorruptedError(f"{name}: the checkpoint holds version {info.version}, not {version}")
     if info.num_adds != entries.num_rows:
         raise LogCorruptedError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
-    known = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}" for hash_ in info.known_schemas}
+    known = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}" for hash_ in info.known_schemas}
     configuration = {key: value for key, value in header.metadata.configuration.items() if key not in known}
     restored = replace(
         header,

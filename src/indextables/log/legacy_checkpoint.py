@@ -19,12 +19,11 @@ from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_line
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import (
     FILE_ENTRY_SCHEMA,
-    STRING_LIST,
-    STRING_MAP,
     add_lines,
     empty_entries,
     entries_from_columns,
 )
+from indextables.log.fields import STRING_LIST, STRING_MAP
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.actions import Metadata, Protocol, SkipAction
+from indextables.log.actions import Metadata, ProtocolAction, SkipAction
 from indextables.log.decode import Tail, VersionSummary
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 
-SCHEMA_PROPERTY_PREFIX = "docMappingSchema."
+DOC_MAPPING_PROPERTY_PREFIX = "docMappingSchema."
 
 # How many commit ids a checkpoint remembers: enough that a writer that stalled can tell, after its version
 # file was cleaned up, whether the commit under that number was its own.
@@ -22,15 +22,15 @@ class LogHeader(msgspec.Struct, frozen=True):
     """Protocol, metadata and the other small facts at `version`.
 
     `timestamp_ms` never decreases from one version to the next, even where clocks run backwards.
-    `schema_registry` maps the hash of a doc mapping to its JSON. `skips` holds the open skip of each path,
+    `doc_mappings` maps the hash of a doc mapping to its JSON. `skips` holds the open skip of each path,
     `transactions` the last batch of each streaming writer, `recent_commits` the ids of the newest commits.
     """
 
     version: int
     timestamp_ms: int
-    protocol: Protocol | None
+    protocol: ProtocolAction | None
     metadata: Metadata | None
-    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     skips: Mapping[str, SkipAction] = msgspec.field(default_factory=dict)
     transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
@@ -40,14 +40,14 @@ class LogHeader(msgspec.Struct, frozen=True):
 EMPTY_HEADER = LogHeader(version=-1, timestamp_ms=0, protocol=None, metadata=None)
 
 
-def registry_of(metadata: Metadata | None) -> dict[str, str]:
+def registered_doc_mappings(metadata: Metadata | None) -> dict[str, str]:
     """The doc mappings that a metaData action registers, by hash."""
     if metadata is None:
         return {}
     return {
-        key.removeprefix(SCHEMA_PROPERTY_PREFIX): value
+        key.removeprefix(DOC_MAPPING_PROPERTY_PREFIX): value
         for key, value in metadata.configuration.items()
-        if key.startswith(SCHEMA_PROPERTY_PREFIX)
+        if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
 
 
@@ -63,14 +63,14 @@ def replay_header(
         return base
     protocol, metadata, timestamp_ms = base.protocol, base.metadata, base.timestamp_ms
     skips = {path: skip for path, skip in base.skips.items() if path not in removed}
-    schema_registry, transactions = dict(base.schema_registry), dict(base.transactions)
+    doc_mappings, transactions = dict(base.doc_mappings), dict(base.transactions)
     recent_commits, unknown_actions = dict(base.recent_commits), list(base.unknown_actions)
     for version in versions:
         actions = version.actions
         timestamp_ms = max(timestamp_ms, version.timestamp_ms)
         protocol = actions.protocol or protocol
         metadata = actions.metadata or metadata
-        schema_registry |= registry_of(actions.metadata)
+        doc_mappings |= registered_doc_mappings(actions.metadata)
         skips |= {s.path: s for s in actions.skips if removed.get(s.path, -1) < version.version}
         transactions |= {transaction.app_id: transaction.version for transaction in actions.transactions}
         unknown_actions += version.unknown_actions
@@ -81,7 +81,7 @@ def replay_header(
         timestamp_ms=timestamp_ms,
         protocol=protocol,
         metadata=metadata,
-        schema_registry=schema_registry,
+        doc_mappings=doc_mappings,
         skips=skips,
         transactions=transactions,
         recent_commits=dict(sorted(recent_commits.items())[-RECENT_COMMITS:]),

@@ -14,7 +14,7 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
 from indextables.log.decode import Tail, VersionSummary
 from indextables.log.paths import version_key
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX, LogHeader
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.log.segment import Base, list_log
 from indextables.state.compaction import CompactionRules, compaction_trigger
 from indextables.state.source import StateSource
@@ -50,7 +50,7 @@ def shown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
 
 def is_schema_registry(key: str) -> bool:
     """Whether a property is the log's own registry of doc mappings."""
-    return key.startswith(SCHEMA_PROPERTY_PREFIX)
+    return key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
 
 
 def _is_secret(key: str) -> bool:

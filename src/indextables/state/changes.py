@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from indextables.log.decode import Tail
 from indextables.log.entries import empty_entries
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.source import (
     StateSource,
     have_each_path_once,
@@ -23,7 +24,6 @@ from indextables.state.source import (
     newest_per_path,
 )
 from indextables.state.state_manifest import (
-    UNKNOWN_COUNT,
     ManifestInfo,
     StateManifest,
     no_tombstones,

@@ -22,7 +22,8 @@ from indextables.config.registry import (
     STATE_ENTRIES_PER_MANIFEST,
 )
 from indextables.pruning import map_values, parse_values
-from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo, StateManifest
+from indextables.state.schemas import UNKNOWN_COUNT
+from indextables.state.state_manifest import ManifestInfo, StateManifest
 
 _MANIFESTS_OF_LARGE_TABLE = 128
 _SMALLEST_TARGET_ENTRIES = 4096

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.fields import FILE_ENTRY_FIELDS, REQUIRED
 from indextables.state.avro.container import Container, parse_container
 from indextables.state.avro.decode import decode_records
 from indextables.state.avro.types import AvroFormatError
 
-# Every version of the format has these, and there is no value that could stand for them.
-_WITHOUT_DEFAULT = frozenset({"path", "size", "modificationTime", "addedAtVersion", "addedAtTimestamp"})
+# Every version of the format has these fields.
+_REQUIRED_FIELDS = frozenset(field.name for field in FILE_ENTRY_FIELDS if field.manifest_default is REQUIRED)
+_DEFAULTS = {field.name: field.manifest_default for field in FILE_ENTRY_FIELDS}
 
 _KNOWN_FIELDS = {field.name: field for field in FILE_ENTRY_SCHEMA}
 _KNOWN_TYPES = {name: field.type for name, field in _KNOWN_FIELDS.items()}
@@ -109,7 +111,7 @@ def _parsed(data: bytes, expected_entries: int | None) -> Container:
 def _validate(container: Container, expected_entries: int | None) -> None:
     if expected_entries is not None and container.num_records != expected_entries:
         raise AvroFormatError(f"it has {container.num_records} entries, and should have {expected_entries}")
-    missing = _WITHOUT_DEFAULT.difference(field.name for field in container.schema.fields)
+    missing = _REQUIRED_FIELDS.difference(field.name for field in container.schema.fields)
     if missing:
         raise AvroFormatError(f"its schema has no field {', '.join(sorted(missing))}")
 
@@ -155,9 +157,5 @@ def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _default(field: pa.Field, rows: int) -> pa.Array:
-    if field.nullable:
-        return pa.nulls(rows, field.type)
-    if pa.types.is_boolean(field.type):
-        return pa.array(np.zeros(rows, np.bool_))
-    no_entries = pa.array([], pa.string())
-    return pa.MapArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), no_entries, no_entries)
+    default = pa.array([_DEFAULTS[field.name]], field.type)
+    return default.take(pa.array(np.zeros(rows, np.int64)))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.fields import FILE_ENTRY_FIELDS
 from indextables.log.paths import LOG_PREFIX
 from indextables.pruning import partition_bounds
 from indextables.state.avro.arrow import avro_field_json
@@ -33,7 +34,7 @@ from indextables.state.avro.container import (
 from indextables.state.avro.encode import back_to_back, encode_records
 from indextables.state.avro.types import AvroFormatError, Record, parse_schema
 from indextables.state.manifest_work import from_stream, to_stream
-from indextables.state.schemas import FILE_ENTRY_FIELDS, OPTIONAL_FILE_ENTRY_FIELDS, file_entry_schema
+from indextables.state.schemas import file_entry_schema
 from indextables.state.state_manifest import ManifestInfo, new_manifest_path
 from indextables.storage import ObjectStore
 
@@ -48,8 +49,7 @@ _MAX_MANIFEST_BYTES = MAX_FILE_BYTES // 2
 _COMPRESSION_THREADS = 2
 _MAX_BLOCKS_IN_FLIGHT = 4
 
-_ALWAYS_WRITTEN = frozenset(item["name"] for item in FILE_ENTRY_FIELDS)
-_OPTIONAL = frozenset(item["name"] for item in OPTIONAL_FILE_ENTRY_FIELDS)
+_ALWAYS_WRITTEN = frozenset(field.name for field in FILE_ENTRY_FIELDS if field.is_in_every_manifest)
 
 
 class ByteSink(Protocol):
@@ -106,7 +106,7 @@ class _Layout(msgspec.Struct, frozen=True):
     def of(cls, schema: pa.Schema) -> "_Layout":
         foreign = [field.with_nullable(True) for field in schema if field.name not in FILE_ENTRY_SCHEMA.names]
         foreign_json = [avro_field_json(field) for field in foreign]
-        avro_schema = file_entry_schema(_OPTIONAL.intersection(schema.names), foreign_json)
+        avro_schema = file_entry_schema(schema.names, foreign_json)
         record = _parsed(avro_schema)
         by_name = {field.name: field for field in (*FILE_ENTRY_SCHEMA, *foreign)}
         return cls(avro_schema, record, pa.schema([by_name[field.name] for field in record.fields]))

@@ -168,12 +168,12 @@ def write_full_state(
     target: StateTarget, header: LogHeader, entries: pa.Table, trigger: Trigger | None = None
 ) -> StateWritten:
     """Write a state of all these live entries, with new manifests only; `trigger` is why, if it is a compaction."""
-    entries, registry = deduplicate(entries, header.schema_registry)
+    entries, registry = deduplicate(entries, header.doc_mappings)
     entries, registry = renormalize(entries, registry, target.renormalize_threshold)
     new = _write_compact(target, entries, entries.num_rows)
     state = _state(
         target,
-        replace(header, schema_registry=registry),
+        replace(header, doc_mappings=registry),
         manifests=tuple(file.info for file in new),
         tombstones=no_tombstones(),
         num_files=entries.num_rows,
@@ -190,7 +190,7 @@ def write_next_state(
     Nothing of the base is read unless something was removed or came back, or it is compacted. Raises
     ManifestCorruptedError if a manifest that is needed cannot be read; nothing is published then.
     """
-    adds, registry = deduplicate(changes.adds, header.schema_registry)
+    adds, registry = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
     trigger = trigger or _trigger(target, located.state, changes, base.manifest, registry)
     rewritten = {info.path for info in located.with_outdated_entries}
@@ -209,7 +209,7 @@ def write_next_state(
     kept = located.kept(rewritten)
     state = _state(
         target,
-        replace(header, schema_registry=registry),
+        replace(header, doc_mappings=registry),
         manifests=(*kept, *(file.info for file in new)),
         tombstones=located.tombstones_of(kept),
         num_files=num_files,
@@ -232,7 +232,7 @@ def _trigger(
     threshold = target.renormalize_threshold
     # Once it was done, what is added later is brought into the same form, and no old entry is touched again. States of
     # other writers, which do not note down the protocol, may hold anything.
-    was_due = base.protocol is not None and is_renormalization_due(base.schema_registry, threshold)
+    was_due = base.protocol is not None and is_renormalization_due(base.doc_mappings, threshold)
     if is_renormalization_due(registry, threshold) and not was_due:
         return Trigger.RENORMALIZATION
     return compaction_trigger(
@@ -311,7 +311,7 @@ def _state(
         total_bytes=total_bytes,
         manifests=manifests,
         tombstones=tombstones,
-        schema_registry=header.schema_registry,
+        doc_mappings=header.doc_mappings,
         metadata=header.metadata,
         protocol=header.protocol,
         skips=tuple(header.skips.values()),

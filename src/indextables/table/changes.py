@@ -19,8 +19,9 @@ from indextables.log.decode import Tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
 from indextables.log.segment import list_log
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo
+from indextables.state.state_manifest import ManifestInfo
 from indextables.table.load import load_snapshot
 from indextables.table.log_reader import read_tail
 from indextables.table.snapshot import Snapshot

@@ -18,7 +18,7 @@ from typing import assert_never
 import msgspec
 
 from indextables.log.actions import Metadata
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.table.intent import (
     ChangeProperties,
     ConcurrentCommit,
@@ -123,7 +123,7 @@ def _own_properties(metadata: Metadata) -> dict[str, str]:
     return {
         key: value
         for key, value in metadata.configuration.items()
-        if not key.startswith(SCHEMA_PROPERTY_PREFIX)
+        if not key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
 
 

@@ -14,7 +14,7 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
@@ -248,7 +248,7 @@ def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
     bases = {base.version: base for base in listing.bases_newest_first() if base.version < header.version}
     versions = {version for version in listing.versions if version <= header.version}
     metadata: Metadata | None = header.metadata
-    protocol: Protocol | None = header.protocol
+    protocol: ProtocolAction | None = header.protocol
     # From the newest to the oldest: what was said last holds.
     for version in sorted(versions.union(bases), reverse=True):
         if metadata and protocol:

@@ -15,7 +15,7 @@ from indextables.errors import CommitConflictError, InvalidActionError, UnsafePa
 from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.protocol import upgraded
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
 from indextables.table.intent import (
     Append,
@@ -253,7 +253,7 @@ def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> 
     registered = {
         key: value
         for key, value in snapshot.metadata.configuration.items()
-        if key.startswith(SCHEMA_PROPERTY_PREFIX)
+        if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
     metadata = msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
     return Plan(
@@ -286,7 +286,7 @@ def _registration(schemas: Mapping[str, str], snapshot: Snapshot) -> tuple[Metad
 
     Whether a state knows them does not matter: the log must make sense without it.
     """
-    registered = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in schemas.items()}
+    registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in schemas.items()}
     if registered.keys() <= snapshot.metadata.configuration.keys():
         return ()
     configuration = {**registered, **snapshot.metadata.configuration}

@@ -17,7 +17,7 @@ from indextables.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.log.protocol import check_readable
@@ -61,7 +61,7 @@ class Snapshot:
         context: TableContext,
         segment: LogSegment,
         header: LogHeader,
-        protocol: Protocol,
+        protocol: ProtocolAction,
         metadata: Metadata,
         source: EntrySource,
         tail: Tail | None = None,

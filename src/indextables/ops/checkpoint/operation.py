@@ -42,8 +42,8 @@ from indextables.ops.checkpoint.manifests_by_runner import manifests_by_runner
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
+from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
@@ -91,8 +91,8 @@ def _as_current(header: LogHeader) -> LogHeader:
         header,
         protocol=replace(
             protocol,
-            min_reader_version=max(protocol.min_reader_version, PROTOCOL_VERSION),
-            min_writer_version=max(protocol.min_writer_version, PROTOCOL_VERSION),
+            min_reader_version=max(protocol.min_reader_version, STATE_PROTOCOL_VERSION),
+            min_writer_version=max(protocol.min_writer_version, STATE_PROTOCOL_VERSION),
         ),
     )
 
@@ -307,7 +307,7 @@ def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
         checkpoint_id=_checkpoint_id(parts),
         format="json-multipart" if parts else base.format.value,
         state_dir=state_dir(base.version) if is_state else None,
-        protocol_version=max(protocol_version, PROTOCOL_VERSION) if is_state else protocol_version,
+        protocol_version=max(protocol_version, STATE_PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 

@@ -202,14 +202,14 @@ class _Reading(msgspec.Struct):
         broken = [each.header for each in self.broken if each.header is not None]
         newest = max([header, *broken], key=lambda each: each.version)
         metadata, protocol = self._usable(newest.metadata), newest.protocol
-        registry = dict(newest.schema_registry)
+        registry = dict(newest.doc_mappings)
         for other in [header, *broken, *self.headers]:
             metadata, protocol = metadata or self._usable(other.metadata), protocol or other.protocol
-            registry = {**other.schema_registry, **registry}
+            registry = {**other.doc_mappings, **registry}
         for summary in reversed([summary for run in runs for summary in run.tail.versions]):
             metadata = metadata or self._usable(summary.actions.metadata)
             protocol = protocol or summary.actions.protocol
-        return replace(newest, metadata=metadata, protocol=protocol, schema_registry=registry)
+        return replace(newest, metadata=metadata, protocol=protocol, doc_mappings=registry)
 
     def _usable(self, metadata: Metadata | None) -> Metadata | None:
         """Metadata whose schema can be read: a file without checksums may be damaged and look whole."""
