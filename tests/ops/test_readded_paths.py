@@ -21,7 +21,7 @@ def table_with_a_tombstone() -> Snapshot:
     checkpoint(store)
     table = load_snapshot(context(store))
     assert isinstance(table.source, StateSource)
-    assert table.source.manifest.tombstones.to_pylist() == [MANY[7]]
+    assert table.source.state.tombstones.to_pylist() == [MANY[7]]
     return table
 
 

@@ -73,4 +73,4 @@ def state_of(table: IndexTable) -> StateManifest:
     """The state that a table was opened from."""
     source = table._snapshot.source
     assert isinstance(source, StateSource)
-    return source.manifest
+    return source.state

@@ -91,7 +91,7 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
     }
     source = snapshot.source
     if isinstance(source, StateSource):
-        properties |= _of_state(snapshot, source.manifest)
+        properties |= _of_state(snapshot, source.state)
     else:
         properties |= dict.fromkeys(_PROPERTIES_OF_STATES)
     properties |= {

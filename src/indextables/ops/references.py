@@ -157,8 +157,8 @@ class LivePaths(msgspec.Struct):
         return pc.unique(normalised_paths(pc.unique(pa.concat_arrays(self._found)), self.context.url))
 
     def _add_state(self, source: StateSource) -> None:
-        version, tombstones = source.manifest.state_version, source.manifest.tombstones
-        keys = {manifest_key(info.path, version): info for info in source.manifest.manifests}
+        version, tombstones = source.state.state_version, source.state.tombstones
+        keys = {manifest_key(info.path, version): info for info in source.state.manifests}
         unread = [key for key in keys if key not in self._manifests]
         tables = source.read([keys[key] for key in unread], ["path"])
         self._manifests |= {key: table["path"] for key, table in zip(unread, tables, strict=True)}

@@ -178,7 +178,7 @@ def locate(source: StateSource, changes: NetChanges) -> Located:
 
     Only paths are read, and only of manifests that may hold such entries, or of which nobody counted those that live.
     """
-    before = _normalized(source.manifest)
+    before = _normalized(source.state)
     added = changes.adds["path"].combine_chunks()
     revived = before.tombstones.filter(pc.is_in(before.tombstones, value_set=added))
     outdated = pa.concat_arrays([changes.replaced["path"].combine_chunks(), revived])

@@ -33,7 +33,7 @@ from indextables.state.avro.container import (
 )
 from indextables.state.avro.encode import back_to_back, encode_records
 from indextables.state.avro.types import AvroFormatError, Record, parse_schema
-from indextables.state.manifest_work import from_stream, to_stream
+from indextables.state.manifest_executor import from_stream, to_stream
 from indextables.state.schemas import file_entry_schema
 from indextables.state.state_manifest import ManifestInfo, new_manifest_path
 from indextables.storage import ObjectStore

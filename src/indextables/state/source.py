@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
 from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
 from indextables.pruning import BoundsOrder, prune_manifests
+from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_reader import ManifestFile, read_manifests
-from indextables.state.manifest_work import portions, work_elsewhere
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
 from indextables.storage import ObjectStore
 
@@ -82,25 +82,26 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
     """The live file entries of one state."""
 
     store: ObjectStore
-    manifest: StateManifest
+    state: StateManifest
     parallelism: int
+    executor: ManifestExecutor | None = None
 
     @property
     def num_files(self) -> int:
         """How many entries are live."""
-        return self.manifest.num_files if self._has_exact_totals else self._sizes.num_rows
+        return self.state.num_files if self._has_exact_totals else self._sizes.num_rows
 
     @property
     def total_bytes(self) -> int:
         """The sum of their sizes."""
         if self._has_exact_totals:
-            return self.manifest.total_bytes
+            return self.state.total_bytes
         return pc.sum(self._sizes["size"]).as_py() or 0
 
     @property
     def _has_exact_totals(self) -> bool:
         """Other writers, which do not note down the protocol, count what was removed, and what was added twice."""
-        return self.manifest.protocol is not None
+        return self.state.protocol is not None
 
     @cached_property
     def _sizes(self) -> pa.Table:
@@ -117,7 +118,7 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         STATE_READ_DURATION_MS.record((time.perf_counter() - started) * 1000)
         STATE_READ_MANIFEST_COUNT.record(len(wanted))
         STATE_READ_FILE_COUNT.record(live.num_rows)
-        total = len(self.manifest.manifests)
+        total = len(self.state.manifests)
         return LoadedEntries(live, total, total - len(wanted))
 
     def load_for_rewrite(self) -> pa.Table:
@@ -126,22 +127,22 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
 
     def load_with_foreign_columns(self) -> pa.Table:
         """All live entries, with the columns of other writers beside those of a file entry."""
-        everything = self.manifest.manifests
+        everything = self.state.manifests
         return self._live_of(everything, self.read(everything, None), FILE_ENTRY_SCHEMA)
 
     def relevant(self, selection: Selection | PathSelection | None) -> tuple[ManifestInfo, ...]:
         """The manifests that may hold selected entries, by their partition bounds or their paths."""
         if selection is None:
-            return self.manifest.manifests
+            return self.state.manifests
         if isinstance(selection, PathSelection):
-            return manifests_that_may_hold(self.manifest.manifests, selection.paths)
+            return manifests_that_may_hold(self.state.manifests, selection.paths)
         kept = {info.path for order in BoundsOrder for info in self._kept(selection, order)}
-        return tuple(info for info in self.manifest.manifests if info.path in kept)
+        return tuple(info for info in self.state.manifests if info.path in kept)
 
     def _kept(self, selection: Selection, order: BoundsOrder) -> Iterator[ManifestInfo]:
         """The manifests that pruning leaves, of those whose bounds were computed in one order."""
         is_typed = order is BoundsOrder.TYPED
-        infos = [info for info in self.manifest.manifests if info.has_typed_bounds is is_typed]
+        infos = [info for info in self.state.manifests if info.has_typed_bounds is is_typed]
         keep = prune_manifests(
             selection.predicate,
             [info.partition_bounds for info in infos],
@@ -153,8 +154,9 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
 
     def read(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         """All entries of manifests, dead ones included; without `columns`, foreign columns too."""
-        work, version = work_elsewhere(), self.manifest.state_version
-        tables = None if work is None else work.read(self.store, version, manifests, columns)
+        tables = None
+        if self.executor is not None:
+            tables = self.executor.read(self.state.state_version, manifests, columns)
         return self._read_here(manifests, columns) if tables is None else tables
 
     @staticmethod
@@ -169,14 +171,14 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
 
     def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         if len(manifests) <= 1 or self.parallelism <= 1:
-            return self.read_files(self.store, self.manifest.state_version, manifests, columns)
+            return self.read_files(self.store, self.state.state_version, manifests, columns)
         with ThreadPoolExecutor(
             min(self.parallelism, len(manifests)), thread_name_prefix="indextables-state"
         ) as pool:
             # What comes first is begun first, so nobody waits for a fetch that has no thread yet.
             decoded = [
                 pool.submit(_decoded_from, [pool.submit(self._fetch, info) for info in portion], columns)
-                for portion in portions(manifests, attrgetter("num_entries"), _PORTION_ENTRIES)
+                for portion in batches(manifests, attrgetter("num_entries"), _PORTION_ENTRIES)
             ]
             return [table for tables in decoded for table in tables.result()]
 
@@ -192,13 +194,13 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         return self._not_hidden(entries) if have_each_path_once(manifests, tables) else self.live(entries)
 
     def _not_hidden(self, entries: pa.Table) -> pa.Table:
-        tombstones = self.manifest.tombstones
+        tombstones = self.state.tombstones
         if not len(tombstones):
             return entries
         return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
 
     def _fetch(self, info: ManifestInfo) -> ManifestFile:
-        return _fetch(self.store, self.manifest.state_version, info)
+        return _fetch(self.store, self.state.state_version, info)
 
 
 def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> ManifestFile:

@@ -34,7 +34,7 @@ from indextables.state.compaction import (
     pieces,
     target_entries,
 )
-from indextables.state.manifest_work import portions, work_elsewhere
+from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_writer import (
     BLOCK_ROWS,
     ManifestForm,
@@ -133,10 +133,16 @@ class StateTarget(msgspec.Struct, frozen=True):
     renormalize_threshold: int
     started_ms: int
     origin: str | None = None
+    executor: ManifestExecutor | None = None
 
     @classmethod
     def from_settings(
-        cls, store: ObjectStore, schema: pa.Schema, partition_columns: tuple[str, ...], settings: Settings
+        cls,
+        store: ObjectStore,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        settings: Settings,
+        executor: ManifestExecutor | None = None,
     ) -> "StateTarget":
         """The target that a table's settings give, of a write that starts now."""
         codec = Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL])
@@ -146,6 +152,7 @@ class StateTarget(msgspec.Struct, frozen=True):
             rules=CompactionRules.from_settings(settings),
             renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
             started_ms=store.clock.now_ms(),
+            executor=executor,
         )
 
     @property
@@ -192,7 +199,7 @@ def write_next_state(
     """
     adds, registry = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
-    trigger = trigger or _trigger(target, located.state, changes, base.manifest, registry)
+    trigger = trigger or _trigger(target, located.state, changes, base.state, registry)
     rewritten = {info.path for info in located.with_outdated_entries}
     if trigger is not None:
         chosen = manifests_to_rewrite(
@@ -263,8 +270,7 @@ def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]
 def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
     places = pieces(entries, target.form.partition_columns, target.form.schema, limit)
     groups = _groups(entries, list(places))
-    work = work_elsewhere()
-    written = None if work is None else work.write(target.store, target.form, groups)
+    written = None if target.executor is None else target.executor.write(target.form, groups)
     return _write_here(target, groups) if written is None else written
 
 
@@ -276,7 +282,7 @@ def _groups(entries: pa.Table, places: Sequence[pa.Array]) -> list[ManifestGroup
     rows = pa.concat_arrays(places)
     ordered = entries if _is_in_order(rows) else entries.take(rows)
     groups, start = [], 0
-    for portion in portions(map(len, places), int, BLOCK_ROWS):
+    for portion in batches(map(len, places), int, BLOCK_ROWS):
         groups.append(ManifestGroup(ordered.slice(start, sum(portion)), tuple(portion)))
         start += sum(portion)
     return groups

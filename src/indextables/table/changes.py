@@ -61,7 +61,7 @@ def _of_entries(before: pa.Table, after: pa.Table) -> Difference:
 def _of_states(before: StateSource, after: StateSource) -> Difference:
     shared = _unchanged_manifests(before) & _unchanged_manifests(after)
     left, right = _outside(before, shared), _outside(after, shared)
-    since = before.manifest.state_version
+    since = before.state.state_version
     are_ours = all(_is_ours(info) for info in (*left, *right))
     # Of these nothing is new. They are asked at most which files of the older state are still there.
     kept = [info for info in right if are_ours and info.max_added_at_version <= since]
@@ -101,7 +101,7 @@ def _unchanged_manifests(source: StateSource) -> frozenset[tuple[str, int, int]]
     """What identifies a manifest and its live entries: its name, and how many are dead or alive."""
     return frozenset(
         (info.path, info.tombstone_count, info.live_entry_count)
-        for info in source.manifest.manifests
+        for info in source.state.manifests
         if info.path.startswith(SHARED_MANIFEST_PATH) and info.live_entry_count != UNKNOWN_COUNT
     )
 
@@ -109,7 +109,7 @@ def _unchanged_manifests(source: StateSource) -> frozenset[tuple[str, int, int]]
 def _outside(source: StateSource, shared: frozenset[tuple[str, int, int]]) -> list[ManifestInfo]:
     return [
         info
-        for info in source.manifest.manifests
+        for info in source.state.manifests
         if (info.path, info.tombstone_count, info.live_entry_count) not in shared
     ]
 

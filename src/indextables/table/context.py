@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from indextables.config import Settings
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
 from indextables.log.actions import Metadata
+from indextables.state.manifest_executor import ManifestExecutor
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table.cache import NO_CACHE, LogCache, process_cache
 
@@ -14,11 +15,13 @@ class TableContext(msgspec.Struct, frozen=True):
     """What every operation on a table needs. Cheap to make; holds no state of the table itself.
 
     `location` is where the store can be opened again in another process; None if only this one can reach it.
+    `manifest_executor` reads and writes the manifests of a very large state; without one, this process does.
     """
 
     store: ObjectStore
     settings: Settings
     location: StoreLocation | None = None
+    manifest_executor: ManifestExecutor | None = None
 
     @property
     def url(self) -> str:

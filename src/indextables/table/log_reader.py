@@ -127,14 +127,29 @@ def read_base(
 ) -> tuple[LogHeader, EntrySource]:
     """A checkpoint or state. Raises LogCorruptedError, ObjectNotFoundError or another StorageError."""
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
-    load = partial(read_base_uncached, context, base, unknown)
-    return cached(context.cache.checkpoints, context.store, (stamp(base.meta), unknown), expiration, load)
+    load = partial(_read_base, context, base, unknown)
+    header, source = cached(
+        context.cache.checkpoints, context.store, (stamp(base.meta), unknown), expiration, load
+    )
+    return header, _with_executor(context, source)
 
 
 def read_base_uncached(
     context: TableContext, base: Base, unknown: UnknownContent
 ) -> tuple[LogHeader, EntrySource]:
     """A checkpoint or state as it is in the store now: for those who must know whether it can be read."""
+    header, source = _read_base(context, base, unknown)
+    return header, _with_executor(context, source)
+
+
+def _with_executor(context: TableContext, source: EntrySource) -> EntrySource:
+    """The source, reading its manifests by the caller's executor: sources in the cache are shared and have none."""
+    if context.manifest_executor is None or not isinstance(source, StateSource):
+        return source
+    return replace(source, executor=context.manifest_executor)
+
+
+def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tuple[LogHeader, EntrySource]:
     match base.format:
         case BaseFormat.AVRO_STATE:
             manifest = read_state_manifest(context.store, base)

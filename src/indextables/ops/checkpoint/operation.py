@@ -38,7 +38,7 @@ from indextables.metrics import (
     STATE_WRITE_DURATION_MS,
 )
 from indextables.ops.checkpoint.cleanup import read_entries
-from indextables.ops.checkpoint.manifests_by_runner import manifests_by_runner
+from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
@@ -47,7 +47,6 @@ from indextables.state.source import StateSource
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
-from indextables.table.load import reload_from_newest_base
 from indextables.table.log_reader import read_base, read_base_uncached, read_tail
 
 
@@ -69,7 +68,11 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     target = StateTarget.from_settings(
-        snapshot.context.store, snapshot.schema, snapshot.partition_columns, snapshot.context.settings
+        snapshot.context.store,
+        snapshot.schema,
+        snapshot.partition_columns,
+        snapshot.context.settings,
+        snapshot.context.manifest_executor,
     )
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
@@ -105,7 +108,7 @@ def is_compact(snapshot: Snapshot) -> bool:
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.manifest, rules, is_partitioned=bool(snapshot.partition_columns))
+    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
 
 
 def _changes(source: StateSource, tail: Tail) -> NetChanges:
@@ -141,8 +144,7 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
     StorageError, also for a write that took so long that its files may have been collected as garbage. A `runner`
     does the work on manifests, if these are very many.
     """
-    with manifests_by_runner(snapshot.context, runner):
-        return _write(reload_from_newest_base(snapshot), _WRITERS[_configured_format(snapshot)])
+    return _write(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
 
 
 def compact(
@@ -156,8 +158,13 @@ def compact(
     nothing else. In the older formats every checkpoint is compact. A `runner` does the work on manifests, if these
     are very many.
     """
-    with manifests_by_runner(snapshot.context, runner):
-        return _compact(reload_from_newest_base(snapshot), trigger)
+    return _compact(_reloaded(snapshot, runner), trigger)
+
+
+def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
+    """The snapshot's version from its newest base, with manifests read and written by the runner."""
+    context = with_manifests_by(snapshot.context, runner)
+    return load_snapshot(context, snapshot.version).sharing_entries_of(snapshot)
 
 
 def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
