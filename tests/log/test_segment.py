@@ -21,6 +21,7 @@ from indextables.log.segment import (
     BaseFormat,
     Gap,
     LogListing,
+    VersionEntry,
     build_listing,
     build_segment,
     contiguous_versions,
@@ -210,7 +211,9 @@ def test_without_a_base_a_segment_starts_at_version_zero():
     segment = build_segment(listing, None)
     assert segment.version == 2
     assert segment.base is None
-    assert segment.tail == tuple((version, meta(version_key(version))) for version in (0, 1, 2))
+    assert segment.version_files == tuple(
+        VersionEntry(version, meta(version_key(version))) for version in (0, 1, 2)
+    )
     assert segment.gap is None
 
 
@@ -219,20 +222,20 @@ def test_with_a_base_a_segment_holds_the_versions_after_it():
     (state,) = listing.bases_newest_first()
     segment = build_segment(listing, state)
     assert (segment.version, segment.base) == (3, state)
-    assert [version for version, _ in segment.tail] == [2, 3]
+    assert [file.version for file in segment.version_files] == [2, 3]
 
 
 def test_a_base_that_is_the_newest_version_has_no_tail():
     listing = listing_of(*version_keys(0, 1), state_manifest_key(1))
     segment = build_segment(listing, listing.bases_newest_first()[0])
-    assert (segment.version, segment.tail, segment.gap) == (1, (), None)
+    assert (segment.version, segment.version_files, segment.gap) == (1, (), None)
 
 
 def test_a_table_of_states_with_only_version_zero_reads_as_its_newest_state():
     listing = listing_of(version_key(0), *(state_manifest_key(version) for version in range(1, 16)))
     newest = listing.bases_newest_first()[0]
     segment = build_segment(listing, newest)
-    assert (newest.version, segment.version, segment.tail, segment.gap) == (15, 15, (), None)
+    assert (newest.version, segment.version, segment.version_files, segment.gap) == (15, 15, (), None)
     assert listing.newest_version == 15
 
 
@@ -252,13 +255,17 @@ def test_versions_before_the_base_may_be_gone():
 def test_a_gap_right_after_the_base_is_told():
     listing = listing_of(*version_keys(7), state_manifest_key(5))
     segment = build_segment(listing, listing.bases_newest_first()[0])
-    assert (segment.version, segment.tail, segment.gap) == (5, (), Gap(first_missing=6, newest=7))
+    assert (segment.version, segment.version_files, segment.gap) == (5, (), Gap(first_missing=6, newest=7))
 
 
 def test_a_version_in_the_past_ends_the_segment_there():
     listing = listing_of(*version_keys(0, 1, 2, 3))
     segment = build_segment(listing, None, version=1)
-    assert (segment.version, [version for version, _ in segment.tail], segment.gap) == (1, [0, 1], None)
+    assert (segment.version, [file.version for file in segment.version_files], segment.gap) == (
+        1,
+        [0, 1],
+        None,
+    )
 
 
 def test_a_version_before_a_gap_can_still_be_read():
@@ -284,6 +291,6 @@ def test_a_version_that_is_not_there_yet_is_refused_with_the_newest_one():
 
 def test_contiguous_versions_stop_at_the_first_gap():
     listing = listing_of(*version_keys(2, 3, 5))
-    assert [version for version, _ in contiguous_versions(listing, 2)] == [2, 3]
-    assert [version for version, _ in contiguous_versions(listing, 2, last=2)] == [2]
+    assert [file.version for file in contiguous_versions(listing, 2)] == [2, 3]
+    assert [file.version for file in contiguous_versions(listing, 2, last=2)] == [2]
     assert contiguous_versions(listing, 4) == ()

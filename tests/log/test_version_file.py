@@ -10,6 +10,7 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.log.paths import version_key
+from indextables.log.segment import VersionEntry
 from indextables.log.version_file import (
     Conflict,
     Written,
@@ -50,6 +51,10 @@ class UnreadableStore(FaultStore):
 
 def meta_of(store: ObjectStore, version: int) -> ObjectMeta:
     return store.head(version_key(version))
+
+
+def entry_of(store, version):
+    return VersionEntry(version, meta_of(store, version))
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -111,9 +116,9 @@ def test_a_conflict_that_cannot_be_read_back_leaves_the_outcome_open(store):
 def test_a_version_file_is_read_in_any_encoding(store, encode):
     lines = json_lines(PROTOCOL, add("a"))
     store.put(version_key(3), encode(lines))
-    meta = meta_of(store, 3)
-    file = read_version_file(store, meta, 3)
-    assert (file.version, file.lines, file.modified_ms) == (3, lines, meta.last_modified_ms)
+    entry = entry_of(store, 3)
+    file = read_version_file(store, entry)
+    assert (file.version, file.lines, file.modified_ms) == (3, lines, entry.meta.last_modified_ms)
     assert file.name == f"{store.url}/{version_key(3)}"
 
 
@@ -125,30 +130,28 @@ def test_a_version_file_is_read_in_any_encoding(store, encode):
 def test_an_empty_version_file_is_refused_with_a_remedy(store, data):
     store.put(version_key(3), data)
     with pytest.raises(LogCorruptedError, match=f"{version_key(3)}: the version file is empty.*REPAIR"):
-        read_version_file(store, meta_of(store, 3), 3)
+        read_version_file(store, entry_of(store, 3))
 
 
 def test_a_version_file_that_is_cut_off_is_refused(store):
     store.put(version_key(3), compress(json_lines(PROTOCOL, add("a"))))
     for seed in range(5):
         with pytest.raises(LogCorruptedError, match=version_key(3)):
-            read_version_file(
-                FaultStore(store, seed=seed, short_reads=[version_key(3)]), meta_of(store, 3), 3
-            )
+            read_version_file(FaultStore(store, seed=seed, short_reads=[version_key(3)]), entry_of(store, 3))
 
 
 def test_a_version_file_that_vanished_is_not_found(store):
     with pytest.raises(ObjectNotFoundError):
-        read_version_file(store, ObjectMeta(version_key(3), 1, 1), 3)
+        read_version_file(store, VersionEntry(3, ObjectMeta(version_key(3), 1, 1)))
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
 def test_several_version_files_come_in_the_order_asked_for(store, parallelism):
     for version in range(20):
         store.put(version_key(version), json_lines(add(f"part-{version}")))
-    wanted = [(version, meta_of(store, version)) for version in (*range(10, 20), *range(10))]
+    wanted = [entry_of(store, version) for version in (*range(10, 20), *range(10))]
     files = read_version_files(store, wanted, parallelism=parallelism)
-    assert [file.version for file in files] == [version for version, _ in wanted]
+    assert [file.version for file in files] == [entry.version for entry in wanted]
     assert all(f"part-{file.version}".encode() in file.lines for file in files)
     assert read_version_files(store, [], parallelism=parallelism) == []
 
@@ -157,7 +160,7 @@ def test_several_version_files_come_in_the_order_asked_for(store, parallelism):
 def test_one_version_file_that_cannot_be_read_fails_them_all(store, parallelism):
     for version in range(6):
         store.put(version_key(version), json_lines(add("a")) if version != 4 else b"")
-    wanted = [(version, meta_of(store, version)) for version in range(6)]
+    wanted = [entry_of(store, version) for version in range(6)]
     with pytest.raises(LogCorruptedError, match=version_key(4)):
         read_version_files(store, wanted, parallelism=parallelism)
     with pytest.raises(TransientStorageError):

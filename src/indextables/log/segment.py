@@ -44,6 +44,13 @@ class Base(msgspec.Struct, frozen=True):
     meta: ObjectMeta
 
 
+class VersionEntry(msgspec.Struct, frozen=True):
+    """A version, and where its file is."""
+
+    version: int
+    meta: ObjectMeta
+
+
 class Gap(msgspec.Struct, frozen=True):
     """Versions that are missing although newer ones exist: the readable log ends before `first_missing`."""
 
@@ -66,6 +73,14 @@ class LogListing(msgspec.Struct, frozen=True):
     def newest_version(self) -> int:
         """The highest version that anything bears witness of, readable or not."""
         return max([*self.versions, *self.bases], default=-1)
+
+    @property
+    def version_files(self) -> tuple[VersionEntry, ...]:
+        """Every version file, the oldest first."""
+        return tuple(VersionEntry(version, meta) for version, meta in self.versions.items())
+
+    def version_file(self, version: int) -> VersionEntry:
+        return VersionEntry(version, self.versions[version])
 
     def without(self, keys: Collection[str]) -> "LogListing":
         """The listing, as if the bases under these keys were not there."""
@@ -93,7 +108,7 @@ class LogSegment(msgspec.Struct, frozen=True):
 
     version: int
     base: Base | None
-    tail: tuple[tuple[int, ObjectMeta], ...]
+    version_files: tuple[VersionEntry, ...]
     gap: Gap | None
 
 
@@ -148,12 +163,12 @@ def build_segment(listing: LogListing, base: Base | None, *, version: int | None
     Raises VersionNotFoundError, naming the first missing file, if `version` is given and out of reach.
     """
     first = base.version + 1 if base is not None else 0
-    tail = contiguous_versions(listing, first, last=version)
-    reached = first + len(tail) - 1
+    files = contiguous_versions(listing, first, last=version)
+    reached = first + len(files) - 1
     newest = max([*listing.versions, reached])
     if version is None:
         gap = Gap(first_missing=reached + 1, newest=newest) if newest > reached else None
-        return LogSegment(reached, base, tail, gap)
+        return LogSegment(reached, base, files, gap)
     if reached < version:
         if reached == newest:
             raise VersionNotFoundError(f"there is no version {version}; the newest is {newest}")
@@ -162,17 +177,17 @@ def build_segment(listing: LogListing, base: Base | None, *, version: int | None
             f"version {version} cannot be read: from {origin}, {version_key(reached + 1)} is missing (the newest "
             f"version file is of version {newest})"
         )
-    return LogSegment(reached, base, tail, None)
+    return LogSegment(reached, base, files, None)
 
 
 def contiguous_versions(
     listing: LogListing, first: int, *, last: int | None = None
-) -> tuple[tuple[int, ObjectMeta], ...]:
+) -> tuple[VersionEntry, ...]:
     """The version files from `first` on, without a gap, up to `last` or as far as they go."""
-    found: list[tuple[int, ObjectMeta]] = []
+    found: list[VersionEntry] = []
     version = first
     while version in listing.versions and (last is None or version <= last):
-        found.append((version, listing.versions[version]))
+        found.append(listing.version_file(version))
         version += 1
     return tuple(found)
 

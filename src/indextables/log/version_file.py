@@ -9,6 +9,7 @@ import io
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from indextables.errors import (
 )
 from indextables.log.decode import LogFile
 from indextables.log.paths import version_key
+from indextables.log.segment import VersionEntry
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 COMPRESSION_MAGIC = 0x01
@@ -129,26 +131,27 @@ def _resolve_by_reading(
     return Written(version) if found == data else Conflict(version)
 
 
-def read_version_file(store: ObjectStore, meta: ObjectMeta, version: int) -> LogFile:
+def read_version_file(store: ObjectStore, file: VersionEntry) -> LogFile:
     """The lines of one version file. Raises LogCorruptedError or a StorageError."""
-    lines = decompress(store.get(meta.key), f"{store.url}/{meta.key}")
+    name = f"{store.url}/{file.meta.key}"
+    lines = decompress(store.get(file.meta.key), name)
     if not lines.strip():
         raise LogCorruptedError(
-            f"{store.url}/{meta.key}: the version file is empty; restore it from a backup, or rebuild the "
+            f"{name}: the version file is empty; restore it from a backup, or rebuild the "
             f"log with REPAIR INDEXFILES TRANSACTION LOG"
         )
-    return LogFile(version, f"{store.url}/{meta.key}", lines, meta.last_modified_ms)
+    return LogFile(file.version, name, lines, file.meta.last_modified_ms)
 
 
 def read_version_files(
-    store: ObjectStore, files: Iterable[tuple[int, ObjectMeta]], *, parallelism: int
+    store: ObjectStore, files: Iterable[VersionEntry], *, parallelism: int
 ) -> list[LogFile]:
     """Several version files, in the order given, fetched by up to `parallelism` threads."""
     wanted = list(files)
     if len(wanted) <= 1 or parallelism <= 1:
-        return [read_version_file(store, meta, version) for version, meta in wanted]
+        return [read_version_file(store, file) for file in wanted]
     with ThreadPoolExecutor(min(parallelism, len(wanted)), thread_name_prefix="indextables-log") as pool:
-        return list(pool.map(lambda item: read_version_file(store, item[1], item[0]), wanted))
+        return list(pool.map(partial(read_version_file, store), wanted))
 
 
 def find_version_file(store: ObjectStore, version: int) -> ObjectMeta | None:

@@ -47,7 +47,7 @@ def difference(older: Snapshot | None, newer: Snapshot) -> Difference:
         return _of_entries(empty_entries(), newer.entries)
     before, after = older.source, newer.source
     are_states = isinstance(before, StateSource) and isinstance(after, StateSource)
-    if not are_states or older.segment.tail or newer.segment.tail:
+    if not are_states or older.segment.version_files or newer.segment.version_files:
         return _of_entries(older.entries, newer.entries)
     assert isinstance(before, StateSource)
     assert isinstance(after, StateSource)
@@ -167,7 +167,7 @@ def changes_since(snapshot: Snapshot, since_version: int) -> ChangeSet:
     listing = list_log(snapshot.context.store, from_version=since_version + 1)
     wanted = range(since_version + 1, snapshot.version + 1)
     if all(version in listing.versions for version in wanted):
-        tail = read_tail(snapshot.context, [(version, listing.versions[version]) for version in wanted])
+        tail = read_tail(snapshot.context, [listing.version_file(version) for version in wanted])
         return _from_tail(tail, since_version, snapshot.version)
     return _by_comparison(snapshot, since_version)
 

@@ -20,9 +20,16 @@ from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
-from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, contiguous_versions, list_log
+from indextables.log.segment import (
+    Gap,
+    LogListing,
+    LogSegment,
+    VersionEntry,
+    build_segment,
+    contiguous_versions,
+    list_log,
+)
 from indextables.log.version_file import find_object, find_version_file
-from indextables.storage import ObjectMeta
 from indextables.table.cache import stamp
 from indextables.table.context import TableContext
 from indextables.table.intent import ConcurrentCommit, concurrent_commit_of
@@ -121,7 +128,7 @@ def _check_is_first_use(snapshot: Snapshot, listing: LogListing) -> None:
     Its file looks like a part of the log. But a later checkpoint remembers who the first one was.
     """
     context, found = snapshot.context, snapshot.header.recent_commits
-    tail = [version for version, _ in snapshot.segment.tail if version in found]
+    tail = [file.version for file in snapshot.segment.version_files if file.version in found]
     later = [base for base in listing.bases_newest_first() if base.version > snapshot.version]
     for base in reversed(later) if tail else ():
         try:
@@ -204,7 +211,7 @@ def _build(context: TableContext, start: _Start, passed_over: Collection[str]) -
     header = _cached_header(context, segment)
     tail = None
     if header is None:
-        tail = read_last_actions(context, segment.tail)
+        tail = read_last_actions(context, segment.version_files)
         header = replay_header(start.header, tail.versions, removed_paths(tail))
         if header.metadata is None or header.protocol is None:
             header = _recover_identity(context, header)
@@ -254,7 +261,7 @@ def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
         if metadata and protocol:
             break
         if version in versions:
-            summary = read_tail(context, [(version, listing.versions[version])]).versions[0].actions
+            summary = read_tail(context, [listing.version_file(version)]).versions[0].actions
             metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
         if version in bases:
             try:
@@ -298,7 +305,7 @@ def reload_from_newest_base(snapshot: Snapshot) -> Snapshot:
 def reload_if_tail_is_long(snapshot: Snapshot) -> Snapshot:
     """The snapshot, read from a newer checkpoint if it carries many versions and there is one."""
     segment = snapshot.segment
-    if len(segment.tail) <= _LONG_TAIL:
+    if len(segment.version_files) <= _LONG_TAIL:
         return snapshot
     hint = read_hint(snapshot.context.store)
     known = segment.base.version if segment.base is not None else -1
@@ -356,9 +363,9 @@ def follow(snapshot: Snapshot) -> CaughtUp:
 
     The next versions are asked for by name. That takes no longer in a long log than in a short one, as a listing would.
     """
-    files: list[tuple[int, ObjectMeta]] = []
+    files: list[VersionEntry] = []
     while (meta := find_version_file(snapshot.context.store, snapshot.version + len(files) + 1)) is not None:
-        files.append((snapshot.version + len(files) + 1, meta))
+        files.append(VersionEntry(snapshot.version + len(files) + 1, meta))
         if len(files) > _FOLLOWED_VERSIONS:
             return catch_up(snapshot)
     try:
@@ -369,7 +376,7 @@ def follow(snapshot: Snapshot) -> CaughtUp:
     return caught_up if files and is_base_file_unchanged(snapshot) else catch_up(snapshot)
 
 
-def _extended(snapshot: Snapshot, files: Sequence[tuple[int, ObjectMeta]]) -> CaughtUp:
+def _extended(snapshot: Snapshot, files: Sequence[VersionEntry]) -> CaughtUp:
     if not files:
         return CaughtUp(snapshot, ())
     log_files = read_log_files(snapshot.context, files)

@@ -15,7 +15,7 @@ from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary
 from indextables.log.entries import EntrySource, MemorySource
 from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet_checkpoint
 from indextables.log.replay import LogHeader
-from indextables.log.segment import Base, BaseFormat, LogListing
+from indextables.log.segment import Base, BaseFormat, LogListing, VersionEntry
 from indextables.log.version_file import find_version_file, read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import header_of, read_state_manifest
@@ -73,21 +73,21 @@ def with_unlisted_versions(
     return replace(listing, versions=dict(sorted(versions.items())))
 
 
-def read_log_files(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[LogFile]:
+def read_log_files(context: TableContext, files: Sequence[VersionEntry]) -> list[LogFile]:
     """Version files in the order given, those in the cache without a request."""
     cache, store = context.cache.versions, context.store
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
     found: dict[int, LogFile] = {}
-    for version, meta in files:
-        log_file = cache.get(store, stamp(meta), expiration)
+    for file in files:
+        log_file = cache.get(store, stamp(file.meta), expiration)
         if log_file is not None:
-            found[version] = log_file
-    missing = [(version, meta) for version, meta in files if version not in found]
+            found[file.version] = log_file
+    missing = [file for file in files if file.version not in found]
     fetched = read_version_files(store, missing, parallelism=context.read_parallelism)
-    for (version, meta), log_file in zip(missing, fetched, strict=True):
-        found[version] = log_file
-        remember(context, meta, log_file)
-    return [found[version] for version, _ in files]
+    for file, log_file in zip(missing, fetched, strict=True):
+        found[file.version] = log_file
+        remember(context, file.meta, log_file)
+    return [found[file.version] for file in files]
 
 
 def remember(context: TableContext, meta: ObjectMeta, log_file: LogFile) -> None:
@@ -98,7 +98,7 @@ def remember(context: TableContext, meta: ObjectMeta, log_file: LogFile) -> None
 
 def read_tail(
     context: TableContext,
-    files: Sequence[tuple[int, ObjectMeta]],
+    files: Sequence[VersionEntry],
     unknown: UnknownContent = UnknownContent.IGNORE,
 ) -> Tail:
     """Version files, decoded: every action of theirs. Raises LogCorruptedError with the file at fault."""
@@ -106,13 +106,13 @@ def read_tail(
     return tails[0] if len(tails) == 1 else _joined(tails)
 
 
-def read_summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[VersionSummary]:
+def read_summaries(context: TableContext, files: Sequence[VersionEntry]) -> list[VersionSummary]:
     """What version files say besides their adds and removes, in the order given."""
     tails = _decoded(context, files, UnknownContent.IGNORE)
     return [summary for tail in tails for summary in tail.versions]
 
 
-def read_last_actions(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> Tail:
+def read_last_actions(context: TableContext, files: Sequence[VersionEntry]) -> Tail:
     """Version files, decoded as far as a replay needs them.
 
     Of a long tail only the last actions on each path are kept, so that files which are overwritten again and again
@@ -162,9 +162,7 @@ def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tu
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 
-def _decoded(
-    context: TableContext, files: Sequence[tuple[int, ObjectMeta]], unknown: UnknownContent
-) -> Iterator[Tail]:
+def _decoded(context: TableContext, files: Sequence[VersionEntry], unknown: UnknownContent) -> Iterator[Tail]:
     """Version files as tails, in order; an empty one if there are none."""
     pending: list[LogFile] = []
     for fetched in _fetches(files):
@@ -176,13 +174,13 @@ def _decoded(
         yield decode_tail(pending, unknown)
 
 
-def _fetches(files: Sequence[tuple[int, ObjectMeta]]) -> Iterator[Sequence[tuple[int, ObjectMeta]]]:
+def _fetches(files: Sequence[VersionEntry]) -> Iterator[Sequence[VersionEntry]]:
     start, size = 0, 0
-    for index, (_, meta) in enumerate(files):
-        if index > start and (index - start == _FILES_PER_FETCH or size + meta.size > _BYTES_PER_FETCH):
+    for index, file in enumerate(files):
+        if index > start and (index - start == _FILES_PER_FETCH or size + file.meta.size > _BYTES_PER_FETCH):
             yield files[start:index]
             start, size = index, 0
-        size += meta.size
+        size += file.meta.size
     yield files[start:]
 
 

@@ -22,7 +22,7 @@ from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.log.protocol import check_readable
 from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Gap, LogSegment
+from indextables.log.segment import Gap, LogSegment, VersionEntry
 from indextables.predicates import Predicate, bind
 from indextables.pruning import match_partitions, prune_files
 from indextables.schema import from_spark_json
@@ -96,8 +96,8 @@ class Snapshot:
     @property
     def ground(self) -> ObjectMeta:
         """The newest file that this snapshot was read from."""
-        if self.segment.tail:
-            return self.segment.tail[-1][1]
+        if self.segment.version_files:
+            return self.segment.version_files[-1].meta
         assert self.segment.base is not None  # a segment has a base or a tail
         return self.segment.base.meta
 
@@ -114,7 +114,7 @@ class Snapshot:
     @lazy_property
     def tail(self) -> Tail:
         """The versions after the base, decoded as far as a replay needs them."""
-        return read_last_actions(self.context, self.segment.tail)
+        return read_last_actions(self.context, self.segment.version_files)
 
     @lazy_property
     def entries(self) -> pa.Table:
@@ -135,12 +135,12 @@ class Snapshot:
     @property
     def num_files(self) -> int:
         """How many splits are live."""
-        return self.entries.num_rows if self.segment.tail else self.source.num_files
+        return self.entries.num_rows if self.segment.version_files else self.source.num_files
 
     @property
     def total_bytes(self) -> int:
         """The size of all live splits."""
-        if not self.segment.tail:
+        if not self.segment.version_files:
             return self.source.total_bytes
         return pc.sum(self.entries["size"]).as_py() or 0
 
@@ -179,7 +179,7 @@ class Snapshot:
         entries = _project(self._load(PathSelection(wanted), columns).entries, columns)
         return entries.filter(pc.is_in(entries["path"], value_set=wanted))
 
-    def extended(self, files: Sequence[tuple[int, ObjectMeta]], log_files: Sequence[LogFile]) -> "Snapshot":
+    def extended(self, files: Sequence[VersionEntry], log_files: Sequence[LogFile]) -> "Snapshot":
         """The snapshot after further versions, which directly follow this one; `log_files` is what they hold.
 
         They are decoded only if this snapshot has its entries in memory. Raises UnsupportedProtocolError if they ask
@@ -195,7 +195,12 @@ class Snapshot:
         context = self.context
         if header.metadata != self.metadata:
             context = context.with_properties(header.metadata)
-        segment = replace(self.segment, version=files[-1][0], tail=(*self.segment.tail, *files), gap=None)
+        segment = replace(
+            self.segment,
+            version=files[-1].version,
+            version_files=(*self.segment.version_files, *files),
+            gap=None,
+        )
         later = Snapshot(
             context, segment, header, protocol, header.metadata, self.source, recover=self._recover
         )
@@ -246,7 +251,7 @@ class Snapshot:
 def segment_identity(segment: LogSegment) -> tuple[int, Stamp | None, Stamp | None]:
     """What a segment is read from: equal identities have equal contents."""
     base = stamp(segment.base.meta) if segment.base is not None else None
-    last = stamp(segment.tail[-1][1]) if segment.tail else None
+    last = stamp(segment.version_files[-1].meta) if segment.version_files else None
     return (segment.version, base, last)
 
 

@@ -80,7 +80,7 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says
-    tail = read_tail(snapshot.context, snapshot.segment.tail, UnknownContent.KEEP)
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     going_on = replace(target, origin=base.meta.key)
     return write_next_state(going_on, _as_current(header), source, _changes(source, tail), trigger)
@@ -103,7 +103,7 @@ def _as_current(header: LogHeader) -> LogHeader:
 def is_compact(snapshot: Snapshot) -> bool:
     """Whether the snapshot is a state already that a compaction would not improve."""
     base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE or snapshot.segment.tail:
+    if base is None or base.format is not BaseFormat.AVRO_STATE or snapshot.segment.version_files:
         return False
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says
@@ -346,7 +346,7 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.tail, UnknownContent.KEEP)
+    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 

@@ -129,9 +129,9 @@ class _Reading(msgspec.Struct):
 
     def _runs(self, after_version: int, last: int | None = None) -> list[Run]:
         files = [
-            (version, meta)
-            for version, meta in self.listing.versions.items()
-            if version > after_version and (last is None or version <= last)
+            file
+            for file in self.listing.version_files
+            if file.version > after_version and (last is None or file.version <= last)
         ]
         # What is left of a checkpoint comes right after the version that it is of.
         ends = {broken.run.last for broken in self.broken}
