@@ -327,5 +327,5 @@ def test_the_small_file_of_another_version_is_refused(store):
 def test_a_file_that_claims_too_many_rows_is_refused_unread(store, monkeypatch):
     put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
     monkeypatch.setattr(legacy_checkpoint, "MAX_CHECKPOINT_ROWS", 1)
-    with pytest.raises(LogCorruptedError, match="2 rows are more than the 1 that are read"):
+    with pytest.raises(LogCorruptedError, match="2 rows exceed the limit of 1"):
         read(store)

@@ -20,9 +20,9 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
+from indextables.log.checkpoint import publish_checkpoint
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
-from indextables.log.version_file import publish
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.state.avro.container import Codec
 from indextables.state.changes import NetChanges, locate
@@ -338,7 +338,7 @@ def _publish(
     """
     data = encode_state_manifest(state, target.form.codec)
     version = state.state_version
-    outcome = publish(
+    outcome = publish_checkpoint(
         target.store, state_manifest_key(version), data, version, target.started_ms, target.origin
     )
     is_written = outcome is PutOutcome.WRITTEN

@@ -147,7 +147,7 @@ def _check_is_first_use(snapshot: Snapshot, listing: LogListing) -> None:
 def _warn_if_lost(snapshot: Snapshot, hint: LastCheckpoint) -> None:
     """Say so if the hint names a version that nothing leads to any more: it was read before the log was listed."""
     newest = snapshot.version if snapshot.gap is None else snapshot.gap.newest
-    if hint.bears_witness_beyond(newest):
+    if hint.proves_version_after(newest):
         logger.warning(
             "%s: %s names a checkpoint of version %d, and the newest version that can be read is %d; what was "
             "committed in between is not visible. Restore the log from a backup, or rebuild it with REPAIR INDEXFILES "

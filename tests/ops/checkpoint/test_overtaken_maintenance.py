@@ -82,7 +82,7 @@ def test_checkpoint_whose_files_were_collected_while_its_writer_slept_is_not_pub
     store = clocked_store()
     table_of(store, "a.split", "b.split", "c.split")
     drowsy = DrowsyStore(store._inner, store.clock, store.times)
-    with pytest.raises(StorageError, match="collected as garbage meanwhile; write it again"):
+    with pytest.raises(StorageError, match="may have been garbage-collected; write it again"):
         write_checkpoint(newest(drowsy, FORMATS[form]))
     assert newest(store).num_files == 3
     assert is_clean(store)

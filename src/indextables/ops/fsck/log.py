@@ -72,7 +72,7 @@ def reachable_versions(listing: LogListing) -> frozenset[int]:
 def check_promise(head: Snapshot, hint: LastCheckpoint | None) -> Iterator[Finding]:
     """The version that the hint names is there. It must have been read before the head, which may have moved on."""
     newest = head.version if head.gap is None else head.gap.newest
-    if hint is not None and hint.bears_witness_beyond(newest):
+    if hint is not None and hint.proves_version_after(newest):
         yield Finding(
             Severity.ERROR,
             "version-lost",

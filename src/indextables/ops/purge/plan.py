@@ -196,7 +196,7 @@ def _check_may_purge(head: Snapshot, hint: LastCheckpoint | None) -> None:
             f"unreadable although version {head.gap.newest} exists, and what it refers to is unknown. Restore the "
             f"file, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
         )
-    if hint is not None and hint.bears_witness_beyond(head.version):
+    if hint is not None and hint.proves_version_after(head.version):
         raise LogGapError(
             f"{head.context.url}: nothing was deleted, because there was a checkpoint of version {hint.version}, and "
             f"the newest version that can be read is {head.version}; what the lost ones refer to is unknown. Restore "

@@ -179,7 +179,7 @@ class _Reading(msgspec.Struct):
     def _newest_version(self) -> int:
         witnesses = [getattr(parse_log_path(meta.key), "version", -1) for meta in self.metas]
         hint = read_hint(self.context.store)
-        if hint is not None and hint.bears_witness_beyond(-1):
+        if hint is not None and hint.proves_version_after(-1):
             witnesses.append(hint.version)
         return max(witnesses, default=-1)
 
