@@ -278,7 +278,7 @@ def test_streaming_writer_without_entries_is_an_empty_manifest():
 def test_streaming_writer_refuses_other_than_the_announced_number():
     table = numbered_entries(3)
     with (
-        pytest.raises(InvalidActionError, match="announced with 4 entries, and got 3"),
+        pytest.raises(InvalidActionError, match="announced with 4 entries, but got 3"),
         ManifestWriter(io.BytesIO(), table.schema, num_entries=4) as writer,
     ):
         writer.write(table)

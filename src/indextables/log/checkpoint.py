@@ -137,8 +137,8 @@ def publish_checkpoint(
         )
     if origin is not None and find_object(store, origin) is None:
         raise VersionNotFoundError(
-            f"{store.url}: the state of version {version} was not published, because a concurrent cleanup deleted "
-            f"{origin}, on which it is based; open the table again"
+            f"{store.url}: the state of version {version} was not published, because {origin}, on which "
+            f"it is based, was cleaned up concurrently; open the table again"
         )
     return store.put_if_absent(key, data)
 

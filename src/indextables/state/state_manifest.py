@@ -41,7 +41,8 @@ from indextables.state.avro.container import (
     encode_header,
     parse_container,
 )
-from indextables.state.avro.decode import encode_row, read_rows
+from indextables.state.avro.decode import read_rows
+from indextables.state.avro.encode import encode_row
 from indextables.state.avro.types import AvroFormatError
 from indextables.state.schemas import (
     FORMAT_VERSION,
