@@ -107,7 +107,7 @@ def test_unknown_fields_survive_reading_and_writing(kind, unknown):
 
 
 @pytest.mark.parametrize("kind", [AddAction, RemoveAction, CommitInfo, CheckpointInfo])
-def test_unknown_fields_are_ignored_where_they_are_not_rewritten(kind):
+def test_unknown_fields_are_ignored_in_actions_that_are_not_rewritten(kind):
     on_disk = FULL_ACTIONS[kind]
     assert parse_action({**on_disk, "fromTheFuture": 1}, kind) == parse_action(on_disk, kind)
 
@@ -149,7 +149,7 @@ def test_a_null_partition_value_is_an_absent_key():
         assert fields["partitionValues"] == {"region": "eu", "text": ""}
 
 
-def test_the_examples_of_the_documents_parse():
+def test_the_examples_of_the_specification_parse():
     basic_protocol = parse_action({"minReaderVersion": 1, "minWriterVersion": 2}, ProtocolAction)
     assert basic_protocol == ProtocolAction(min_reader_version=1, min_writer_version=2)
 
@@ -230,7 +230,7 @@ def test_commit_ids_are_unique():
     assert len({new_commit_id() for _ in range(100)}) == 100
 
 
-def test_several_actions_are_several_lines():
+def test_each_action_is_one_line():
     lines = encode_actions([parse_action(FULL_ACTIONS[kind], kind) for kind in ACTION_NAMES])
     assert lines.endswith(b"\n")
     assert [next(iter(json.loads(line))) for line in lines.split(b"\n")[:-1]] == list(ACTION_NAMES.values())

@@ -87,7 +87,7 @@ def test_a_checkpoint_without_metadata_is_refused():
             build_checkpoint(decode_tail(files).versions, empty_entries(), 2, "a checkpoint")
 
 
-def test_a_checkpoint_of_another_writer_says_nothing_of_itself():
+def test_a_checkpoint_of_another_writer_has_no_checkpoint_info():
     tail = decode_tail([log_file(2, PROTOCOL, METADATA, modified_ms=33)])
     header = build_checkpoint(tail.versions, empty_entries(), 2, "a checkpoint").header
     assert (header.version, header.timestamp_ms, header.recent_commits) == (2, 33, {})

@@ -21,13 +21,13 @@ def test_the_first_line_that_is_not_json_is_named():
     assert message.startswith("a file: line 5 is not a valid action (")
 
 
-def test_endless_nesting_is_called_so():
+def test_endless_nesting_is_reported_as_such():
     deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     message = str(invalid_json("a file", LINES + deep, RecursionError()))
     assert message == "a file: line 5 is not a valid action (it is nested too deeply)"
 
 
-def test_the_line_with_bytes_that_are_no_text_is_named():
+def test_the_line_with_invalid_utf8_is_named():
     lines = LINES + b'{"a":"\xff"}'
     with pytest.raises(UnicodeDecodeError) as caught:
         lines.decode()

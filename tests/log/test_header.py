@@ -39,14 +39,14 @@ def skip_line(path: str, count: int = 1) -> dict:
     return {"mergeskip": fields}
 
 
-def test_time_never_runs_backwards():
+def test_timestamps_never_decrease():
     header = replay_header(EMPTY_HEADER, [summary(0, 50), summary(1, 30), summary(2, 40)], {})
     assert (header.version, header.timestamp_ms) == (2, 50)
     assert replay_header(header, [summary(3, 45)], {}).timestamp_ms == 50
     assert replay_header(header, [summary(3, 60)], {}).timestamp_ms == 60
 
 
-def test_the_last_protocol_and_metadata_count():
+def test_the_last_protocol_and_metadata_win():
     first = ProtocolAction(min_reader_version=1, min_writer_version=1)
     second = ProtocolAction(min_reader_version=4, min_writer_version=4)
     header = replay_header(
@@ -59,11 +59,11 @@ def test_the_last_protocol_and_metadata_count():
     assert replay_header(header, [summary(3, metadata=metadata(b="2"))], {}).metadata == metadata(b="2")
 
 
-def test_no_versions_leave_the_header_as_it_is():
+def test_no_versions_leave_the_header_unchanged():
     assert replay_header(EMPTY_HEADER, [], {}) is EMPTY_HEADER
 
 
-def test_the_registry_comes_from_the_configuration_of_every_metadata():
+def test_doc_mappings_come_from_the_configuration_of_every_metadata():
     versions = [
         summary(0, metadata=metadata(**{"docMappingSchema.h1": "[1]", "other": "x"})),
         summary(1, metadata=metadata(**{"docMappingSchema.h2": "[2]"})),
@@ -75,14 +75,14 @@ def test_the_registry_comes_from_the_configuration_of_every_metadata():
     assert replay_header(first, versions[1:], {}).doc_mappings == expected
 
 
-def test_the_registry_of_metadata_is_a_part_of_its_configuration():
+def test_registered_doc_mappings_are_a_part_of_the_configuration():
     assert registered_doc_mappings(None) == {}
     assert registered_doc_mappings(metadata(**{"docMappingSchema.ab": "[]", "docMappingSchema": "x"})) == {
         "ab": "[]"
     }
 
 
-def test_the_last_transaction_of_each_application_counts():
+def test_the_last_transaction_of_each_application_wins():
     versions = [
         summary(
             0,
@@ -118,7 +118,7 @@ def test_a_remove_closes_only_the_skips_before_it():
     assert {path: found.skip_count for path, found in header.skips.items()} == {"a": 7}
 
 
-def test_only_the_newest_commits_are_remembered():
+def test_only_the_newest_commits_are_kept():
     versions = [
         summary(number, commit_info=CommitInfo(commit_id=f"c{number}", timestamp=0, operation="WRITE"))
         for number in range(RECENT_COMMITS + 50)

@@ -23,7 +23,7 @@ from support.log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add
 VERSION = 250
 ROWS, INFO = parquet_checkpoint_key(VERSION), parquet_checkpoint_info_key(VERSION)
 
-# The flattened entry of the first design, as a data set of it has it.
+# The columns of the first design.
 LEGACY_SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -92,7 +92,7 @@ def put_info(store: ObjectStore, size: int, **fields) -> None:
 
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip", "none"])
-def test_a_checkpoint_is_read_back_as_it_was_written(store, compression):
+def test_a_checkpoint_survives_a_round_trip(store, compression):
     checkpoint = table_at_version(
         PROTOCOL,
         {"metaData": {**METADATA["metaData"], "name": "two lines\u2028in one", "future": 1}},
@@ -142,14 +142,14 @@ def test_the_file_that_makes_it_valid_is_written_last(store):
     ]
 
 
-def test_a_checkpoint_that_is_there_stays(store):
+def test_an_existing_checkpoint_is_kept(store):
     write(store, table_at_version(METADATA, add("a")))
     before = store.get(ROWS), store.get(INFO)
     write(store, table_at_version(METADATA, add("a")), "none")
     assert (store.get(ROWS), store.get(INFO)) == before
 
 
-def test_rows_that_a_writer_left_unfinished_are_replaced(store):
+def test_rows_of_an_unfinished_write_are_replaced(store):
     store.put(ROWS, b"half of a file")
     checkpoint = table_at_version(METADATA, add("a"))
     write(store, checkpoint)
@@ -240,7 +240,7 @@ def test_a_file_that_is_cut_off_is_refused(store):
             read(store)
 
 
-def test_a_file_with_flipped_bits_is_read_or_refused_but_nothing_else_happens(store):
+def test_a_file_with_flipped_bits_is_read_or_raises_log_corrupted(store):
     write(store, table_at_version(PROTOCOL, METADATA, {"add": FULL_ADD}, add("b", future=1)), "none")
     data, meta = store.get(ROWS), store.head(INFO)
     generator = random.Random(5)
@@ -257,7 +257,7 @@ def test_a_file_with_flipped_bits_is_read_or_refused_but_nothing_else_happens(st
     assert refused > 50
 
 
-def test_a_file_of_a_folder_that_is_missing_is_noticed(store):
+def test_a_missing_file_of_a_folder_is_detected(store):
     store.put(f"{ROWS}/part-0.parquet", parquet([LEGACY_METADATA, LEGACY_ADD]))
     put_info(store, 3)
     with pytest.raises(
@@ -266,7 +266,7 @@ def test_a_file_of_a_folder_that_is_missing_is_noticed(store):
         read(store)
 
 
-def test_rows_that_are_gone_are_not_found(store):
+def test_missing_rows_are_not_found(store):
     put_info(store, 0)
     with pytest.raises(ObjectNotFoundError):
         read(store)
@@ -283,7 +283,7 @@ def test_rows_that_are_gone_are_not_found(store):
     ],
     ids=["no metadata", "no path", "no size", "no schema", "no id"],
 )
-def test_rows_without_what_a_table_needs_are_refused(store, some_rows):
+def test_rows_without_required_content_are_refused(store, some_rows):
     put_legacy(store, *some_rows)
     with pytest.raises(LogCorruptedError, match=ROWS):
         read(store)
@@ -310,14 +310,14 @@ def test_parquet_files_of_something_else_are_refused(store, table):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"version":250}', b"\xff", b"[" * 100_000])
-def test_a_small_file_that_cannot_be_read_is_refused(store, data):
+def test_an_unreadable_info_file_is_refused(store, data):
     write(store, table_at_version(METADATA))
     store.put(INFO, data)
     with pytest.raises(LogCorruptedError, match=f"{INFO}: not the metadata of a checkpoint"):
         read(store)
 
 
-def test_the_small_file_of_another_version_is_refused(store):
+def test_an_info_file_of_another_version_is_refused(store):
     put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
     put_info(store, 1, version=9)
     with pytest.raises(LogCorruptedError, match="of version 9"):

@@ -1,4 +1,4 @@
-"""The logs of tables that the reference implementation on the JVM wrote, where they are at hand."""
+"""Logs of the reference implementation on the JVM, where available."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_version_zero_holds_protocol_and_metadata_and_nothing_unknown(table):
     check_writable(header.protocol, store.url)
 
 
-def test_every_file_of_the_log_but_checksums_has_a_name_that_we_know(table):
+def test_every_file_of_the_log_but_checksums_has_a_known_name(table):
     store, _ = table
     keys = [meta.key for meta in store.list("_transaction_log/")]
     assert {key for key in keys if parse_log_path(key) is None} == {

@@ -1,4 +1,4 @@
-"""Writing manifests: every one is read back by readers that are not ours."""
+"""Writing manifests: foreign readers read every one of them back."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor
@@ -170,7 +170,7 @@ def test_any_values_survive(rows, codec):
 
 @settings(max_examples=40)
 @given(rows=st.lists(entry_rows(), min_size=1, max_size=8), data=st.data())
-def test_slices_of_tables_are_written_as_what_they_show(rows, data):
+def test_slices_of_tables_are_written_without_hidden_rows(rows, data):
     start = data.draw(st.integers(0, len(rows)))
     length = data.draw(st.integers(0, len(rows)))
     table = entries(rows)
@@ -187,7 +187,7 @@ def test_extreme_longs_survive():
 
 
 def test_null_slots_that_hide_values_are_written_as_null():
-    """Arrow allows bytes and elements behind a null; they must not reach the file."""
+    """Arrow allows bytes and elements in null slots; they must not reach the file."""
     hidden_text = pa.Array.from_buffers(
         pa.string(),
         2,

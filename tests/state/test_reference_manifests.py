@@ -1,4 +1,4 @@
-"""Manifests that the reference implementation on the JVM wrote, where they are at hand."""
+"""Manifests of the reference implementation on the JVM, where available."""
 
 import io
 import json

@@ -68,7 +68,7 @@ MANIFEST = StateManifest(
     recent_commits={99: "id-99", 100: "id-100"},
 )
 
-# What the documents list, and what real tables contain: the fields after these are ours.
+# The fields of the specification and of real tables; the fields after these are ours.
 SPECIFIED_FIELDS = [
     "formatVersion",
     "stateVersion",
@@ -129,15 +129,15 @@ def test_state_manifest_survives(codec):
         ),
     ],
 )
-def test_counts_that_do_not_add_up_are_no_counts(wrong):
-    """Other writers add tombstones to a state, and carry on the counts of its manifests."""
+def test_counts_that_do_not_add_up_are_dropped(wrong):
+    """Other writers add tombstones to a state and copy the counts of its manifests unchanged."""
     found = decode_state_manifest(encode_state_manifest(replace(MANIFEST, **wrong)), "x")
     assert {(info.tombstone_count, info.live_entry_count) for info in found.manifests} == {(0, UNKNOWN_COUNT)}
     assert [info.num_entries for info in found.manifests] == [50_003, 20_000, 500, 0]
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
-def test_written_state_manifest_reads_elsewhere(codec):
+def test_written_state_manifest_is_read_by_fastavro(codec):
     (row,) = fastavro_rows(encode_state_manifest(MANIFEST, codec))
     assert row["stateVersion"] == 100
     assert row["manifests"][0]["partitionBounds"] == {"date": {"min": "2024-01-01", "max": "é"}}
@@ -256,7 +256,7 @@ def test_negative_counts_are_refused(field):
         read_json(**{field: -1})
 
 
-def test_newer_format_is_refused_with_what_is_needed():
+def test_newer_format_is_refused_with_a_remedy():
     data = encode_state_manifest(replace(MANIFEST, format_version=2))
     with pytest.raises(UnsupportedProtocolError, match=r"x has the state format 2; .* upgrade indextables"):
         decode_state_manifest(data, "x")
@@ -329,7 +329,7 @@ def test_state_manifest_cut_off_at_every_byte_is_an_error():
             decode_state_manifest(data[:length], "x")
 
 
-def test_any_other_byte_is_noticed_or_does_no_harm():
+def test_a_changed_byte_is_detected_or_harmless():
     data = encode_state_manifest(MANIFEST)
     generator = random.Random(3)
     for position in range(len(data)):
@@ -347,7 +347,7 @@ def test_any_other_byte_is_noticed_or_does_no_harm():
     removed=st.integers(0, 10),
     inserted=st.binary(max_size=10) | st.just(b"\xff" * 9 + b"\x01"),
 )
-def test_mutilated_state_manifests_raise_nothing_else(position, removed, inserted):
+def test_mutilated_state_manifests_raise_only_typed_errors(position, removed, inserted):
     data = encode_state_manifest(MANIFEST, Codec(Compression.NONE))
     at = int(position * len(data))
     with suppress(ManifestCorruptedError, UnsupportedProtocolError):
