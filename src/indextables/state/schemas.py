@@ -10,6 +10,7 @@ import msgspec
 import orjson
 import pyarrow as pa
 
+from indextables.log.actions import Int64
 from indextables.log.fields import FILE_ENTRY_FIELDS, REQUIRED, STRING_LIST, STRING_MAP, EntryField
 
 NAMESPACE = "io.indextables.state"
@@ -107,7 +108,6 @@ class StateField(msgspec.Struct, frozen=True):
         return described
 
 
-Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 FormatVersion = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -146,7 +146,7 @@ _MANIFEST_INFO_RECORD = {
 _MANIFEST_INFOS = {"type": "array", "items": _MANIFEST_INFO_RECORD}
 
 # JSON writers may write null for an empty collection.
-_Texts, _TextsByKey, _LongsByKey = list[str] | None, dict[str, str] | None, dict[str, Long] | None
+_Texts, _TextsByKey, _LongsByKey = list[str] | None, dict[str, str] | None, dict[str, Int64] | None
 _TextsByVersion = dict[int, str] | None
 _Actions = list[JsonAction] | None
 

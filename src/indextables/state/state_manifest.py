@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from indextables.errors import ManifestCorruptedError, UnsafePathError, UnsupportedProtocolError
 from indextables.log.actions import (
     ACTION_NAMES,
+    Int64,
     Metadata,
     ProtocolAction,
     SkipAction,
@@ -55,7 +56,6 @@ from indextables.state.schemas import (
     Count,
     FormatVersion,
     JsonAction,
-    Long,
     StateField,
 )
 from indextables.storage import ObjectStore
@@ -88,11 +88,11 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
 
     path: str
     num_entries: Count
-    min_added_at_version: Long
-    max_added_at_version: Long
+    min_added_at_version: Int64
+    max_added_at_version: Int64
     partition_bounds: Mapping[str, Bounds] | None = None
-    tombstone_count: Long = 0
-    live_entry_count: Long = UNKNOWN_COUNT
+    tombstone_count: Int64 = 0
+    live_entry_count: Int64 = UNKNOWN_COUNT
     has_typed_bounds: bool = False
     first_path: str | None = None
     last_path: str | None = None
@@ -108,7 +108,7 @@ class StateManifest(msgspec.Struct, frozen=True):
     """
 
     state_version: Count
-    created_at_ms: Long
+    created_at_ms: Int64
     num_files: Count
     total_bytes: Count
     manifests: tuple[ManifestInfo, ...]
@@ -120,7 +120,7 @@ class StateManifest(msgspec.Struct, frozen=True):
     skips: tuple[SkipAction, ...] = ()
     transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     unknown_actions: tuple[str, ...] = ()
-    timestamp_ms: Long = UNKNOWN_TIME
+    timestamp_ms: Int64 = UNKNOWN_TIME
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
     format_version: FormatVersion = FORMAT_VERSION
 
