@@ -305,7 +305,7 @@ def test_blocks_with_wide_entries_stay_small(monkeypatch):
 def test_entry_beyond_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr(manifest_writer, "MAX_ENTRY_BYTES", 1000)
     monkeypatch.setattr(manifest_writer, "BLOCK_BYTES", 1000)
-    with pytest.raises(InvalidActionError, match=r"'wide\.split' needs more than"):
+    with pytest.raises(InvalidActionError, match=r"'wide\.split' exceeds the limit"):
         write_manifest(entries([{**REQUIRED_VALUES, "path": "wide.split", "stats": "x" * 3000}]))
 
 
