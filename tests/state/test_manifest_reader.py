@@ -274,7 +274,7 @@ def test_no_room_for_temporary_files_is_not_corruption(tmp_path, monkeypatch):
 
 
 def manifest_file(data, name, count):
-    return manifest_reader.ManifestFile(data, name, count)
+    return manifest_reader.FetchedManifest(data, name, count)
 
 
 def test_manifests_read_together_equal_those_read_alone():
