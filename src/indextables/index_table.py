@@ -16,7 +16,7 @@ from indextables import ops
 from indextables.config import Settings
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.errors import InvalidOptionError, ReadOnlyTableError
-from indextables.log.actions import AddAction, Metadata, Protocol
+from indextables.log.actions import AddAction, Metadata, ProtocolAction
 from indextables.predicates import Predicate, parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.storage import StoreLocation
@@ -121,7 +121,7 @@ class IndexTable:
         return list(self._snapshot.partition_columns)
 
     @property
-    def protocol(self) -> Protocol:
+    def protocol(self) -> ProtocolAction:
         """What a client must support in order to read and to write the table."""
         return self._snapshot.protocol
 

@@ -4,7 +4,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.entries import STRING_MAP, action_lines
+from indextables.log.entries import action_lines
+from indextables.log.fields import STRING_MAP
 from support.log_samples import texts
 
 SCHEMA = pa.schema(
@@ -24,7 +25,7 @@ some_rows = st.fixed_dictionaries(
 
 @settings(max_examples=50)
 @given(st.lists(some_rows, max_size=5))
-def test_rows_are_lines_without_nulls(rows):
+def test_each_row_is_a_line_without_nulls(rows):
     lines = action_lines("add", pa.Table.from_pylist(rows, schema=SCHEMA))
     expected = [
         {name: dict(value) if name == "values" else value for name, value in row.items() if value is not None}
@@ -33,12 +34,12 @@ def test_rows_are_lines_without_nulls(rows):
     assert [json.loads(line)["add"] for line in lines.split(b"\n")[:-1]] == expected
 
 
-def test_many_rows_and_several_chunks_make_one_text():
+def test_many_rows_and_chunks_are_encoded_together():
     table = pa.concat_tables([pa.table({"path": [str(number) for number in range(10_000)]})] * 2)
     lines = action_lines("remove", table).splitlines()
     assert len(lines) == 20_000
     assert lines[0] == lines[10_000] == b'{"remove":{"path":"0"}}'
 
 
-def test_no_rows_are_no_lines():
+def test_no_rows_give_no_lines():
     assert action_lines("add", SCHEMA.empty_table()) == b""

@@ -12,7 +12,7 @@ from indextables.log.actions import (
     CommitInfo,
     Format,
     Metadata,
-    Protocol,
+    ProtocolAction,
     RemoveAction,
     SkipAction,
     TransactionAction,
@@ -23,7 +23,7 @@ from indextables.log.actions import (
 from support.log_samples import FULL_ADD, FULL_REMOVE
 
 FULL_ACTIONS = {
-    Protocol: {
+    ProtocolAction: {
         "minReaderVersion": 3,
         "minWriterVersion": 3,
         "readerFeatures": ["footerOffsets", "tantivy4java"],
@@ -97,7 +97,7 @@ def test_actions_cannot_be_changed(kind):
         setattr(action, action.__struct_fields__[0], "x")
 
 
-@pytest.mark.parametrize("kind", [Protocol, Metadata, SkipAction, TransactionAction])
+@pytest.mark.parametrize("kind", [ProtocolAction, Metadata, SkipAction, TransactionAction])
 @pytest.mark.parametrize(
     "unknown", [{"fromTheFuture": {"deep": [1, None, 2.5]}}, {"unknown": 5}, {"unknown": {"a": 1}}]
 )
@@ -107,7 +107,7 @@ def test_unknown_fields_survive_reading_and_writing(kind, unknown):
 
 
 @pytest.mark.parametrize("kind", [AddAction, RemoveAction, CommitInfo, CheckpointInfo])
-def test_unknown_fields_are_ignored_where_they_are_not_rewritten(kind):
+def test_unknown_fields_are_ignored_in_actions_that_are_not_rewritten(kind):
     on_disk = FULL_ACTIONS[kind]
     assert parse_action({**on_disk, "fromTheFuture": 1}, kind) == parse_action(on_disk, kind)
 
@@ -134,7 +134,7 @@ def test_defaults_are_left_out_unless_other_readers_need_them():
     }
     skip = SkipAction(path="a", skip_timestamp=1, reason="r", operation="merge")
     assert one_line(skip)["mergeskip"]["skipCount"] == 1
-    assert one_line(Protocol(min_reader_version=1, min_writer_version=2)) == {
+    assert one_line(ProtocolAction(min_reader_version=1, min_writer_version=2)) == {
         "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}
     }
 
@@ -149,15 +149,15 @@ def test_a_null_partition_value_is_an_absent_key():
         assert fields["partitionValues"] == {"region": "eu", "text": ""}
 
 
-def test_the_examples_of_the_documents_parse():
-    basic_protocol = parse_action({"minReaderVersion": 1, "minWriterVersion": 2}, Protocol)
-    assert basic_protocol == Protocol(min_reader_version=1, min_writer_version=2)
+def test_the_examples_of_the_specification_parse():
+    basic_protocol = parse_action({"minReaderVersion": 1, "minWriterVersion": 2}, ProtocolAction)
+    assert basic_protocol == ProtocolAction(min_reader_version=1, min_writer_version=2)
 
     real_protocol = parse_action(
         {"minReaderVersion": 4, "minWriterVersion": 4, "readerFeatures": None, "writerFeatures": None},
-        Protocol,
+        ProtocolAction,
     )
-    assert real_protocol == Protocol(min_reader_version=4, min_writer_version=4)
+    assert real_protocol == ProtocolAction(min_reader_version=4, min_writer_version=4)
 
     metadata = parse_action(
         {
@@ -206,9 +206,9 @@ def test_the_examples_of_the_documents_parse():
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        ({"minReaderVersion": 1}, Protocol),
-        ({"minReaderVersion": "one", "minWriterVersion": 1}, Protocol),
-        ({"minReaderVersion": 2**40, "minWriterVersion": 1}, Protocol),
+        ({"minReaderVersion": 1}, ProtocolAction),
+        ({"minReaderVersion": "one", "minWriterVersion": 1}, ProtocolAction),
+        ({"minReaderVersion": 2**40, "minWriterVersion": 1}, ProtocolAction),
         ({"id": "a"}, Metadata),
         ({"id": "a", "schemaString": "{}", "createdTime": 2**70}, Metadata),
         ({"id": "a", "schemaString": "{}", "configuration": {"key": ["list"]}}, Metadata),
@@ -216,7 +216,7 @@ def test_the_examples_of_the_documents_parse():
         ({**FULL_ADD, "path": None}, AddAction),
         ({"appId": "a", "version": -(2**70)}, TransactionAction),
         ({"version": 1, "timestamp": 1, "numAdds": 1, "recentCommits": {"first": "a"}}, CheckpointInfo),
-        ([], Protocol),
+        ([], ProtocolAction),
         ("text", Metadata),
         (None, SkipAction),
     ],
@@ -230,7 +230,7 @@ def test_commit_ids_are_unique():
     assert len({new_commit_id() for _ in range(100)}) == 100
 
 
-def test_several_actions_are_several_lines():
+def test_each_action_is_one_line():
     lines = encode_actions([parse_action(FULL_ACTIONS[kind], kind) for kind in ACTION_NAMES])
     assert lines.endswith(b"\n")
     assert [next(iter(json.loads(line))) for line in lines.split(b"\n")[:-1]] == list(ACTION_NAMES.values())

@@ -46,7 +46,7 @@ def full_header() -> LogHeader:
 
 def test_everything_in_a_header_survives_a_checkpoint():
     header = full_header()
-    assert header.schema_registry == {"h1": "[1]"}  # which the newest metaData does not have any more
+    assert header.doc_mappings == {"h1": "[1]"}  # which the newest metaData does not have any more
     lines = header_lines(header, 0)
     tail = decode_tail([log_bytes(2, lines)], UnknownContent.KEEP)
     checkpoint = build_checkpoint(tail.versions, empty_entries(), 2, "a checkpoint")
@@ -87,7 +87,7 @@ def test_a_checkpoint_without_metadata_is_refused():
             build_checkpoint(decode_tail(files).versions, empty_entries(), 2, "a checkpoint")
 
 
-def test_a_checkpoint_of_another_writer_says_nothing_of_itself():
+def test_a_checkpoint_of_another_writer_has_no_checkpoint_info():
     tail = decode_tail([log_file(2, PROTOCOL, METADATA, modified_ms=33)])
     header = build_checkpoint(tail.versions, empty_entries(), 2, "a checkpoint").header
     assert (header.version, header.timestamp_ms, header.recent_commits) == (2, 33, {})

@@ -43,7 +43,7 @@ def in_log_order(tail: Tail) -> list[tuple[str, str]]:
 def test_every_field_of_an_add_becomes_a_column():
     tail = decode_tail([log_file(3, {"add": FULL_ADD}, modified_ms=9)])
     (entry,) = rows(tail.adds)
-    # The version has no commitInfo, so its newest add tells when it was made.
+    # The version has no commitInfo, so its time is that of its newest add.
     when = FULL_ADD["modificationTime"]
     assert entry == {**FULL_ADD, "addedAtVersion": 3, "addedAtTimestamp": when, "sequence": 0}
     assert set(FULL_ADD) | {"addedAtVersion", "addedAtTimestamp", "unknownFields"} == set(
@@ -58,7 +58,7 @@ def test_every_field_of_a_remove_becomes_a_column():
     assert tail.removes.schema.remove(len(REMOVE_SCHEMA)) == REMOVE_SCHEMA
 
 
-def test_fields_that_old_writers_leave_out_take_their_defaults():
+def test_fields_that_older_writers_omit_take_their_defaults():
     tail = decode_tail(
         [log_file(3, {"add": {"path": "a", "size": 7}}, {"remove": {"path": "b"}}, modified_ms=9)]
     )
@@ -78,7 +78,7 @@ def test_fields_that_old_writers_leave_out_take_their_defaults():
     assert rows(tail.removes) == [{"path": "b", "version": 3, "sequence": 1}]
 
 
-def test_explicit_nulls_are_as_good_as_nothing():
+def test_explicit_nulls_are_treated_as_missing():
     nulls = dict.fromkeys([*FULL_ADD, "addedAtVersion", "addedAtTimestamp"])
     explicit = decode_tail(
         [log_file(0, {"add": {**nulls, "path": "a", "size": 1}, "remove": None, "protocol": None})]
@@ -104,7 +104,7 @@ def test_null_partition_values_and_null_statistics_are_absent_keys():
     assert tail.adds["maxValues"].to_pylist() == [None, present]
 
 
-def test_checkpoints_say_themselves_when_an_entry_was_added():
+def test_an_add_in_a_checkpoint_carries_its_own_version_and_time():
     tail = decode_tail(
         [log_file(9, add("a", addedAtVersion=4, addedAtTimestamp=44), add("b"), modified_ms=99)]
     )
@@ -112,7 +112,7 @@ def test_checkpoints_say_themselves_when_an_entry_was_added():
     assert tail.adds["addedAtTimestamp"].to_pylist() == [44, 1]
 
 
-def test_nothing_at_all_decodes_to_nothing():
+def test_no_files_decode_to_an_empty_tail():
     for files in ([], [log_bytes(4, b"")], [log_bytes(4, b"\n \r\n"), log_file(5, PROTOCOL)]):
         tail = decode_tail(files)
         assert [version.version for version in tail.versions] == [file.version for file in files]
@@ -124,24 +124,24 @@ def test_nothing_at_all_decodes_to_nothing():
 @given(versions_of(add_actions | remove_actions))
 @example([[{"add": {"path": "\x00", "size": 0, "stats": "\x00"}}]])
 @example([[{"add": {"path": "\u2028\x85\x1e", "size": 0}}], [{"remove": {"path": "\u2028\x85\x1e"}}]])
-def test_fast_and_careful_decoding_agree(versions):
+def test_fast_and_slow_decoding_agree(versions):
     plain = [log_file(number, *actions) for number, actions in enumerate(versions)]
-    # Arrays of actions are what the native decoder does not take.
+    # The native decoder does not accept arrays of actions.
     arrays = [
         log_file(number, *({kind: [fields]} for action in actions for kind, fields in action.items()))
         for number, actions in enumerate(versions)
     ]
-    fast, careful = decode_tail(plain), decode_tail(arrays)
-    assert without_order(fast) == without_order(careful)
-    assert fast.versions == careful.versions
-    assert in_log_order(fast) == in_log_order(careful)
+    fast, slow = decode_tail(plain), decode_tail(arrays)
+    assert without_order(fast) == without_order(slow)
+    assert fast.versions == slow.versions
+    assert in_log_order(fast) == in_log_order(slow)
     fast.adds.validate(full=True)
-    careful.adds.validate(full=True)
+    slow.adds.validate(full=True)
 
 
 @settings(max_examples=30)
 @given(versions_of(add_actions | remove_actions))
-def test_keeping_what_is_unknown_changes_nothing_else(versions):
+def test_keeping_unknown_content_changes_nothing_else(versions):
     plain = [log_file(number, *actions) for number, actions in enumerate(versions)]
     odd = [*plain, log_file(len(plain), {"fromTheFuture": {"a": 1}})]
     ignoring, keeping = decode_tail(odd), decode_tail(odd, UnknownContent.KEEP)
@@ -180,7 +180,7 @@ def test_a_file_that_ends_in_the_middle_is_not_completed_by_the_next():
         decode_tail(halves)
 
 
-def test_the_first_checkpoints_hold_all_adds_as_an_array():
+def test_adds_in_an_array_as_in_the_first_checkpoints_are_read():
     lines = json.dumps({**PROTOCOL, **METADATA, "add": [add("a")["add"], add("b")["add"]]}, indent=1)
     tail = decode_tail([log_bytes(10, lines.encode())])
     assert paths(tail.adds) == ["a", "b"]
@@ -196,7 +196,7 @@ def test_an_add_and_a_remove_in_one_line_keep_their_order():
     assert in_log_order(tail) == [("remove", "a"), ("add", "a"), ("add", "b"), ("remove", "b")]
 
 
-def test_bare_numbers_in_maps_are_texts_as_they_are_written():
+def test_bare_numbers_in_maps_become_text_with_their_spelling():
     fields = (
         '{"add":{"path":"a","size":1,"minValues":{"a":1,"b":-1.50,"c":1e3,"d":"x","e":true,"f":null,'
         '"g":123456789012345678901234567890},"partitionValues":{"n":9}}}'
@@ -214,7 +214,7 @@ def test_bare_numbers_in_maps_are_texts_as_they_are_written():
     assert entry["partitionValues"] == {"n": "9"}
 
 
-def test_numbers_may_come_as_text():
+def test_numbers_as_text_are_accepted():
     tail = decode_tail(
         [log_bytes(1, b'{"add":[{"path":"a","size":"7","numMergeOps":"2","modificationTime":3.0}]}')]
     )
@@ -222,7 +222,7 @@ def test_numbers_may_come_as_text():
     assert (entry["size"], entry["numMergeOps"], entry["modificationTime"]) == (7, 2, 3)
 
 
-def test_unknown_fields_and_actions_are_kept_as_they_are_written():
+def test_unknown_fields_and_actions_are_kept_verbatim():
     lines = (
         b'{"cdc":{"path" : "x", "big": 123456789012345678901234567890, "exact": 1.50}}\n'
         b'{"add":{"path":"a","size":1,"future":{"x": [1,  2.0]},"other":"\xc3\xbc\xe2\x80\xa8"}}\n'
@@ -241,7 +241,7 @@ def test_unknown_fields_and_actions_are_kept_as_they_are_written():
     ]
 
 
-def test_nobody_can_pass_off_a_field_as_one_of_our_own_columns():
+def test_an_unknown_field_cannot_pose_as_an_internal_column():
     lines = b'{"add":{"path":"a","size":1,"unknownFields":"{\\"path\\":\\"b\\"}"},"unknownFields":"{}"}'
     assert decode_tail([log_bytes(1, lines)]).adds["unknownFields"].to_pylist() == [None]
     kept = decode_tail([log_bytes(1, lines)], UnknownContent.KEEP).adds["unknownFields"].to_pylist()
@@ -267,7 +267,7 @@ DATED_REMOVE = remove("a", deletionTimestamp=35)
         (1, [{"commitInfo": {"operation": "from another writer", "timestamp": 50}}, DATED_ADD], 30),
     ],
 )
-def test_a_version_was_committed_when_its_best_witness_says(version, actions, expected):
+def test_the_commit_time_comes_from_the_best_source(version, actions, expected):
     tail = decode_tail([log_file(version, *actions, modified_ms=20)])
     assert tail.versions[0].timestamp_ms == expected
     assert set(tail.adds["addedAtTimestamp"].to_pylist()) <= {expected}
@@ -373,7 +373,7 @@ FRAGMENTS = [b"{", b"}", b"[", b"]", b'"', b"\\", b":", b",", b"null", b"1e999",
     ),
     st.sampled_from(UnknownContent),
 )
-def test_damaged_lines_are_read_or_refused_but_nothing_else_happens(changes, unknown):
+def test_damaged_lines_are_read_or_raise_log_corrupted(changes, unknown):
     lines = SEED_LINES
     for position, length, fragment in changes:
         lines = lines[:position] + fragment + lines[position + length :]

@@ -32,7 +32,7 @@ def without_nulls(action: dict) -> dict:
 
 @settings(max_examples=50)
 @given(versions_of(add_actions | remove_actions, max_versions=1))
-def test_canonical_lines_say_the_same_as_the_original(versions):
+def test_canonical_lines_are_equivalent_to_the_original(versions):
     actions = versions[0] if versions else []
     canonical = canonical_lines("a file", json_lines(PROTOCOL, *actions, METADATA))
     assert parsed(canonical.lines) == [without_nulls(action) for action in actions]
@@ -40,12 +40,12 @@ def test_canonical_lines_say_the_same_as_the_original(versions):
     assert canonical.unknown_actions == ()
 
 
-def test_canonical_lines_are_canonical_already():
+def test_canonicalization_is_idempotent():
     once = canonical_lines("a file", json_lines({"add": FULL_ADD}, {"remove": FULL_REMOVE}))
     assert canonical_lines("a file", once.lines) == once
 
 
-def test_texts_hold_no_escapes_but_for_control_characters():
+def test_only_control_characters_are_escaped():
     odd = "ü𠀀😀"
     canonical = canonical_lines(
         "a file", json_lines(add(odd, tags={odd: odd}, splitTags=[odd], stats="\x00"))
@@ -75,11 +75,11 @@ def test_arrays_of_actions_become_lines():
         add("a", unknownFields="{}"),
     ],
 )
-def test_something_unknown_is_noticed(action):
+def test_unknown_content_is_detected(action):
     assert has_unknown(json_lines(METADATA, add("a"), action))
 
 
-def test_everything_that_we_know_is_known():
+def test_known_actions_and_fields_are_not_unknown():
     assert not has_unknown(
         json_lines(
             PROTOCOL,
@@ -95,7 +95,7 @@ def test_everything_that_we_know_is_known():
     assert not has_unknown(b"")
 
 
-def test_what_is_not_json_is_left_to_those_who_can_say_why():
+def test_invalid_json_counts_as_unknown():
     for lines in (b"{", b'{"add":' + b"[" * 100_000, b'{"\xff":1}', b"[]"):
         assert has_unknown(lines)
         with pytest.raises(LogCorruptedError, match="a file: line 1 is not a valid action"):

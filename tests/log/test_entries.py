@@ -2,13 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from indextables.log.entries import (
-    ADD_STRUCT,
-    FILE_ENTRY_SCHEMA,
-    STRING_MAP,
-    empty_entries,
-    entries_from_columns,
-)
+from indextables.log.entries import ADD_STRUCT, FILE_ENTRY_SCHEMA, empty_entries, entries_from_columns
+from indextables.log.fields import STRING_MAP
 
 MAPS = pa.array([[("a", "1")], None, [("b", None), ("c", "2")], [], [("d", None)]], STRING_MAP)
 
@@ -27,7 +22,7 @@ def entries(found: dict[str, pa.ChunkedArray], count: int) -> pa.Table:
     return table
 
 
-def test_columns_that_are_missing_are_null_or_have_their_default():
+def test_missing_columns_are_null_or_take_their_default():
     table = entries(columns(path=["a", "b"], size=[1, 2]), 2)
     assert table.schema == FILE_ENTRY_SCHEMA
     assert table["partitionValues"].to_pylist() == [[], []]
@@ -40,7 +35,7 @@ def test_columns_that_are_missing_are_null_or_have_their_default():
     assert all(table[name].null_count == 2 for name in nullable)
 
 
-def test_the_entry_knows_best_when_it_was_added():
+def test_the_version_and_time_of_an_entry_take_precedence():
     found = columns(path=["a", "b"], size=[1, 2], addedAtVersion=[7, None], addedAtTimestamp=[None, 70])
     table = entries(found, 2)
     assert table["addedAtVersion"].to_pylist() == [7, 1]
@@ -52,7 +47,7 @@ def test_the_entry_knows_best_when_it_was_added():
     [[MAPS], [MAPS.slice(0, 2), MAPS.slice(2)], [MAPS.slice(0, 0), MAPS]],
     ids=["one chunk", "two chunks", "an empty chunk"],
 )
-def test_null_items_are_absent_keys_and_null_maps_are_empty_where_nulls_are_not_allowed(chunks):
+def test_null_items_are_dropped_and_null_maps_of_required_fields_are_empty(chunks):
     maps = pa.chunked_array(chunks)
     found = columns(path=list("abcde"), size=[1] * 5) | {"partitionValues": maps, "minValues": maps}
     table = entries(found, 5)
@@ -60,7 +55,7 @@ def test_null_items_are_absent_keys_and_null_maps_are_empty_where_nulls_are_not_
     assert table["minValues"].to_pylist() == [[("a", "1")], None, [("c", "2")], [], []]
 
 
-def test_a_slice_of_maps_is_cleaned_as_a_whole_array_is():
+def test_a_slice_of_maps_is_cleaned_like_a_whole_array():
     maps = pa.chunked_array([MAPS.slice(1, 3)])
     found = columns(path=list("abc"), size=[1] * 3) | {"partitionValues": maps, "tags": maps}
     table = entries(found, 3)
@@ -80,6 +75,6 @@ def test_no_entries_have_the_schema_of_entries():
     assert entries({}, 0) == empty_entries()
 
 
-def test_only_we_decide_what_is_unknown():
+def test_an_add_cannot_set_unknown_fields_itself():
     assert "unknownFields" not in ADD_STRUCT.names
     assert {*ADD_STRUCT.names, "unknownFields"} == set(FILE_ENTRY_SCHEMA.names)

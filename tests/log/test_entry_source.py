@@ -6,7 +6,7 @@ from indextables.log.replay import replay_entries
 from support.log_samples import add, log_file
 
 
-def test_entries_in_memory_are_loaded_as_they_are():
+def test_entries_in_memory_are_loaded_unchanged():
     entries = replay_entries(empty_entries(), decode_tail([log_file(0, add("a", size=3), add("b", size=4))]))
     source = MemorySource(entries)
     assert (source.num_files, source.total_bytes) == (2, 7)

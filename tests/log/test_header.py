@@ -6,13 +6,19 @@ from hypothesis import strategies as st
 from indextables.log.actions import (
     CommitInfo,
     Metadata,
-    Protocol,
+    ProtocolAction,
     SkipAction,
     SmallActions,
     TransactionAction,
 )
 from indextables.log.decode import VersionSummary, decode_tail
-from indextables.log.replay import EMPTY_HEADER, RECENT_COMMITS, registry_of, removed_paths, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    RECENT_COMMITS,
+    registered_doc_mappings,
+    removed_paths,
+    replay_header,
+)
 from support.log_samples import METADATA, PROTOCOL, add, log_file, remove
 
 
@@ -33,16 +39,16 @@ def skip_line(path: str, count: int = 1) -> dict:
     return {"mergeskip": fields}
 
 
-def test_time_never_runs_backwards():
+def test_timestamps_never_decrease():
     header = replay_header(EMPTY_HEADER, [summary(0, 50), summary(1, 30), summary(2, 40)], {})
     assert (header.version, header.timestamp_ms) == (2, 50)
     assert replay_header(header, [summary(3, 45)], {}).timestamp_ms == 50
     assert replay_header(header, [summary(3, 60)], {}).timestamp_ms == 60
 
 
-def test_the_last_protocol_and_metadata_count():
-    first = Protocol(min_reader_version=1, min_writer_version=1)
-    second = Protocol(min_reader_version=4, min_writer_version=4)
+def test_the_last_protocol_and_metadata_win():
+    first = ProtocolAction(min_reader_version=1, min_writer_version=1)
+    second = ProtocolAction(min_reader_version=4, min_writer_version=4)
     header = replay_header(
         EMPTY_HEADER,
         [summary(0, protocol=first, metadata=metadata(a="1")), summary(1, protocol=second), summary(2)],
@@ -53,28 +59,30 @@ def test_the_last_protocol_and_metadata_count():
     assert replay_header(header, [summary(3, metadata=metadata(b="2"))], {}).metadata == metadata(b="2")
 
 
-def test_no_versions_leave_the_header_as_it_is():
+def test_no_versions_leave_the_header_unchanged():
     assert replay_header(EMPTY_HEADER, [], {}) is EMPTY_HEADER
 
 
-def test_the_registry_comes_from_the_configuration_of_every_metadata():
+def test_doc_mappings_come_from_the_configuration_of_every_metadata():
     versions = [
         summary(0, metadata=metadata(**{"docMappingSchema.h1": "[1]", "other": "x"})),
         summary(1, metadata=metadata(**{"docMappingSchema.h2": "[2]"})),
         summary(2, metadata=metadata()),
     ]
     expected = {"h1": "[1]", "h2": "[2]"}
-    assert replay_header(EMPTY_HEADER, versions, {}).schema_registry == expected
+    assert replay_header(EMPTY_HEADER, versions, {}).doc_mappings == expected
     first = replay_header(EMPTY_HEADER, versions[:1], {})
-    assert replay_header(first, versions[1:], {}).schema_registry == expected
+    assert replay_header(first, versions[1:], {}).doc_mappings == expected
 
 
-def test_the_registry_of_metadata_is_a_part_of_its_configuration():
-    assert registry_of(None) == {}
-    assert registry_of(metadata(**{"docMappingSchema.ab": "[]", "docMappingSchema": "x"})) == {"ab": "[]"}
+def test_registered_doc_mappings_are_a_part_of_the_configuration():
+    assert registered_doc_mappings(None) == {}
+    assert registered_doc_mappings(metadata(**{"docMappingSchema.ab": "[]", "docMappingSchema": "x"})) == {
+        "ab": "[]"
+    }
 
 
-def test_the_last_transaction_of_each_application_counts():
+def test_the_last_transaction_of_each_application_wins():
     versions = [
         summary(
             0,
@@ -110,7 +118,7 @@ def test_a_remove_closes_only_the_skips_before_it():
     assert {path: found.skip_count for path, found in header.skips.items()} == {"a": 7}
 
 
-def test_only_the_newest_commits_are_remembered():
+def test_only_the_newest_commits_are_kept():
     versions = [
         summary(number, commit_info=CommitInfo(commit_id=f"c{number}", timestamp=0, operation="WRITE"))
         for number in range(RECENT_COMMITS + 50)

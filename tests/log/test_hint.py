@@ -8,7 +8,7 @@ from indextables.log.paths import LAST_CHECKPOINT_KEY
 from support.faults import FaultStore, Moment
 
 
-def test_no_hint_is_none(store):
+def test_a_missing_hint_is_none(store):
     assert read_hint(store) is None
 
 
@@ -29,7 +29,7 @@ def test_the_hint_of_a_real_table_is_read(store):
     )
 
 
-def test_the_hints_of_the_documents_are_read(store):
+def test_the_hints_of_the_specification_are_read(store):
     multi_part = {
         "version": 50,
         "size": 50000,
@@ -84,7 +84,7 @@ def test_the_first_hints_had_only_a_version(store):
         b'{"version":3,"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-def test_a_hint_that_makes_no_sense_is_none(store, data):
+def test_an_invalid_hint_is_none(store, data):
     store.put(LAST_CHECKPOINT_KEY, data)
     assert read_hint(store) is None
 
@@ -95,14 +95,14 @@ def test_a_damaged_hint_is_ignored_with_a_warning(store, caplog):
     assert f"{store.url}/{LAST_CHECKPOINT_KEY} is not readable and is ignored" in caplog.text
 
 
-def test_a_hint_that_makes_no_sense_is_replaced(store):
+def test_an_invalid_hint_is_replaced(store):
     for nonsense in (b"{", b'{"version":%d}' % 2**70):
         store.put(LAST_CHECKPOINT_KEY, nonsense)
         advance_hint(store, LastCheckpoint(version=4))
         assert read_hint(store) == LastCheckpoint(version=4)
 
 
-def test_the_hint_moves_on_and_never_back(store):
+def test_the_hint_advances_and_never_moves_back(store):
     for version, expected in ((0, 0), (10, 10), (5, 10), (11, 11)):
         advance_hint(store, LastCheckpoint(version=version, num_files=version))
         assert read_hint(store) == LastCheckpoint(version=expected, num_files=expected)
@@ -114,7 +114,7 @@ def test_the_hint_of_the_same_version_may_change_its_format(store):
     assert read_hint(store) == LastCheckpoint(version=3, format="avro-state")
 
 
-def test_the_hint_has_the_names_of_the_documents_on_disk(store):
+def test_the_hint_has_the_specified_names_on_disk(store):
     hint = LastCheckpoint(
         version=1, size=2, size_in_bytes=3, num_files=4, created_time=5, parts=6, checkpoint_id="c", format="json",
         state_dir="s", protocol_version=4,
@@ -134,6 +134,6 @@ def test_the_hint_has_the_names_of_the_documents_on_disk(store):
     }
 
 
-def test_a_store_that_does_not_answer_is_not_taken_for_a_missing_hint(store):
+def test_an_unavailable_store_is_not_a_missing_hint(store):
     with pytest.raises(TransientStorageError):
         read_hint(FaultStore(store, fail_call=(0, Moment.BEFORE)))

@@ -72,7 +72,7 @@ def in_path_order(entries: pa.Table) -> pa.Table:
 # --- one file -----------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_is_read_back_as_it_was_written(store):
+def test_a_checkpoint_survives_a_round_trip(store):
     checkpoint = small_table()
     assert write(store, checkpoint) is None
     assert keys(store) == [KEY]
@@ -110,7 +110,7 @@ def test_an_empty_table_has_a_checkpoint(store):
     assert read(store).header == checkpoint.header
 
 
-def test_when_an_entry_was_added_survives(store):
+def test_the_version_and_time_of_an_entry_survive(store):
     checkpoint = checkpoint_of([METADATA, add("a", modificationTime=10)], [add("b", modificationTime=20)], [])
     write(store, checkpoint)
     added = read(store).entries.select(["path", "addedAtVersion", "addedAtTimestamp"]).to_pylist()
@@ -140,7 +140,7 @@ def test_unknown_fields_and_actions_survive(store):
     assert "unknownFields" not in by_path["a"]
 
 
-def test_what_is_unknown_is_ignored_by_those_who_only_read(store):
+def test_unknown_content_is_ignored_by_plain_reads(store):
     write(store, checkpoint_of([METADATA, {"cdc": {}}, add("a", future=1)]))
     found = read(store, UnknownContent.IGNORE)
     assert found.entries["unknownFields"].to_pylist() == [None]
@@ -159,7 +159,7 @@ def test_unknown_fields_cannot_replace_known_ones(store):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"a":' + "[" * 100_000])
-def test_unknown_fields_that_are_no_object_are_refused(store, text):
+def test_unknown_fields_that_are_not_an_object_are_refused(store, text):
     checkpoint = checkpoint_of([METADATA, add("a")])
     forged = checkpoint.entries.drop_columns(["unknownFields"]).append_column(
         "unknownFields", pa.array([text])
@@ -204,7 +204,7 @@ def test_a_checkpoint_of_every_action_since_version_zero_is_replayed(store):
     assert found.header.skips == {}
 
 
-def test_a_checkpoint_of_the_first_shape_is_read(store):
+def test_a_checkpoint_of_the_first_design_is_read(store):
     shape = {**PROTOCOL, **METADATA, "add": [FULL_ADD, add("b")["add"]]}
     for text in (json.dumps(shape), json.dumps(shape, indent=2)):
         store.put(KEY, text.encode())
@@ -227,7 +227,7 @@ def test_the_parts_of_another_writer_are_read(store):
     assert read_part_names(store, store.head(KEY)) == tuple(parts)
 
 
-def test_removes_in_a_checkpoint_do_no_harm(store):
+def test_removes_in_a_checkpoint_are_harmless(store):
     store.put(KEY, json_lines(METADATA, add("a"), {"remove": FULL_REMOVE}))
     assert paths(read(store).entries) == ["a"]
 
@@ -256,14 +256,14 @@ def test_parts_are_cut_between_lines(store):
     assert sum(piece.count(b'{"add"') for piece in pieces) == checkpoint.entries.num_rows
 
 
-def test_a_line_that_is_longer_than_a_part_is_a_part_of_its_own(store):
+def test_a_line_longer_than_a_part_becomes_its_own_part(store):
     checkpoint = checkpoint_of([METADATA, add("a"), add("b", stats="x" * 5000), add("c")])
     write(store, checkpoint, max_part_bytes=1)
     assert len(read_part_names(store, store.head(KEY))) == 4
     assert read(store).entries == checkpoint.entries
 
 
-def test_the_manifest_is_written_last_and_only_if_absent(store):
+def test_the_part_list_is_written_last_and_only_if_absent(store):
     watched = FaultStore(store)
     count = write(watched, small_table(), max_part_bytes=1000)
     operations = [call.operation for call in watched.calls]
@@ -281,7 +281,7 @@ def test_the_manifest_is_written_last_and_only_if_absent(store):
     }
 
 
-def test_the_loser_of_a_race_takes_back_only_its_own_parts(store):
+def test_the_loser_of_a_race_deletes_only_its_own_parts(store):
     write(store, small_table(), max_part_bytes=1000)
     before = {key: store.get(key) for key in keys(store)}
     write(store, small_table(), max_part_bytes=500)
@@ -289,14 +289,14 @@ def test_the_loser_of_a_race_takes_back_only_its_own_parts(store):
 
 
 class RepeatingClient(FaultStore):
-    """A store whose client lost the answer to its write, tried again by itself, and found an object there."""
+    """A store whose client lost the response to a write, retried, and found an existing object."""
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
         super().put_if_absent(key, data)
         return super().put_if_absent(key, data)
 
 
-def test_a_manifest_that_turns_out_to_be_ours_keeps_its_parts(store):
+def test_a_retried_part_list_of_our_own_keeps_its_parts(store):
     checkpoint = small_table()
     write(RepeatingClient(store), checkpoint, max_part_bytes=1000)
     assert read(store).entries == checkpoint.entries
@@ -349,7 +349,7 @@ def test_a_damaged_part_is_refused_by_name(store):
         "",
     ],
 )
-def test_a_manifest_that_refers_to_anything_but_its_parts_is_refused(store, name):
+def test_a_part_list_with_a_foreign_name_is_refused(store, name):
     manifest = {"version": VERSION, "checkpointId": "abc", "parts": [name], "createdTime": 1}
     store.put(KEY, json.dumps(manifest).encode())
     store.put(f"{LOG_PREFIX}{VERSION:020d}.json", json_lines(METADATA))
@@ -359,7 +359,7 @@ def test_a_manifest_that_refers_to_anything_but_its_parts_is_refused(store, name
     assert {call.key for call in watched.calls} == {KEY}
 
 
-def test_a_manifest_of_another_version_is_refused(store):
+def test_a_part_list_of_another_version_is_refused(store):
     part = json_checkpoint_part_name(VERSION, "abc", 1)
     store.put(LOG_PREFIX + part, json_lines(METADATA))
     store.put(
@@ -392,7 +392,7 @@ def test_a_checkpoint_without_its_last_lines_is_refused(store):
         json_lines(PROTOCOL, add("a")),
     ],
 )
-def test_what_is_no_checkpoint_is_refused_and_refers_to_nobody_knows_what(store, data):
+def test_an_invalid_checkpoint_is_refused_and_its_parts_are_unknown(store, data):
     store.put(KEY, data)
     with pytest.raises(LogCorruptedError, match=KEY):
         read(store)
@@ -400,7 +400,7 @@ def test_what_is_no_checkpoint_is_refused_and_refers_to_nobody_knows_what(store,
         read_part_names(store, store.head(KEY))
 
 
-def test_a_manifest_without_parts_is_refused(store):
+def test_a_part_list_without_parts_is_refused(store):
     store.put(KEY, b'{"version":4,"checkpointId":"abc","parts":[],"createdTime":1}')
     with pytest.raises(LogCorruptedError, match="no metaData"):
         read(store)
@@ -411,7 +411,7 @@ def test_a_checkpoint_in_one_file_has_no_parts(store):
     assert read_part_names(store, store.head(KEY)) == ()
 
 
-def test_a_checkpoint_that_is_gone_is_not_found(store):
+def test_a_missing_checkpoint_is_not_found(store):
     write(store, small_table())
     meta = store.head(KEY)
     store.delete_many([KEY])

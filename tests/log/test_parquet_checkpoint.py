@@ -11,7 +11,8 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError, Transient
 from indextables.log import legacy_checkpoint
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import UnknownContent, decode_tail
-from indextables.log.entries import FILE_ENTRY_SCHEMA, STRING_MAP, empty_entries
+from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
+from indextables.log.fields import STRING_MAP
 from indextables.log.legacy_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
 from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
 from indextables.log.replay import EMPTY_HEADER, replay_entries, replay_header
@@ -22,7 +23,7 @@ from support.log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add
 VERSION = 250
 ROWS, INFO = parquet_checkpoint_key(VERSION), parquet_checkpoint_info_key(VERSION)
 
-# The flattened entry of the first design, as a data set of it has it.
+# The columns of the first design.
 LEGACY_SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -91,7 +92,7 @@ def put_info(store: ObjectStore, size: int, **fields) -> None:
 
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip", "none"])
-def test_a_checkpoint_is_read_back_as_it_was_written(store, compression):
+def test_a_checkpoint_survives_a_round_trip(store, compression):
     checkpoint = table_at_version(
         PROTOCOL,
         {"metaData": {**METADATA["metaData"], "name": "two lines\u2028in one", "future": 1}},
@@ -141,14 +142,14 @@ def test_the_file_that_makes_it_valid_is_written_last(store):
     ]
 
 
-def test_a_checkpoint_that_is_there_stays(store):
+def test_an_existing_checkpoint_is_kept(store):
     write(store, table_at_version(METADATA, add("a")))
     before = store.get(ROWS), store.get(INFO)
     write(store, table_at_version(METADATA, add("a")), "none")
     assert (store.get(ROWS), store.get(INFO)) == before
 
 
-def test_rows_that_a_writer_left_unfinished_are_replaced(store):
+def test_rows_of_an_unfinished_write_are_replaced(store):
     store.put(ROWS, b"half of a file")
     checkpoint = table_at_version(METADATA, add("a"))
     write(store, checkpoint)
@@ -239,7 +240,7 @@ def test_a_file_that_is_cut_off_is_refused(store):
             read(store)
 
 
-def test_a_file_with_flipped_bits_is_read_or_refused_but_nothing_else_happens(store):
+def test_a_file_with_flipped_bits_is_read_or_raises_log_corrupted(store):
     write(store, table_at_version(PROTOCOL, METADATA, {"add": FULL_ADD}, add("b", future=1)), "none")
     data, meta = store.get(ROWS), store.head(INFO)
     generator = random.Random(5)
@@ -256,16 +257,16 @@ def test_a_file_with_flipped_bits_is_read_or_refused_but_nothing_else_happens(st
     assert refused > 50
 
 
-def test_a_file_of_a_folder_that_is_missing_is_noticed(store):
+def test_a_missing_file_of_a_folder_is_detected(store):
     store.put(f"{ROWS}/part-0.parquet", parquet([LEGACY_METADATA, LEGACY_ADD]))
     put_info(store, 3)
     with pytest.raises(
-        LogCorruptedError, match=r"holds 1 file entries of version 250, but beside it .* are 3"
+        LogCorruptedError, match=f"holds 1 file entries of version 250, but .*{INFO} records 3 of version 250"
     ):
         read(store)
 
 
-def test_rows_that_are_gone_are_not_found(store):
+def test_missing_rows_are_not_found(store):
     put_info(store, 0)
     with pytest.raises(ObjectNotFoundError):
         read(store)
@@ -282,7 +283,7 @@ def test_rows_that_are_gone_are_not_found(store):
     ],
     ids=["no metadata", "no path", "no size", "no schema", "no id"],
 )
-def test_rows_without_what_a_table_needs_are_refused(store, some_rows):
+def test_rows_without_required_content_are_refused(store, some_rows):
     put_legacy(store, *some_rows)
     with pytest.raises(LogCorruptedError, match=ROWS):
         read(store)
@@ -309,14 +310,14 @@ def test_parquet_files_of_something_else_are_refused(store, table):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"version":250}', b"\xff", b"[" * 100_000])
-def test_a_small_file_that_cannot_be_read_is_refused(store, data):
+def test_an_unreadable_info_file_is_refused(store, data):
     write(store, table_at_version(METADATA))
     store.put(INFO, data)
     with pytest.raises(LogCorruptedError, match=f"{INFO}: not the metadata of a checkpoint"):
         read(store)
 
 
-def test_the_small_file_of_another_version_is_refused(store):
+def test_an_info_file_of_another_version_is_refused(store):
     put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
     put_info(store, 1, version=9)
     with pytest.raises(LogCorruptedError, match="of version 9"):
@@ -326,5 +327,5 @@ def test_the_small_file_of_another_version_is_refused(store):
 def test_a_file_that_claims_too_many_rows_is_refused_unread(store, monkeypatch):
     put_legacy(store, LEGACY_METADATA, LEGACY_ADD)
     monkeypatch.setattr(legacy_checkpoint, "MAX_CHECKPOINT_ROWS", 1)
-    with pytest.raises(LogCorruptedError, match="2 rows are more than the 1 that are read"):
+    with pytest.raises(LogCorruptedError, match="2 rows exceed the limit of 1"):
         read(store)

@@ -90,7 +90,7 @@ def test_every_path_formats_and_parses_back(path):
         ("_last_checkpoint", LastCheckpointFile()),
     ],
 )
-def test_names_in_the_documents_are_recognised(name, expected):
+def test_names_in_the_specification_are_recognized(name, expected):
     assert parse_log_path(LOG_PREFIX + name) == expected
 
 
@@ -138,7 +138,7 @@ def test_keys_outside_the_log_are_not_part_of_it(key):
 
 @settings(max_examples=50)
 @given(st.lists(versions, min_size=2, unique=True))
-def test_names_sort_as_their_versions(some_versions):
+def test_names_sort_like_their_versions(some_versions):
     in_order = sorted(some_versions)
     for key in (version_key, json_checkpoint_key, state_manifest_key, parquet_checkpoint_key):
         assert sorted(map(key, some_versions)) == [key(version) for version in in_order]

@@ -1,7 +1,7 @@
 import pytest
 
 from indextables.errors import UnsupportedProtocolError
-from indextables.log.actions import Protocol
+from indextables.log.actions import ProtocolAction
 from indextables.log.protocol import (
     CURRENT_PROTOCOL,
     DEFAULT_PROTOCOL,
@@ -12,8 +12,8 @@ from indextables.log.protocol import (
 )
 
 
-def protocol(reader: int = 1, writer: int = 1, **fields) -> Protocol:
-    return Protocol(min_reader_version=reader, min_writer_version=writer, **fields)
+def protocol(reader: int = 1, writer: int = 1, **fields) -> ProtocolAction:
+    return ProtocolAction(min_reader_version=reader, min_writer_version=writer, **fields)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
@@ -22,7 +22,7 @@ def test_all_versions_up_to_the_current_one_are_read_and_written(version):
     check_writable(protocol(version, version), "a table")
 
 
-def test_a_table_that_needs_a_newer_reader_is_refused_with_what_it_needs():
+def test_a_table_that_needs_a_newer_reader_is_refused_with_the_needed_version():
     for check in (check_readable, check_writable):
         with pytest.raises(
             UnsupportedProtocolError, match=r"a table: needs protocol version 5 to read.*upgrade"
@@ -54,7 +54,7 @@ def test_unknown_features_are_refused_by_name():
         check_writable(unwritable, "a table")
 
 
-def test_features_of_the_documents_and_of_other_writers_are_known():
+def test_features_of_the_specification_and_of_other_writers_are_known():
     documents = {"avroState", "multiPartCheckpoint", "schemaDeduplication", "footerOffsets", "tantivy4java",
                  "conditionalWrites", "checkpoints"}  # fmt: skip
     other_writers = {"skippedFiles", "extendedMetadata", "footerOffsets", "checkpoint", "optimizeWrite",

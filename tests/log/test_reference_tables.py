@@ -1,4 +1,4 @@
-"""The logs of tables that the reference implementation on the JVM wrote, where they are at hand."""
+"""Logs of the reference implementation on the JVM, where available."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,9 @@ def test_the_newest_state_is_the_newest_version(table):
     newest = listing.bases_newest_first()[0]
     segment = build_segment(listing, newest)
     assert newest.format is BaseFormat.AVRO_STATE
-    assert (newest.version, segment.version, segment.tail, segment.gap) == (expected["version"],) * 2 + (
+    assert (newest.version, segment.version, segment.version_files, segment.gap) == (
+        expected["version"],
+    ) * 2 + (
         (),
         None,
     )
@@ -52,7 +54,7 @@ def test_the_newest_state_is_the_newest_version(table):
 
 def test_version_zero_holds_protocol_and_metadata_and_nothing_unknown(table):
     store, expected = table
-    files = read_version_files(store, list_log(store).versions.items(), parallelism=2)
+    files = read_version_files(store, list_log(store).version_files, parallelism=2)
     tail = decode_tail(files, UnknownContent.KEEP)
     header = replay_header(EMPTY_HEADER, tail.versions, {})
     assert [version.version for version in tail.versions] == [0]
@@ -64,7 +66,7 @@ def test_version_zero_holds_protocol_and_metadata_and_nothing_unknown(table):
     check_writable(header.protocol, store.url)
 
 
-def test_every_file_of_the_log_but_checksums_has_a_name_that_we_know(table):
+def test_every_file_of_the_log_but_checksums_has_a_known_name(table):
     store, _ = table
     keys = [meta.key for meta in store.list("_transaction_log/")]
     assert {key for key in keys if parse_log_path(key) is None} == {

@@ -7,7 +7,7 @@ from indextables.log.entries import remove_lines
 from support.log_samples import FULL_ADD, add, log_bytes, log_file, rows
 
 
-def test_remove_lines_carry_what_was_known_of_the_entries():
+def test_remove_lines_carry_partition_values_and_sizes():
     entries = decode_tail(
         [log_file(1, {"add": FULL_ADD}, add("b", size=2, partitionValues={"a": None}))]
     ).adds
@@ -34,7 +34,7 @@ def test_remove_lines_carry_what_was_known_of_the_entries():
     ]
 
 
-def test_remove_lines_are_read_back():
+def test_remove_lines_survive_a_round_trip():
     entries = decode_tail([log_file(1, add("a", size=3))]).adds
     tail = decode_tail([log_bytes(2, remove_lines(entries, 77, data_change=True))])
     assert rows(tail.removes) == [
@@ -56,5 +56,5 @@ def test_chunked_entries_are_removed_in_order():
     assert [json.loads(line)["remove"]["path"] for line in lines.splitlines()] == ["b", "a"]
 
 
-def test_nothing_to_remove_is_no_line():
+def test_no_entries_give_no_remove_lines():
     assert remove_lines(decode_tail([]).adds, 1, data_change=True) == b""

@@ -8,7 +8,7 @@ from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.log.replay import removed_paths, replay_entries
 from support.log_samples import add, json_lines, log_bytes, log_file, paths, remove, rows, versions_of
 
-# Few paths, so that they meet often; sizes tell one add from the next.
+# Few paths, so that they repeat often; sizes distinguish the adds.
 some_paths = st.sampled_from(["a", "b", "c", "ü/😀"])
 some_actions = st.builds(add, some_paths, size=st.integers(0, 1000)) | st.builds(remove, some_paths)
 some_versions = versions_of(some_actions, max_versions=6, max_actions=6)
@@ -21,7 +21,7 @@ def tail_of(versions, first_version: int = 0) -> Tail:
 
 
 def model_of(versions, first_version: int = 0, live: dict | None = None) -> dict[str, tuple[int, int]]:
-    """What a plain dictionary makes of it: the size of each live path, and the version that added it."""
+    """The expected result, by a dictionary: the size of each live path, and the version that added it."""
     live = dict(live or {})
     for version, actions in enumerate(versions, start=first_version):
         for action in actions:
@@ -80,12 +80,12 @@ def test_a_path_that_is_added_and_removed_in_one_version_is_not_live():
     assert replay_entries(empty_entries(), tail_of([[add("a"), remove("a")]])).num_rows == 0
 
 
-def test_removing_what_is_not_live_changes_nothing():
+def test_removing_a_path_that_is_not_live_changes_nothing():
     base = replay_entries(empty_entries(), tail_of([[add("a")]]))
     assert replay_entries(base, tail_of([[remove("b"), remove("b")]], first_version=1)) == base
 
 
-def test_adding_what_is_live_replaces_it():
+def test_adding_a_live_path_replaces_its_entry():
     replayed = replay_entries(
         empty_entries(), tail_of([[add("a", size=1)], [add("a", size=2)], [add("a", size=3)]])
     )
@@ -113,7 +113,7 @@ def test_new_paths_do_not_copy_the_base():
 
 @settings(max_examples=50)
 @given(some_versions)
-def test_removed_paths_know_their_last_version(versions):
+def test_removed_paths_have_their_last_version(versions):
     expected = {
         action["remove"]["path"]: version
         for version, actions in enumerate(versions)

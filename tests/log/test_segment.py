@@ -21,6 +21,7 @@ from indextables.log.segment import (
     BaseFormat,
     Gap,
     LogListing,
+    VersionEntry,
     build_listing,
     build_segment,
     contiguous_versions,
@@ -55,7 +56,7 @@ def put_all(store: ObjectStore, *keys: str) -> None:
         store.put(key, b"x")
 
 
-# --- what a scan finds --------------------------------------------------------------------------------
+# --- listings ------------------------------------------------------------------------------------------
 
 
 def test_a_listing_sorts_files_into_versions_and_bases():
@@ -81,7 +82,7 @@ def test_a_listing_sorts_files_into_versions_and_bases():
     assert not listing.is_empty
 
 
-def test_parquet_rows_without_the_file_that_makes_them_valid_are_no_base():
+def test_parquet_rows_without_their_info_file_are_not_a_base():
     assert listing_of(parquet_checkpoint_key(3)).is_empty
 
 
@@ -92,14 +93,14 @@ def test_an_empty_listing_has_no_version():
     assert listing.bases_newest_first() == []
 
 
-def test_the_avro_manifest_of_a_state_comes_before_the_json_one():
+def test_the_avro_state_manifest_is_preferred_to_the_json_one():
     keys = [state_json_key(4), state_manifest_key(4)]
     expected = [base(4, BaseFormat.AVRO_STATE, key) for key in reversed(keys)]
     assert listing_of(*keys).bases_newest_first() == expected
     assert listing_of(*reversed(keys)).bases_newest_first() == expected
 
 
-def test_of_one_version_the_best_base_comes_first_and_newer_versions_before_older_ones():
+def test_bases_are_ordered_by_version_and_preference():
     keys = [
         parquet_checkpoint_info_key(5),
         json_checkpoint_key(5),
@@ -119,7 +120,7 @@ def test_repeated_names_count_once():
     assert listing_of(*keys, *keys) == listing_of(*keys)
 
 
-def test_a_listing_from_a_version_on_leaves_out_what_is_older():
+def test_a_listing_from_a_version_leaves_out_older_files():
     keys = [
         *version_keys(4, 5, 6),
         state_manifest_key(4),
@@ -136,7 +137,7 @@ def test_listings_pickle():
     assert pickle.loads(pickle.dumps(listing)) == listing
 
 
-# --- scanning a store ---------------------------------------------------------------------------------
+# --- listing a store ----------------------------------------------------------------------------------
 
 
 def whole_log() -> list[str]:
@@ -161,7 +162,7 @@ def test_one_listing_is_enough_for_most_tables(store):
     assert watched.count("list") == len(watched.calls) == 1
 
 
-def test_a_scan_from_a_version_on_finds_versions_and_bases_from_there(store):
+def test_a_listing_from_a_version_finds_later_versions_and_bases(store):
     put_all(store, *whole_log())
     for from_version in range(14):
         listing = list_log(store, from_version=from_version)
@@ -171,7 +172,7 @@ def test_a_scan_from_a_version_on_finds_versions_and_bases_from_there(store):
         ]
 
 
-def test_thousands_of_manifests_are_jumped_over(store):
+def test_thousands_of_manifests_are_skipped(store):
     put_all(store, *version_keys(0, 1), state_manifest_key(1))
     put_all(store, *(f"{SHARED_MANIFEST_PREFIX}manifest-{number:05d}.avro" for number in range(2_500)))
     watched = FaultStore(store)
@@ -181,7 +182,7 @@ def test_thousands_of_manifests_are_jumped_over(store):
     assert watched.count("list") == 2
 
 
-def test_thousands_of_older_states_are_jumped_over(store):
+def test_thousands_of_older_states_are_skipped(store):
     put_all(store, *(state_manifest_key(version) for version in range(1_500)))
     watched = FaultStore(store)
     listing = list_log(watched, from_version=1_490)
@@ -190,7 +191,7 @@ def test_thousands_of_older_states_are_jumped_over(store):
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_a_listing_that_repeats_and_reorders_names_gives_the_same(store, seed):
+def test_repeated_and_reordered_names_give_the_same_listing(store, seed):
     put_all(store, *whole_log())
     scrambled = FaultStore(store, seed=seed, scramble_rate=0.5)
     for from_version in (0, 6):
@@ -210,7 +211,9 @@ def test_without_a_base_a_segment_starts_at_version_zero():
     segment = build_segment(listing, None)
     assert segment.version == 2
     assert segment.base is None
-    assert segment.tail == tuple((version, meta(version_key(version))) for version in (0, 1, 2))
+    assert segment.version_files == tuple(
+        VersionEntry(version, meta(version_key(version))) for version in (0, 1, 2)
+    )
     assert segment.gap is None
 
 
@@ -219,46 +222,50 @@ def test_with_a_base_a_segment_holds_the_versions_after_it():
     (state,) = listing.bases_newest_first()
     segment = build_segment(listing, state)
     assert (segment.version, segment.base) == (3, state)
-    assert [version for version, _ in segment.tail] == [2, 3]
+    assert [file.version for file in segment.version_files] == [2, 3]
 
 
-def test_a_base_that_is_the_newest_version_has_no_tail():
+def test_a_base_at_the_newest_version_has_no_version_files():
     listing = listing_of(*version_keys(0, 1), state_manifest_key(1))
     segment = build_segment(listing, listing.bases_newest_first()[0])
-    assert (segment.version, segment.tail, segment.gap) == (1, (), None)
+    assert (segment.version, segment.version_files, segment.gap) == (1, (), None)
 
 
 def test_a_table_of_states_with_only_version_zero_reads_as_its_newest_state():
     listing = listing_of(version_key(0), *(state_manifest_key(version) for version in range(1, 16)))
     newest = listing.bases_newest_first()[0]
     segment = build_segment(listing, newest)
-    assert (newest.version, segment.version, segment.tail, segment.gap) == (15, 15, (), None)
+    assert (newest.version, segment.version, segment.version_files, segment.gap) == (15, 15, (), None)
     assert listing.newest_version == 15
 
 
-def test_a_gap_ends_the_segment_and_is_told():
+def test_a_gap_ends_the_segment_and_is_reported():
     listing = listing_of(*version_keys(0, 1, 3, 4))
     segment = build_segment(listing, None)
     assert segment.version == 1
     assert segment.gap == Gap(first_missing=2, newest=4)
 
 
-def test_versions_before_the_base_may_be_gone():
+def test_versions_before_the_base_may_be_missing():
     listing = listing_of(*version_keys(3, 6, 7), state_manifest_key(5))
     segment = build_segment(listing, listing.bases_newest_first()[0])
     assert (segment.version, segment.gap) == (7, None)
 
 
-def test_a_gap_right_after_the_base_is_told():
+def test_a_gap_right_after_the_base_is_reported():
     listing = listing_of(*version_keys(7), state_manifest_key(5))
     segment = build_segment(listing, listing.bases_newest_first()[0])
-    assert (segment.version, segment.tail, segment.gap) == (5, (), Gap(first_missing=6, newest=7))
+    assert (segment.version, segment.version_files, segment.gap) == (5, (), Gap(first_missing=6, newest=7))
 
 
 def test_a_version_in_the_past_ends_the_segment_there():
     listing = listing_of(*version_keys(0, 1, 2, 3))
     segment = build_segment(listing, None, version=1)
-    assert (segment.version, [version for version, _ in segment.tail], segment.gap) == (1, [0, 1], None)
+    assert (segment.version, [file.version for file in segment.version_files], segment.gap) == (
+        1,
+        [0, 1],
+        None,
+    )
 
 
 def test_a_version_before_a_gap_can_still_be_read():
@@ -266,7 +273,7 @@ def test_a_version_before_a_gap_can_still_be_read():
     assert build_segment(listing, None, version=1).gap is None
 
 
-def test_a_version_behind_a_gap_is_refused_with_the_missing_file():
+def test_a_version_after_a_gap_is_refused_with_the_missing_file():
     listing = listing_of(*version_keys(0, 1, 3, 4))
     with pytest.raises(VersionNotFoundError) as caught:
         build_segment(listing, None, version=4)
@@ -275,7 +282,7 @@ def test_a_version_behind_a_gap_is_refused_with_the_missing_file():
     assert version_key(2) in str(caught.value)
 
 
-def test_a_version_that_is_not_there_yet_is_refused_with_the_newest_one():
+def test_a_future_version_is_refused_with_the_newest_one():
     listing = listing_of(*version_keys(6, 7), state_manifest_key(5))
     with pytest.raises(VersionNotFoundError) as caught:
         build_segment(listing, listing.bases_newest_first()[0], version=9)
@@ -284,6 +291,6 @@ def test_a_version_that_is_not_there_yet_is_refused_with_the_newest_one():
 
 def test_contiguous_versions_stop_at_the_first_gap():
     listing = listing_of(*version_keys(2, 3, 5))
-    assert [version for version, _ in contiguous_versions(listing, 2)] == [2, 3]
-    assert [version for version, _ in contiguous_versions(listing, 2, last=2)] == [2]
+    assert [file.version for file in contiguous_versions(listing, 2)] == [2, 3]
+    assert [file.version for file in contiguous_versions(listing, 2, last=2)] == [2]
     assert contiguous_versions(listing, 4) == ()

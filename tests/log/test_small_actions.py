@@ -1,7 +1,7 @@
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.actions import CommitInfo, Protocol, SmallActions, TransactionAction, scan_lines
+from indextables.log.actions import CommitInfo, ProtocolAction, SmallActions, TransactionAction, scan_lines
 from support.log_samples import METADATA, PROTOCOL, add, json_lines, remove
 
 
@@ -20,7 +20,7 @@ def test_small_actions_are_found_among_adds():
     scanned = scan_lines("a file", lines)
     actions = scanned.actions
     assert scanned.num_objects == 9
-    assert actions.protocol == Protocol(min_reader_version=4, min_writer_version=4)
+    assert actions.protocol == ProtocolAction(min_reader_version=4, min_writer_version=4)
     assert actions.metadata is not None
     assert actions.metadata.id == "a1b2c3d4"
     assert actions.commit_info == CommitInfo(commit_id="c", timestamp=5, operation="WRITE")
@@ -32,14 +32,14 @@ def test_small_actions_are_found_among_adds():
     )
 
 
-def test_the_last_of_several_counts():
+def test_the_last_of_several_small_actions_wins():
     later = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     actions = scan_lines("a file", json_lines(PROTOCOL, METADATA, later)).actions
-    assert actions.protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    assert actions.protocol == ProtocolAction(min_reader_version=1, min_writer_version=2)
     assert (actions.protocol_count, actions.metadata_count) == (2, 1)
 
 
-def test_names_inside_other_values_are_no_actions():
+def test_action_names_inside_other_values_are_ignored():
     texts = {"protocol": "tcp", "metaData": "x", "txn": "1"}
     lines = json_lines(
         add("a", minValues=texts, tags=texts, stats='{"protocol":{"minReaderVersion":9}}'),
@@ -51,7 +51,7 @@ def test_names_inside_other_values_are_no_actions():
     assert scanned.actions == SmallActions()
 
 
-def test_the_commit_info_of_other_writers_is_passed_over():
+def test_the_commit_info_of_other_writers_is_ignored():
     theirs = {"commitInfo": {"timestamp": 5, "operationMetrics": {"numFiles": "2"}, "isBlindAppend": True}}
     assert scan_lines("a file", json_lines(theirs)).actions == SmallActions()
 
@@ -62,7 +62,7 @@ def test_unknown_fields_of_small_actions_are_kept():
     assert actions.protocol.unknown == {"future": [1]}
 
 
-def test_nothing_is_found_in_nothing():
+def test_an_empty_file_has_no_small_actions():
     for lines in (b"", b"\n\n", b" \r\n"):
         scanned = scan_lines("a file", lines)
         assert (scanned.num_objects, scanned.actions) == (0, SmallActions())
@@ -80,6 +80,6 @@ def test_nothing_is_found_in_nothing():
         b'{"commitInfo":{',
     ],
 )
-def test_a_small_action_that_is_not_valid_is_named(bad):
+def test_an_invalid_small_action_is_named(bad):
     with pytest.raises(LogCorruptedError, match="a file: line 2 is not a valid action"):
         scan_lines("a file", json_lines(PROTOCOL) + bad + b"\n" + json_lines(METADATA))

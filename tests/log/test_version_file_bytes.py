@@ -85,7 +85,7 @@ def test_a_bomb_in_a_second_member_is_refused_at_the_cap():
 
 
 def test_a_bomb_is_not_inflated_to_the_end():
-    # The end of the stream is damaged: whoever gets there would complain about that.
+    # The end of the stream is damaged: a reader that got there would report that instead.
     bomb = compress(bytes(32 * 1024**2))[:-8] + bytes(8)
     with pytest.raises(LogCorruptedError, match="larger than"):
         decompress(bomb, NAME, max_bytes=1024**2)

@@ -120,7 +120,7 @@ def test_hint_that_points_at_nothing_does_not_stop_checkpoints(store):
 
 def test_snapshot_goes_on_from_its_own_checkpoint(store):
     table = commit_times(new_table(store, EVERY_3), 7)
-    assert (table.segment.base.version, len(table.segment.tail)) == (6, 1)
+    assert (table.segment.base.version, len(table.segment.version_files)) == (6, 1)
 
 
 def test_state_after_a_state_costs_what_changed(store):
@@ -141,7 +141,7 @@ def test_handle_of_one_of_many_writers_does_not_carry_every_version(store):
         mine = run(mine, append(f"mine-{number}"), Operation("WRITE")).snapshot
         for other in range(2):
             theirs = run(theirs, append(f"theirs-{number}-{other}"), Operation("WRITE")).snapshot
-    assert len(mine.segment.tail) < 60
+    assert len(mine.segment.version_files) < 60
     assert mine.num_files == 88
 
 

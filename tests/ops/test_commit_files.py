@@ -54,7 +54,7 @@ def test_doc_mappings_are_registered_once_and_referred_to(store, table, removes)
     ]
     commit_files(table, adds, removes)
     found = newest(store)
-    (hash_,) = found.header.schema_registry
+    (hash_,) = found.header.doc_mappings
     entries = {row["path"]: row for row in found.entries.to_pylist()}
     assert [entries[path]["docMappingRef"] for path in "cde"] == [hash_, hash_, None]
     assert [entries[path]["docMappingJson"] for path in "cde"] == [None, None, "not JSON"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.actions import Metadata, Protocol, SkipAction, TransactionAction
+from indextables.log.actions import Metadata, ProtocolAction, SkipAction, TransactionAction
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, json_checkpoint_key, version_key
 from indextables.ops.describe import LOG_SCHEMA, describe_log
 from indextables.schema import to_spark_json
@@ -123,7 +123,7 @@ def test_credentials_in_properties_are_not_shown(store):
             "owner": "me",
         },
     )
-    write_version(store, 0, Protocol(min_reader_version=3, min_writer_version=3), metadata)
+    write_version(store, 0, ProtocolAction(min_reader_version=3, min_writer_version=3), metadata)
     for form in ("avro", "json"):
         details = [
             row["details"] for row in described(store, include_all=True) if row["action"] == "metaData"

@@ -67,8 +67,8 @@ def test_property_is_a_setting_of_the_table(store):
 def test_properties_and_the_schema_registry_do_not_disturb_each_other(store):
     table = do(new_table(store), Append((add("a"),), doc_mappings={"hash": "[]"})).snapshot
     table = set_properties(table, {"owner": "me"}).snapshot
-    assert table.header.schema_registry == {"hash": "[]"}
-    assert set_properties(table, {"owner": None}).snapshot.header.schema_registry == {"hash": "[]"}
+    assert table.header.doc_mappings == {"hash": "[]"}
+    assert set_properties(table, {"owner": None}).snapshot.header.doc_mappings == {"hash": "[]"}
 
 
 def test_newer_metadata_overrides_that_of_the_checkpoint(store):

@@ -21,7 +21,7 @@ def table_with_a_tombstone() -> Snapshot:
     checkpoint(store)
     table = load_snapshot(context(store))
     assert isinstance(table.source, StateSource)
-    assert table.source.manifest.tombstones.to_pylist() == [MANY[7]]
+    assert table.source.state.tombstones.to_pylist() == [MANY[7]]
     return table
 
 
@@ -38,5 +38,5 @@ def test_path_that_is_added_again_is_not_hidden_by_its_tombstone(removed_besides
     checkpoint(store)
     reopened = load_snapshot(context(store))
     assert reopened.segment.base is not None
-    assert (reopened.segment.base.format, reopened.segment.tail) == (BaseFormat.AVRO_STATE, ())
+    assert (reopened.segment.base.format, reopened.segment.version_files) == (BaseFormat.AVRO_STATE, ())
     assert live(reopened) == expected

@@ -138,7 +138,7 @@ def test_fields_that_this_release_does_not_know_survive(store):
     )
     remove_split(newest(store), "x.split")
     restored = restore(newest(store), 6).snapshot
-    tail = read_tail(restored.context, restored.segment.tail[-1:], UnknownContent.KEEP)
+    tail = read_tail(restored.context, restored.segment.version_files[-1:], UnknownContent.KEEP)
     assert tail.adds["unknownFields"].to_pylist() == ['{"fromTheFuture":{"deep":[1,2]}}']
 
 

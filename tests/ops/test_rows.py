@@ -315,11 +315,11 @@ def test_splits_refer_to_mappings_that_the_log_has(partitioned, path, settle):
         getattr(partitioned, settle)()
     opened = IndexTable(path, options={"spark.indextables.transaction.cache.enabled": "false"})
     (reference,) = set(opened.files()["docMappingRef"].to_pylist())
-    registry = opened._snapshot.header.schema_registry
+    registry = opened._snapshot.header.doc_mappings
     assert '"body"' in registry[reference]
     opened.append(rows(3, day="a"))
     assert set(opened.files()["docMappingRef"].to_pylist()) == {reference}
-    assert opened._snapshot.header.schema_registry == registry
+    assert opened._snapshot.header.doc_mappings == registry
     assert ids(opened) == [1, 2, 3]
 
 

@@ -8,7 +8,7 @@ from support.state_tables import TableBuilder
 
 @pytest.fixture
 def builder(tmp_path) -> Callable[..., TableBuilder]:
-    """Makes builders of a table in a folder of its own; options are written with `__` for a dot."""
+    """Creates builders of a table in its own folder; in option names, `__` stands for a dot."""
 
     def build(*partition_by: str, **options: str) -> TableBuilder:
         given = {key.replace("__", "."): value for key, value in options.items()}
@@ -19,7 +19,7 @@ def builder(tmp_path) -> Callable[..., TableBuilder]:
 
 @pytest.fixture(scope="module", params=["all by columns", "few by records"])
 def each_decoder(request):
-    """Manifests of a test are small: the decoder of large ones is to read them as well."""
+    """Lets the fast decoder read the small manifests of tests, too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "all by columns":
             patch.setattr(decode, "_FEW_RECORDS", -1)

@@ -1,4 +1,4 @@
-"""What a tail does to the state before it, computed in two ways that must agree."""
+"""The net changes of a tail, computed in two ways that must agree."""
 
 import orjson
 import pyarrow as pa
@@ -64,7 +64,7 @@ def exact_histories(draw):
 
 @settings(max_examples=150)
 @given(exact_histories())
-def test_an_exact_tail_tells_the_same_as_the_entries_before_it(history):
+def test_an_exact_tail_gives_the_same_changes_as_the_previous_entries(history):
     base, versions, live = history
     tail = tail_of(versions)
     assert is_exact(tail)
@@ -83,7 +83,7 @@ def test_an_exact_tail_tells_the_same_as_the_entries_before_it(history):
     assert sizes(from_tail.replaced) == sizes(from_entries.replaced)
 
 
-def test_a_tail_is_not_exact_without_the_word_of_every_writer():
+def test_a_tail_is_exact_only_if_every_commit_is():
     assert not is_exact(tail_of([[add("a", 1)]], exact=False))
     foreign = decode_tail([LogFile(1, "1.json", orjson.dumps(add("a", 1)), 0)])
     assert not is_exact(foreign)

@@ -1,4 +1,4 @@
-"""The state on object stores: written, read, built upon, compacted and cleaned up, on S3 and on Azure."""
+"""The state on object stores: written, read, extended, compacted and cleaned up, on S3 and on Azure."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ from support.state_tables import TableBuilder, numbered, paths, split, state_of
 from support.tables import AgeingStore, context, log_keys
 
 KEY = f"{SHARED_MANIFEST_PREFIX}manifest-a1b2c3d4.avro"
-# More than what the client sends in one request.
+# Larger than one request of the client.
 LARGE_BYTES = 12_000_000
 HOUR = 3600
 Proxy = TypeVar("Proxy", bound=FaultProxy)
@@ -46,14 +46,14 @@ Proxy = TypeVar("Proxy", bound=FaultProxy)
 
 @dataclass(frozen=True)
 class Cloud:
-    """A place for one table, and what it takes to get there."""
+    """The location of one table, and the options that reach it."""
 
     url: str
     storage_options: dict[str, str] = field(repr=False)
     endpoint_option: str
 
     def store(self, clock: VirtualClock | None = None) -> ObjectStore:
-        """A client of its own, which remembers nothing of another's."""
+        """A new client, which shares no state with others."""
         return open_store(self.url, storage_options=self.storage_options, clock=clock)
 
     def tables(self, *partition_by: str, **options: str) -> TableBuilder:
@@ -62,7 +62,7 @@ class Cloud:
 
     @contextlib.contextmanager
     def watched(self, kind: type[Proxy], **options: str) -> Iterator[tuple[ObjectStore, Proxy]]:
-        """A store whose requests can be looked at."""
+        """A store that records its requests."""
         with kind(self.storage_options[self.endpoint_option], ()).running() as proxy:
             changed = {**self.storage_options, **options, self.endpoint_option: proxy.endpoint}
             yield open_store(self.url, storage_options=changed), proxy
@@ -104,7 +104,7 @@ def s3(request: pytest.FixtureRequest) -> Cloud:
 # --- manifests ----------------------------------------------------------------------------------------
 
 
-def test_manifest_that_another_writer_put_there_is_read(cloud):
+def test_manifest_of_another_writer_is_read(cloud):
     schema = avro_schema(write_manifest(entries([REQUIRED_VALUES])))
     values = [
         {field["name"]: row.get(field["name"]) for field in schema["fields"]}
@@ -116,7 +116,7 @@ def test_manifest_that_another_writer_put_there_is_read(cloud):
     assert dict(found["partitionValues"][0].as_py()) == FULL_VALUES["partitionValues"]
 
 
-def test_manifest_is_written_and_read_by_a_reader_that_is_not_ours(cloud):
+def test_manifest_is_read_by_a_foreign_reader(cloud):
     table = numbered_entries(1500)
     cloud.store().put(KEY, write_manifest(table))
     data = cloud.store().get(KEY)
@@ -124,8 +124,8 @@ def test_manifest_is_written_and_read_by_a_reader_that_is_not_ours(cloud):
     assert read_manifest(data, name=KEY, expected_entries=1500).equals(table)
 
 
-def test_large_manifest_goes_up_in_several_parts_and_comes_back(cloud):
-    """Statistics that cannot be compressed give the manifest its weight."""
+def test_large_manifest_survives_a_multi_part_upload(cloud):
+    """Incompressible statistics make the manifest large."""
     chance = random.Random(14)
     table = entries(
         [
@@ -215,7 +215,7 @@ def test_full_life_cycle(cloud, tmp_path):
 
 
 class StaleListing(FaultStore):
-    """A store whose listings are those of an earlier moment, while single objects are as they are now."""
+    """A store with stale listings and current objects."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -258,7 +258,7 @@ def test_state_is_current_although_the_listing_is_stale(cloud, meanwhile: Callab
 
 
 class RegionProxy(FaultProxy):
-    """Notes the regions that requests were signed for."""
+    """Records the regions that requests were signed for."""
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
@@ -279,8 +279,8 @@ def test_table_in_another_region_is_read_by_naming_its_region(s3):
         assert proxy.regions == {"eu-central-1"}
 
 
-def test_state_that_was_copied_to_another_store_reads_the_same(cloud, tmp_path: Path):
-    """Nothing in a state says where it is: a table may be moved between clouds and disks."""
+def test_state_copied_to_another_store_reads_the_same(cloud, tmp_path: Path):
+    """A state holds no absolute location: a table may be moved between clouds and disks."""
     table = cloud.tables("day").create()
     table.commit(adds=[split(number, day=str(number)) for number in range(12)])
     table.checkpoint()

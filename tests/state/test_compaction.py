@@ -1,4 +1,4 @@
-"""Compaction: when it happens, what it rewrites, and that nothing is lost."""
+"""Compaction: when it is triggered, what it rewrites, and that it loses no entry."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from indextables.state.compaction import (
     CompactionRules,
     Trigger,
     compaction_trigger,
+    layout,
     manifests_to_rewrite,
-    pieces,
     target_entries,
     would_help,
 )
@@ -90,16 +90,16 @@ def test_a_large_remove_triggers_only_when_a_threshold_is_set(builder):
         ([7_813] * 128, None),
         ([4_700] * 213, None),
         ([4_000, 3_900] * 120, None),
-        # The small ones between the large are worth a rewrite: together they are few.
+        # The small manifests between the large ones are worth a rewrite: it leaves few of them.
         ([100, 4_000] * 300, Trigger.MANIFEST_COUNT),
     ],
 )
-def test_the_manifest_count_does_not_loop_on_a_table_that_is_simply_large(sizes, expected):
+def test_the_manifest_count_does_not_trigger_forever_on_a_large_table(sizes, expected):
     large = state(*sizes)
     assert compaction_trigger(large, 0, RULES, is_partitioned=True) is expected
 
 
-def test_a_table_that_is_simply_large_is_compact():
+def test_a_large_table_without_fragments_is_compact():
     assert not would_help(state(*[7_813] * 128), RULES, is_partitioned=True)
 
 
@@ -109,8 +109,8 @@ def test_a_table_that_is_simply_large_is_compact():
     additions=st.lists(st.integers(1, 60), max_size=40),
     limit=st.integers(20, 120),
 )
-def test_every_compaction_for_the_number_of_manifests_makes_them_fewer(partitions, additions, limit):
-    """A table of any partitions to which little is added again and again: what is rewritten comes out as less."""
+def test_every_compaction_by_manifest_count_reduces_the_manifests(partitions, additions, limit):
+    """Repeated small additions to a table with any partitions: a rewrite always reduces the manifests."""
     rules = CompactionRules(1.0, 5, 2**31 - 1, limit)
     sizes = layout_of(partitions, limit)
     for added in additions:
@@ -121,17 +121,17 @@ def test_every_compaction_for_the_number_of_manifests_makes_them_fewer(partition
         chosen = manifests_to_rewrite(now, Trigger.MANIFEST_COUNT, rules, is_partitioned=False)
         names = {info.path for info in chosen}
         kept = [info.num_entries for info in now.manifests if info.path not in names]
-        # As unlucky as it gets: every manifest that is rewritten holds partitions of its own.
+        # The worst case: every rewritten manifest holds partitions of its own.
         written = layout_of([info.num_entries for info in chosen], limit)
         assert len(written) < len(chosen)
         sizes = kept + written
 
 
 def layout_of(partitions: list[int], limit: int) -> list[int]:
-    """How many entries the manifests of a compact table of these partitions have."""
+    """The number of entries in each manifest of a compact table with these partitions."""
     entries = entries_with([f"{number:05}" for number, count in enumerate(partitions) for _ in range(count)])
     schema = pa.schema([("day", pa.string())])
-    return [len(piece) for piece in pieces(entries, ["day"], schema, limit)]
+    return [len(rows) for rows in layout(entries, ["day"], schema, limit)]
 
 
 def test_only_manifests_that_need_it_are_rewritten():
@@ -183,7 +183,7 @@ def entries_with(days: list[str | None]) -> pa.Table:
 
 def arranged(days, max_entries):
     entries = entries_with(days)
-    return [entries.take(rows) for rows in pieces(entries, ["day"], SCHEMA, max_entries)]
+    return [entries.take(rows) for rows in layout(entries, ["day"], SCHEMA, max_entries)]
 
 
 def test_entries_are_sorted_by_the_type_of_the_partition_column():
@@ -196,13 +196,13 @@ def test_values_that_do_not_parse_are_sorted_as_text_and_nothing_is_lost():
     assert sorted(ordered["path"].to_pylist()) == ["0.split", "1.split", "2.split"]
 
 
-def test_pieces_end_where_partitions_end():
+def test_manifests_end_where_partitions_end():
     days = [str(day) for day in np.repeat([1, 2, 3], [4, 4, 4])]
     assert [piece.num_rows for piece in arranged(days, 5)] == [4, 4, 4]
     assert [piece.num_rows for piece in arranged(days, 8)] == [8, 4]
 
 
-def test_a_partition_that_is_too_large_for_one_piece_is_cut():
+def test_a_partition_too_large_for_one_manifest_is_divided():
     assert [piece.num_rows for piece in arranged(["1"] * 10 + ["2"] * 2, 4)] == [4, 4, 4]
 
 
@@ -257,7 +257,7 @@ def test_many_removes_compact_at_the_next_checkpoint(builder):
     assert [info.num_entries for info in compacted.manifests] == [15]
 
 
-def test_compaction_cuts_what_is_too_much_for_one_manifest(builder):
+def test_compaction_divides_entries_that_exceed_one_manifest(builder):
     tables = builder(state__entriesPerManifest="10", state__compaction__maxManifests="100")
     table = tables.create()
     for first in range(0, 35, 7):
@@ -269,7 +269,7 @@ def test_compaction_cuts_what_is_too_much_for_one_manifest(builder):
     assert paths(tables.open()) == numbered(range(35))
 
 
-def test_compaction_sorts_files_by_partition_and_cuts_where_partitions_end(builder):
+def test_compaction_sorts_files_by_partition_and_ends_manifests_with_partitions(builder):
     """Files of the days 1 to 12 come in any order; days compare as numbers."""
     tables = builder("day", state__entriesPerManifest="10", state__compaction__maxManifests="100")
     table = tables.create()

@@ -54,18 +54,18 @@ def test_inline_mappings_become_references():
     assert sorted(registry) == ["gC45RGOqJ_Grt0xH", "z7TwwZ-tDWGD-uX5"]
 
 
-def test_a_reference_that_is_there_stays():
+def test_an_existing_reference_is_kept():
     result, _ = deduplicate(entries([ID_AND_TEXT], ["known"]), {"known": WITH_SCORE})
     assert result["docMappingRef"].to_pylist() == ["known"]
 
 
-def test_a_mapping_that_is_no_json_stays_inline():
+def test_a_mapping_that_is_not_json_stays_inline():
     result, registry = deduplicate(entries(["not json", ID_AND_TEXT]), {})
     assert result["docMappingJson"].to_pylist() == ["not json", None]
     assert sorted(registry) == ["gC45RGOqJ_Grt0xH"]
 
 
-def test_references_are_brought_together_above_the_threshold_only():
+def test_references_are_renormalized_only_above_the_threshold():
     registry = {f"old-{n}": REORDERED if n % 2 else ID_AND_TEXT for n in range(4)}
     table = entries([None] * 4, list(registry))
     same, unchanged = renormalize(table, registry, threshold=4)
@@ -76,6 +76,6 @@ def test_references_are_brought_together_above_the_threshold_only():
     assert after["gC45RGOqJ_Grt0xH"] in (ID_AND_TEXT, REORDERED)
 
 
-def test_a_reference_without_a_mapping_survives_renormalisation():
+def test_a_reference_without_a_mapping_survives_renormalization():
     merged, _ = renormalize(entries([None, None], ["lost", "x"]), {"x": ID_AND_TEXT}, threshold=0)
     assert merged["docMappingRef"].to_pylist() == ["lost", "gC45RGOqJ_Grt0xH"]

@@ -1,4 +1,4 @@
-"""The state after a change: what is written, what is reused, and what must come out exactly."""
+"""Incremental states: what is written, what is reused, and the exact result."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def test_adds_and_removes_in_one_checkpoint(builder):
     assert paths(tables.open()) == numbered([0, 1, 3, 4, 5, 6, 7, 8, 9, 11])
 
 
-def test_only_the_manifest_of_a_path_that_comes_back_is_rewritten(builder):
+def test_only_the_manifest_of_a_readded_path_is_rewritten(builder):
     tables = builder(state__compaction__tombstoneThreshold="0.9")
     table = tables.create()
     for first in (0, 10, 20):
@@ -132,7 +132,7 @@ def test_new_manifests_have_typed_bounds_of_their_own(builder):
     assert all(info.has_typed_bounds for info in state.manifests)
 
 
-def test_manifests_of_a_table_without_partitions_are_marked_as_our_own_as_well(builder):
+def test_manifests_of_an_unpartitioned_table_are_marked_as_our_own(builder):
     tables = builder()
     table = tables.create()
     table.commit(adds=[split(1)])
@@ -156,7 +156,7 @@ def test_the_state_is_read_by_fastavro(builder):
         assert [entry["path"] for entry in fastavro.reader(stream)] == numbered(range(5))
 
 
-def test_a_state_carries_what_version_files_would_tell(builder):
+def test_a_state_carries_the_whole_log_header(builder):
     tables = builder()
     table = tables.create()
     table.set_properties({"owner": "search team"})
@@ -216,7 +216,7 @@ OPERATIONS = st.lists(
 
 @settings(max_examples=40)
 @given(operations=OPERATIONS)
-def test_a_path_that_comes_back_is_live_once_with_its_newest_entry(tmp_path_factory, operations):
+def test_a_readded_path_is_live_once_with_its_newest_entry(tmp_path_factory, operations):
     tables = TableBuilder(str(tmp_path_factory.mktemp("readd") / "table"))
     table = tables.create()
     model: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A damaged manifest is a typed error, and never a smaller or another table."""
+"""A damaged manifest raises a typed error; it never drops or changes entries."""
 
 import random
 import struct
@@ -35,7 +35,7 @@ REST_OF_ENTRY = bytes(17)
 
 
 def container(*blocks: tuple[int, bytes], schema: bytes = SCHEMA, codec: Codec = UNCOMPRESSED) -> bytes:
-    """A file whose blocks claim what they like."""
+    """A file whose blocks claim arbitrary counts."""
     header, sync = encode_header(schema, codec, num_records=None)
     return header + b"".join(encode_block(count, codec.compress(payload), sync) for count, payload in blocks)
 
@@ -56,20 +56,20 @@ def test_manifest_cut_off_at_every_byte_is_an_error():
 
 
 def test_foreign_manifest_cut_off_at_every_byte_is_an_error():
-    """Without our checksums the expected number of entries tells where the file ends."""
+    """Without our checksums, the expected number of entries reveals a truncated file."""
     data = container((1, entry(b"a")), (1, entry(b"b")), (2, entry(b"c") * 2))
     for length in range(len(data)):
         with pytest.raises(ManifestCorruptedError):
             read_manifest(data[:length], expected_entries=4)
 
 
-def test_corruption_is_corruption_of_the_log():
+def test_a_corrupted_manifest_is_a_corrupted_log():
     with pytest.raises(LogCorruptedError):
         read_manifest(b"")
 
 
 @pytest.mark.parametrize("codec", [Codec(Compression.ZSTD), Codec(Compression.SNAPPY)], ids=str)
-def test_any_other_byte_is_noticed_or_does_no_harm(codec):
+def test_a_changed_byte_is_detected_or_harmless(codec):
     table = entries([FULL_VALUES, REQUIRED_VALUES])
     data = write_manifest(table, codec)
     generator = random.Random(7)
@@ -89,7 +89,7 @@ def test_any_other_byte_is_noticed_or_does_no_harm(codec):
     removed=st.integers(0, 12),
     inserted=st.binary(max_size=12) | st.just(b"\xff" * 9 + b"\x01"),
 )
-def test_mutilated_manifests_raise_nothing_else(codec, position, removed, inserted):
+def test_mutilated_manifests_raise_only_manifest_corrupted(codec, position, removed, inserted):
     data = write_manifest(numbered_entries(5), codec)
     at = int(position * len(data))
     with suppress(ManifestCorruptedError):
@@ -98,7 +98,7 @@ def test_mutilated_manifests_raise_nothing_else(codec, position, removed, insert
 
 @settings(max_examples=60)
 @given(data=st.binary(max_size=200))
-def test_any_bytes_raise_nothing_else(data):
+def test_arbitrary_bytes_raise_only_manifest_corrupted(data):
     for prefix in (b"", b"Obj\x01", container()):
         if data or not prefix:
             with pytest.raises(ManifestCorruptedError):

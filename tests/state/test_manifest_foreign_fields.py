@@ -1,4 +1,4 @@
-"""Fields that another writer put into its manifests: they are read, and a rewrite loses nothing."""
+"""Foreign fields in the manifests of other writers: they are read, and a rewrite keeps them."""
 
 import io
 
@@ -58,7 +58,7 @@ COLUMNAR = [
      "00000000-0000-0000-0000-000000000001"),
 ]  # fmt: skip
 
-# Without a plain Arrow type; values of several types are kept as JSON text.
+# Types without an Arrow equivalent; values of several types are kept as JSON text.
 ODD = [
     (["null", "string", "long"], "x", '"x"'),
     (["null", "string", "long"], 4, "4"),
@@ -152,20 +152,20 @@ def test_projection_excludes_unknown_fields():
 @pytest.mark.parametrize(
     "arrow_type", [pa.uint64(), pa.duration("s"), pa.map_(pa.int64(), pa.string())], ids=str
 )
-def test_column_that_avro_cannot_hold_is_refused(arrow_type):
+def test_column_that_avro_cannot_represent_is_refused(arrow_type):
     value = [(1, "x")] if pa.types.is_map(arrow_type) else 1
     table = numbered_entries(1).append_column("foreign", pa.array([value], arrow_type))
     with pytest.raises(InvalidSchemaError, match="'foreign'"):
         write_manifest(table)
 
 
-def test_column_name_that_avro_cannot_hold_is_refused():
+def test_column_name_that_avro_cannot_represent_is_refused():
     table = numbered_entries(1).append_column("not a name", pa.array([1]))
     with pytest.raises(InvalidSchemaError, match="not a name"):
         write_manifest(table)
 
 
-def test_reader_that_knows_the_specified_fields_alone_skips_the_others():
+def test_reader_with_only_the_specified_fields_skips_the_others():
     table = entries([FULL_VALUES, REQUIRED_VALUES])
     data = write_manifest(table)
     written = avro_schema(data)

@@ -1,4 +1,4 @@
-"""How states name their manifests, and that no name leads out of the log."""
+"""How states name their manifests, and that no name escapes the log."""
 
 import re
 

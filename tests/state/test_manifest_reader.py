@@ -1,4 +1,4 @@
-"""Reading manifests that this package and others wrote."""
+"""Reading manifests of this package and of other writers."""
 
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
@@ -119,7 +119,7 @@ def test_filter_by_when_an_entry_was_added(column, bound):
     assert later["path"].to_pylist() == table["path"].to_pylist()[40:]
 
 
-def test_projection_chooses_columns_in_the_order_asked():
+def test_projection_selects_columns_in_the_given_order():
     data = write_manifest(numbered_entries(4))
     table = read_manifest(data, columns=["size", "path", "tags"])
     assert table.column_names == ["size", "path", "tags"]
@@ -127,7 +127,7 @@ def test_projection_chooses_columns_in_the_order_asked():
     assert table["tags"].null_count == 4
 
 
-def test_projection_of_a_column_that_exists_nowhere_is_refused():
+def test_projection_of_an_unknown_column_is_refused():
     with pytest.raises(InvalidOptionError, match=r"m\.avro has no column 'sise'"):
         read_manifest(write_manifest(numbered_entries(1)), name="m.avro", columns=["sise"])
 
@@ -274,10 +274,10 @@ def test_no_room_for_temporary_files_is_not_corruption(tmp_path, monkeypatch):
 
 
 def manifest_file(data, name, count):
-    return manifest_reader.ManifestFile(data, name, count)
+    return manifest_reader.FetchedManifest(data, name, count)
 
 
-def test_manifests_of_several_kinds_are_read_together_each_as_it_is_alone():
+def test_manifests_read_together_equal_those_read_alone():
     kinds = [
         (write_manifest(numbered_entries(30)), 30),
         (write_manifest(numbered_entries(0)), 0),
@@ -291,7 +291,7 @@ def test_manifests_of_several_kinds_are_read_together_each_as_it_is_alone():
     assert [table.to_pylist() for table in together] == [table.to_pylist() for table in alone]
 
 
-def test_of_manifests_read_together_the_damaged_one_is_named():
+def test_the_damaged_one_of_several_manifests_is_named():
     whole = write_manifest(numbered_entries(30))
     damaged = bytearray(whole)
     damaged[-40] ^= 0xFF

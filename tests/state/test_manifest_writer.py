@@ -1,4 +1,4 @@
-"""Writing manifests: every one is read back by readers that are not ours."""
+"""Writing manifests: foreign readers read every one of them back."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor
@@ -170,7 +170,7 @@ def test_any_values_survive(rows, codec):
 
 @settings(max_examples=40)
 @given(rows=st.lists(entry_rows(), min_size=1, max_size=8), data=st.data())
-def test_slices_of_tables_are_written_as_what_they_show(rows, data):
+def test_slices_of_tables_are_written_without_hidden_rows(rows, data):
     start = data.draw(st.integers(0, len(rows)))
     length = data.draw(st.integers(0, len(rows)))
     table = entries(rows)
@@ -187,7 +187,7 @@ def test_extreme_longs_survive():
 
 
 def test_null_slots_that_hide_values_are_written_as_null():
-    """Arrow allows bytes and elements behind a null; they must not reach the file."""
+    """Arrow allows bytes and elements in null slots; they must not reach the file."""
     hidden_text = pa.Array.from_buffers(
         pa.string(),
         2,
@@ -278,7 +278,7 @@ def test_streaming_writer_without_entries_is_an_empty_manifest():
 def test_streaming_writer_refuses_other_than_the_announced_number():
     table = numbered_entries(3)
     with (
-        pytest.raises(InvalidActionError, match="announced with 4 entries, and got 3"),
+        pytest.raises(InvalidActionError, match="announced with 4 entries, but got 3"),
         ManifestWriter(io.BytesIO(), table.schema, num_entries=4) as writer,
     ):
         writer.write(table)
@@ -305,7 +305,7 @@ def test_blocks_with_wide_entries_stay_small(monkeypatch):
 def test_entry_beyond_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr(manifest_writer, "MAX_ENTRY_BYTES", 1000)
     monkeypatch.setattr(manifest_writer, "BLOCK_BYTES", 1000)
-    with pytest.raises(InvalidActionError, match=r"'wide\.split' needs more than"):
+    with pytest.raises(InvalidActionError, match=r"'wide\.split' exceeds the limit"):
         write_manifest(entries([{**REQUIRED_VALUES, "path": "wide.split", "stats": "x" * 3000}]))
 
 

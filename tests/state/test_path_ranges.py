@@ -1,4 +1,4 @@
-"""Manifests that a change does not concern stay closed: by the first and the last path of each."""
+"""A change opens only the manifests that it affects, by the first and the last path of each."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def test_a_manifest_that_holds_a_path_is_never_left_out(contents, wanted):
     assert holding <= found == between
 
 
-def test_a_manifest_that_does_not_say_what_it_covers_is_never_left_out():
+def test_a_manifest_without_recorded_paths_is_never_left_out():
     manifests = [ManifestInfo("theirs", 1, 0, 0), ManifestInfo("half", 1, 0, 0, first_path="z")]
     assert manifests_that_may_hold(manifests, pa.array(["a"])) == tuple(manifests)
 
@@ -70,7 +70,7 @@ def unreadable(files: list[Path]) -> Iterator[None]:
             file.write_bytes(content)
 
 
-def test_states_tell_the_first_and_the_last_path_of_each_manifest(tables):
+def test_states_record_the_first_and_the_last_path_of_each_manifest(tables):
     state = Path(tables.path, state_manifest_key(4))
     with state.open("rb") as file:
         (record,) = fastavro.reader(file)
@@ -94,7 +94,7 @@ CHANGES: dict[str, tuple[Callable[[IndexTable], object], set[int]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_opens_only_the_manifests_that_it_concerns(tables, change):
+def test_a_change_opens_only_the_manifests_that_it_affects(tables, change):
     make, expected = CHANGES[change]
     first, _, last = manifest_files(tables)
     with unreadable([first, last]):
@@ -108,7 +108,7 @@ def test_a_change_opens_only_the_manifests_that_it_concerns(tables, change):
     assert sum(info.tombstone_count for info in state.manifests) == len(state.tombstones)
 
 
-def test_a_path_with_a_tombstone_that_comes_back_is_live_once(tables):
+def test_a_readded_path_with_a_tombstone_is_live_once(tables):
     _, middle, last = manifest_files(tables)
     with unreadable([middle, last]):
         table = tables.open()
@@ -118,7 +118,7 @@ def test_a_path_with_a_tombstone_that_comes_back_is_live_once(tables):
     assert len(state_of(tables.open()).tombstones) == 0
 
 
-def test_a_change_of_what_another_manifest_may_hold_needs_that_manifest(tables):
+def test_a_change_opens_every_manifest_that_may_hold_the_path(tables):
     _, _, last = manifest_files(tables)
     table = tables.open()
     table.commit(adds=[split(25, size=1)])

@@ -1,4 +1,4 @@
-"""Manifests that the reference implementation on the JVM wrote, where they are at hand."""
+"""Manifests of the reference implementation on the JVM, where available."""
 
 import io
 import json
@@ -51,7 +51,7 @@ def test_reference_state_manifest_reads_as_fastavro_reads_it(file):
     assert manifest.state_version == row["stateVersion"] == int(file.parent.name.removeprefix("state-v"))
     assert (manifest.num_files, manifest.total_bytes) == (row["numFiles"], row["totalBytes"])
     assert manifest.tombstones.to_pylist() == row["tombstones"]
-    assert manifest.schema_registry == row["schemaRegistry"]
+    assert manifest.doc_mappings == row["schemaRegistry"]
     assert (manifest.metadata is None) == (row["metadata"] is None)
     assert [info.path for info in manifest.manifests] == [item["path"] for item in row["manifests"]]
 

@@ -1,4 +1,4 @@
-"""A path that several entries of a state have: the newest one counts, whoever wrote them."""
+"""Several entries for one path in a state: the newest one wins."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from support.manifest_samples import REQUIRED_VALUES, entries
 
 @pytest.fixture
 def sizes_by_path(tmp_path):
-    """What a state lists whose manifests hold these entries, each a path and a size, in this order."""
+    """The live entries (path and size) of a state whose manifests hold these entries, in this order."""
     store = open_store(str(tmp_path))
 
     def listed(*manifests: list[tuple[str, int]], are_ours: bool) -> list[tuple[str, int]]:
@@ -29,12 +29,12 @@ def sizes_by_path(tmp_path):
     return listed
 
 
-def test_a_path_twice_in_a_manifest_of_another_writer_counts_once(sizes_by_path):
+def test_a_repeated_path_in_a_manifest_of_another_writer_counts_once(sizes_by_path):
     assert sizes_by_path([("a", 1), ("b", 2), ("a", 3)], are_ours=False) == [("b", 2), ("a", 3)]
 
 
 @pytest.mark.parametrize("are_ours", [True, False])
-def test_of_a_path_in_two_manifests_the_later_one_counts(sizes_by_path, are_ours):
+def test_the_later_manifest_wins_for_a_repeated_path(sizes_by_path, are_ours):
     found = sizes_by_path([("a", 1), ("c", 2)], [("b", 3), ("c", 4)], are_ours=are_ours)
     assert found == [("a", 1), ("b", 3), ("c", 4)]
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from indextables.errors import ManifestCorruptedError, UnsupportedProtocolError
-from indextables.log.actions import Metadata, Protocol, SkipAction
+from indextables.log.actions import Metadata, ProtocolAction, SkipAction
 from indextables.pruning import Bounds
 from indextables.state.avro import decode
 from indextables.state.avro.container import Codec, Compression, encode_block, encode_header, encode_long
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import (
-    UNKNOWN_COUNT,
     ManifestInfo,
     StateManifest,
     decode_json_state_manifest,
@@ -58,9 +58,9 @@ MANIFEST = StateManifest(
         ManifestInfo("manifests/manifest-d.avro", 0, 0, 0, live_entry_count=0),
     ),
     tombstones=pa.array(["a.split", "", "ü.split"]),
-    schema_registry={"z7TwwZ-tDWGD-uX5": "[]"},
+    doc_mappings={"z7TwwZ-tDWGD-uX5": "[]"},
     metadata=METADATA,
-    protocol=Protocol(min_reader_version=4, min_writer_version=4, reader_features=("avroState",)),
+    protocol=ProtocolAction(min_reader_version=4, min_writer_version=4, reader_features=("avroState",)),
     skips=(SkipAction(path="x.split", skip_timestamp=1, reason="damaged", operation="merge"),),
     transactions={"query-1": 2**40},
     unknown_actions=('{"later":{"n":1}}',),
@@ -68,7 +68,7 @@ MANIFEST = StateManifest(
     recent_commits={99: "id-99", 100: "id-100"},
 )
 
-# What the documents list, and what real tables contain: the fields after these are ours.
+# The fields of the specification and of real tables; the fields after these are ours.
 SPECIFIED_FIELDS = [
     "formatVersion",
     "stateVersion",
@@ -129,15 +129,15 @@ def test_state_manifest_survives(codec):
         ),
     ],
 )
-def test_counts_that_do_not_add_up_are_no_counts(wrong):
-    """Other writers add tombstones to a state, and carry on the counts of its manifests."""
+def test_counts_that_do_not_add_up_are_dropped(wrong):
+    """Other writers add tombstones to a state and copy the counts of its manifests unchanged."""
     found = decode_state_manifest(encode_state_manifest(replace(MANIFEST, **wrong)), "x")
     assert {(info.tombstone_count, info.live_entry_count) for info in found.manifests} == {(0, UNKNOWN_COUNT)}
     assert [info.num_entries for info in found.manifests] == [50_003, 20_000, 500, 0]
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
-def test_written_state_manifest_reads_elsewhere(codec):
+def test_written_state_manifest_is_read_by_fastavro(codec):
     (row,) = fastavro_rows(encode_state_manifest(MANIFEST, codec))
     assert row["stateVersion"] == 100
     assert row["manifests"][0]["partitionBounds"] == {"date": {"min": "2024-01-01", "max": "é"}}
@@ -207,7 +207,7 @@ def test_any_values_survive(counts, created, tombstones, registry, transactions,
         total_bytes=counts[2],
         manifests=(ManifestInfo("manifests/manifest-1.avro", counts[1], 0, counts[0], bounds),),
         tombstones=pa.array(tombstones, pa.string()),
-        schema_registry=registry,
+        doc_mappings=registry,
         transactions=transactions,
     )
     assert decode_state_manifest(encode_state_manifest(manifest), "x") == manifest
@@ -256,7 +256,7 @@ def test_negative_counts_are_refused(field):
         read_json(**{field: -1})
 
 
-def test_newer_format_is_refused_with_what_is_needed():
+def test_newer_format_is_refused_with_a_remedy():
     data = encode_state_manifest(replace(MANIFEST, format_version=2))
     with pytest.raises(UnsupportedProtocolError, match=r"x has the state format 2; .* upgrade indextables"):
         decode_state_manifest(data, "x")
@@ -329,7 +329,7 @@ def test_state_manifest_cut_off_at_every_byte_is_an_error():
             decode_state_manifest(data[:length], "x")
 
 
-def test_any_other_byte_is_noticed_or_does_no_harm():
+def test_a_changed_byte_is_detected_or_harmless():
     data = encode_state_manifest(MANIFEST)
     generator = random.Random(3)
     for position in range(len(data)):
@@ -347,7 +347,7 @@ def test_any_other_byte_is_noticed_or_does_no_harm():
     removed=st.integers(0, 10),
     inserted=st.binary(max_size=10) | st.just(b"\xff" * 9 + b"\x01"),
 )
-def test_mutilated_state_manifests_raise_nothing_else(position, removed, inserted):
+def test_mutilated_state_manifests_raise_only_typed_errors(position, removed, inserted):
     data = encode_state_manifest(MANIFEST, Codec(Compression.NONE))
     at = int(position * len(data))
     with suppress(ManifestCorruptedError, UnsupportedProtocolError):

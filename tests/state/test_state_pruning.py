@@ -1,4 +1,4 @@
-"""The read path of a state: skipping, tombstones, and files that other writers made."""
+"""The read path of a state: manifest skipping, tombstones, and states of other writers."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_an_or_with_another_column_does_not_prune_by_partition(partitioned):
     assert selection.manifests_skipped == 0
 
 
-def test_columns_are_chosen(partitioned):
+def test_columns_are_selected(partitioned):
     assert partitioned.open().files(columns=["size", "path"]).column_names == ["size", "path"]
     with pytest.raises(errors.InvalidOptionError, match="nonsense"):
         partitioned.open().files(columns=["nonsense"])
@@ -93,7 +93,7 @@ def test_a_missing_manifest_is_an_error_that_names_it_unless_the_log_can_be_repl
 
 
 def as_foreign_state(folder: Path, version: int, **changes) -> None:
-    """Rewrite a state as `_manifest.json`, without what only this package writes."""
+    """Rewrite a state as `_manifest.json`, without the fields that only this package writes."""
     import fastavro
 
     path = folder / f"state-v{version:020d}/_manifest.avro"

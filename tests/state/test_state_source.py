@@ -61,14 +61,14 @@ def with_paths_of_its_own(table: pa.Table, place: int) -> pa.Table:
 
 
 def selected(source: StateSource, where: str) -> tuple[list[str], int]:
-    """The paths that a predicate leaves to look at, and how many manifests were skipped."""
+    """The paths that may match a predicate, and the number of skipped manifests."""
     selection = Selection(bind(parse_predicate(where), SCHEMA), SCHEMA, PARTITION_COLUMNS)
     loaded = source.load(selection, ["path"])
     return sorted(loaded.entries["path"].to_pylist()), loaded.manifests_skipped
 
 
 class Meeting(FaultStore):
-    """A store that answers only when several readers ask at the same time."""
+    """A store that responds only to several concurrent readers."""
 
     def __init__(self, inner: ObjectStore, readers: int) -> None:
         super().__init__(inner)
@@ -81,7 +81,7 @@ class Meeting(FaultStore):
 
 @pytest.mark.parametrize("parallelism", [2, 4])
 def test_manifests_of_a_state_are_fetched_at_the_same_time(store, parallelism):
-    """One after the other, the first fetch would wait for the second one forever."""
+    """Sequentially, the first fetch would wait for the second one forever."""
     manifests = [put_manifest(store, in_month(month, "eu")) for month in range(1, 9)]
     source = StateSource(Meeting(store, parallelism), state_of(manifests), parallelism)
     found = source.load(None, ["path"]).entries
@@ -89,7 +89,7 @@ def test_manifests_of_a_state_are_fetched_at_the_same_time(store, parallelism):
 
 
 @pytest.mark.parametrize("parallelism", [1, 3, 8])
-def test_entries_come_in_the_order_of_the_manifests_whoever_reads_them(store, parallelism):
+def test_entries_come_in_the_order_of_the_manifests(store, parallelism):
     tables = [numbered_entries(count) for count in (3, 0, 700, 1, 40)]
     tables = [with_paths_of_its_own(table, place) for place, table in enumerate(tables)]
     source = StateSource(store, state_of([put_manifest(store, table) for table in tables]), parallelism)
@@ -106,7 +106,7 @@ def test_many_tombstones_hide_exactly_their_files(store):
 
 
 def test_manifests_with_and_without_bounds_in_one_state(store):
-    """What is not known to lie outside is read: no bounds at all, none for a column, and none for a value."""
+    """A manifest is read unless its bounds exclude it: without bounds, or without those of the column."""
     known, other = put_manifest(store, in_month(1, "eu")), put_manifest(store, in_month(2, "eu"))
     without = replace(put_manifest(store, in_month(3, "eu")), partition_bounds=None)
     of_one_column = replace(

@@ -1,4 +1,4 @@
-"""States and entries that others have written on top of ours: what they do differently must not hurt."""
+"""States and entries of other writers on top of ours: their differences must not corrupt the table."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ OUR_FIELDS_OF_MANIFESTS = {"hasTypedBounds", "firstPath", "lastPath"}
 
 
 def write_as_on_the_jvm(tables: TableBuilder, **changes: object) -> None:
-    """The next state, as the writer on the JVM makes it of ours: without the fields that it does not know."""
+    """The next state as the writer on the JVM derives it from ours: without the fields that it does not know."""
     older = Path(tables.path, state_manifest_key(1)).read_bytes()
     schema: Any = json.loads(json.dumps(avro_schema(older)))
     schema["fields"] = [field for field in schema["fields"] if field["name"] not in OUR_FIELDS]
@@ -36,13 +36,13 @@ def write_as_on_the_jvm(tables: TableBuilder, **changes: object) -> None:
 
 
 def remove_as_on_the_jvm(tables: TableBuilder, path: str) -> None:
-    """A tombstone more, and all counts but one as before."""
+    """Adds a tombstone, and leaves all counts but one unchanged."""
     num_files = state_of(tables.open()).num_files
     write_as_on_the_jvm(tables, tombstones=[path], numFiles=num_files - 1)
 
 
 def add_again_as_on_the_jvm(tables: TableBuilder) -> None:
-    """A manifest more, with all paths of the first one, and counts that know of no repetition."""
+    """Adds a manifest with all paths of the first one, and counts that ignore the repetition."""
     older = state_of(tables.open())
     (first,) = fastavro_rows(Path(tables.path, state_manifest_key(1)).read_bytes())[0]["manifests"]
     again = Path(first["path"]).with_name("manifest-again.avro").as_posix()
@@ -72,7 +72,7 @@ def test_a_file_that_another_writer_removed_stays_removed(builder, then, removed
     assert paths(found) == sorted(set(numbered(range(1, 21))) - set(removed_by_us))
 
 
-def test_the_bytes_of_what_another_writer_removed_do_not_count(builder):
+def test_the_bytes_of_files_removed_by_another_writer_do_not_count(builder):
     tables = builder("day")
     tables.create().commit(adds=[split(n, day=str(n)) for n in range(20)])
     tables.open().checkpoint()
@@ -84,7 +84,7 @@ def test_the_bytes_of_what_another_writer_removed_do_not_count(builder):
     assert found.total_bytes == pc.sum(found.files()["size"]).as_py() == sum(100 + n for n in range(1, 21))
 
 
-def test_files_that_another_writer_added_twice_count_once(builder):
+def test_files_added_twice_by_another_writer_count_once(builder):
     tables = builder("day")
     tables.create().commit(adds=[split(n, day=str(n)) for n in range(20)])
     tables.open().checkpoint()
@@ -123,7 +123,7 @@ def test_compaction_keeps_the_columns_of_other_writers(builder, how):
 
 
 def commit_in_six_spellings(tables: TableBuilder, version: int) -> None:
-    """A version of a writer that hashes doc mappings as they are spelled."""
+    """A version of a writer that hashes doc mappings without normalizing them."""
     metadata = tables.open()._snapshot.metadata
     columns = [{"name": "a", "type": "i64"}, {"name": "b", "type": "text"}, {"name": "c", "type": "f64"}]
     mappings = {f"spelling-{n}": json.dumps(order) for n, order in enumerate(itertools.permutations(columns))}
@@ -152,7 +152,7 @@ def commit_in_six_spellings(tables: TableBuilder, version: int) -> None:
     )
 
 
-def test_a_checkpoint_brings_the_spellings_of_a_mapping_together(builder):
+def test_a_checkpoint_unifies_the_spellings_of_a_mapping(builder):
     tables = builder("day")
     tables.create().commit(adds=[split(1, day="1")])
     tables.open().checkpoint()
@@ -160,8 +160,8 @@ def test_a_checkpoint_brings_the_spellings_of_a_mapping_together(builder):
     assert len(set(tables.open().files()["docMappingRef"].drop_null().to_pylist())) == 6
     tables.open().checkpoint()
     (reference,) = set(tables.open().files()["docMappingRef"].drop_null().to_pylist())
-    assert json.loads(state_of(tables.open()).schema_registry[reference])
-    # What is added later in another spelling joins them, and no old entry is touched again.
+    assert json.loads(state_of(tables.open()).doc_mappings[reference])
+    # Later entries in another spelling get the same reference, and no old entry is rewritten.
     before = {info.path for info in state_of(tables.open()).manifests}
     late = Path(tables.path, version_key(3))
     entry = {"path": "late.split", "partitionValues": {"day": "1"}, "size": 1, "modificationTime": 1}

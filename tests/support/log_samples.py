@@ -1,4 +1,4 @@
-"""Actions, log files and checkpoints for tests, written as plain JSON: nothing here uses our own encoders."""
+"""Actions, log files and checkpoints for tests, written as plain JSON, without our own encoders."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ PROTOCOL: Mapping[str, Any] = {"protocol": {"minReaderVersion": 4, "minWriterVer
 
 
 def add(path: str, *, size: int = 1, **fields: Any) -> dict[str, Any]:
-    """An add action with what every add has."""
+    """An add action with the required fields."""
     required = {
         "path": path,
         "partitionValues": {},

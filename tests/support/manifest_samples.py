@@ -1,4 +1,4 @@
-"""File entries to write into manifests, and readers of manifests that are not ours."""
+"""File entries for manifests, and foreign readers of manifests."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ _STRATEGIES: Mapping[pa.DataType, st.SearchStrategy[Any]] = {
 
 
 def entry_rows() -> st.SearchStrategy[dict[str, Any]]:
-    """Entries with any values at all in any columns."""
+    """Entries with arbitrary values in all columns."""
     return st.fixed_dictionaries(
         {
             field.name: st.none() | _STRATEGIES[field.type] if field.nullable else _STRATEGIES[field.type]
@@ -80,7 +80,7 @@ def entry_rows() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def entries(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """File entries from values in the form of Avro: maps are dictionaries, and what is missing is null."""
+    """File entries from Avro values: maps are dictionaries, and missing values are null."""
     columns = [
         pa.array([_arrow_form(row.get(field.name)) for row in rows], field.type)
         for field in FILE_ENTRY_SCHEMA
@@ -89,7 +89,7 @@ def entries(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def numbered_entries(count: int) -> pa.Table:
-    """So many different entries, as real tables have them."""
+    """`count` different entries like those of real tables."""
     return entries(
         [
             {
@@ -109,7 +109,7 @@ def numbered_entries(count: int) -> pa.Table:
 
 
 def avro_form(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table as an Avro reader would give them."""
+    """The rows of a table as an Avro reader returns them."""
     return [
         {name: _avro_form(value, table.schema.field(name).type) for name, value in row.items()}
         for row in table.to_pylist()
@@ -130,7 +130,7 @@ def datafusion_rows(data: bytes, folder: Path) -> list[dict[str, Any]]:
 
 
 def avro_schema(data: bytes) -> dict[str, Any]:
-    """The schema in a file's header, as fastavro sees it."""
+    """The schema in a file's header, as fastavro reads it."""
     return fastavro.reader(io.BytesIO(data)).writer_schema  # type: ignore[return-value]
 
 

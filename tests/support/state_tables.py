@@ -15,7 +15,7 @@ Options = dict[str, str]
 
 
 def split(number: int, *, size: int = 0, **partition: str | None) -> AddAction:
-    """An add action for a split that nobody has to write."""
+    """An add action for a split that does not exist in the store."""
     return AddAction(
         path=f"part-{number:05d}.split",
         partition_values=partition,
@@ -30,7 +30,7 @@ def split(number: int, *, size: int = 0, **partition: str | None) -> AddAction:
 
 @dataclass
 class TableBuilder:
-    """Creates a table without automatic checkpoints and opens it with the options at hand."""
+    """Creates a table without automatic checkpoints and opens it with the given options."""
 
     path: str
     partition_by: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def numbered(numbers: Iterable[int]) -> list[str]:
 
 
 def state_of(table: IndexTable) -> StateManifest:
-    """The state that a table was opened from."""
+    """The state manifest of the base that a table was opened from."""
     source = table._snapshot.source
     assert isinstance(source, StateSource)
-    return source.manifest
+    return source.state

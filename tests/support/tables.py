@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 
 from indextables.config import Settings
-from indextables.log.actions import AddAction, AnyAction, Metadata, Protocol, encode_actions
+from indextables.log.actions import AddAction, AnyAction, Metadata, ProtocolAction, encode_actions
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.predicates import parse_predicate
@@ -80,7 +80,7 @@ def older_table(store: ObjectStore, settings: Mapping[str, str] | None = None) -
         partition_columns=PARTITION_BY,
         created_time=1_600_000_000_000,
     )
-    write_version(store, 0, Protocol(min_reader_version=3, min_writer_version=3), metadata)
+    write_version(store, 0, ProtocolAction(min_reader_version=3, min_writer_version=3), metadata)
     return load_snapshot(context(store, settings))
 
 

@@ -185,7 +185,7 @@ def test_changes_between_two_states_open_only_manifests_that_differ(store):
     assert found.adds["path"].to_pylist() == [f"4-{number}" for number in range(30)]
     assert found.removes.num_rows == 0
     opened = [call.key for call in counting.calls if call.operation == "get" and "/manifests/" in call.key]
-    (info,) = [info for info in newest.source.manifest.manifests if info.min_added_at_version > 10]
+    (info,) = [info for info in newest.source.state.manifests if info.min_added_at_version > 10]
     assert opened == [LOG_PREFIX + info.path]
 
 

@@ -41,7 +41,7 @@ def store() -> ObjectStore:
 
 
 def files(store: ObjectStore):
-    return list(list_log(store).versions.items())
+    return list(list_log(store).version_files)
 
 
 def at_once(store: ObjectStore) -> Tail:

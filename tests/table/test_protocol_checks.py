@@ -3,7 +3,7 @@
 import pytest
 
 from indextables.errors import InvalidOptionError, UnsupportedProtocolError
-from indextables.log.actions import Protocol
+from indextables.log.actions import ProtocolAction
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.write import set_properties, upgrade_protocol
 from indextables.storage import ObjectStore
@@ -27,12 +27,16 @@ from support.tables import (
 )
 
 UNREADABLE = {
-    "a newer version": Protocol(min_reader_version=5, min_writer_version=5),
-    "an unknown feature": Protocol(min_reader_version=4, min_writer_version=4, reader_features=("teleport",)),
+    "a newer version": ProtocolAction(min_reader_version=5, min_writer_version=5),
+    "an unknown feature": ProtocolAction(
+        min_reader_version=4, min_writer_version=4, reader_features=("teleport",)
+    ),
 }
 UNWRITABLE = {
-    "a newer version": Protocol(min_reader_version=4, min_writer_version=5),
-    "an unknown feature": Protocol(min_reader_version=4, min_writer_version=4, writer_features=("teleport",)),
+    "a newer version": ProtocolAction(min_reader_version=4, min_writer_version=5),
+    "an unknown feature": ProtocolAction(
+        min_reader_version=4, min_writer_version=4, writer_features=("teleport",)
+    ),
 }
 NEEDED = {"a newer version": "needs protocol version 5", "an unknown feature": "needs the features teleport"}
 
@@ -113,7 +117,7 @@ def test_known_features_and_older_versions_are_accepted(store):
     write_version(
         store,
         2,
-        Protocol(
+        ProtocolAction(
             min_reader_version=3, min_writer_version=3, reader_features=features, writer_features=features
         ),
     )
@@ -138,7 +142,7 @@ def test_protocol_is_never_downgraded(store, reader, writer):
 
 def test_upgrade_of_one_side_leaves_the_other_and_the_features(store):
     older_table(store)
-    features = Protocol(min_reader_version=3, min_writer_version=3, writer_features=("avroState",))
+    features = ProtocolAction(min_reader_version=3, min_writer_version=3, writer_features=("avroState",))
     write_version(
         store,
         1,

@@ -109,10 +109,10 @@ def test_a_checkpoint_makes_an_avro_state_of_any_older_format(tables, legacy):
     check_content(tables)
     state = state_of(tables.open())
     assert (state.num_files, state.total_bytes) == (2, 204)
-    assert list(state.schema_registry.values()) == [MAPPING]
+    assert list(state.doc_mappings.values()) == [MAPPING]
     files = tables.open().files()
     assert files["docMappingJson"].null_count == 2
-    assert files["docMappingRef"].drop_null().to_pylist() == list(state.schema_registry)
+    assert files["docMappingRef"].drop_null().to_pylist() == list(state.doc_mappings)
 
 
 OLDER_FORMATS = {
@@ -191,7 +191,7 @@ def test_compaction_after_a_downgrade_writes_a_new_state(tables):
 @pytest.mark.parametrize("more", [{}, {"checkpoint__maxFileSize": "1K"}])
 def test_downgrade_keeps_doc_mappings_in_the_metadata_for_other_readers(tables, more):
     tables.open().checkpoint()
-    (hash_,) = state_of(tables.open()).schema_registry
+    (hash_,) = state_of(tables.open()).doc_mappings
     tables.open(state__format="json", **more).checkpoint()
     files = sorted(log_of(tables).glob("*.checkpoint.*"))
     lines = b"".join(decompress(file.read_bytes(), file.name) for file in files)
@@ -206,11 +206,11 @@ def test_downgrade_keeps_doc_mappings_in_the_metadata_for_other_readers(tables, 
 def test_version_files_are_complete_without_the_state(tables):
     """A doc mapping that only the state has is registered with the first split that refers to it."""
     tables.open().checkpoint()
-    (hash_,) = state_of(tables.open()).schema_registry
+    (hash_,) = state_of(tables.open()).doc_mappings
     intent = Append((replace(split(4, day="4"), doc_mapping_ref=hash_),), {hash_: MAPPING})
     run(load_snapshot(tables.open()._snapshot.context), intent, Operation("WRITE"))
     shutil.rmtree(log_of(tables) / state_dir(3))
-    assert tables.open()._snapshot.header.schema_registry == {hash_: MAPPING}
+    assert tables.open()._snapshot.header.doc_mappings == {hash_: MAPPING}
 
 
 def test_the_hint_of_an_older_writer_with_parts_names_its_format(tables):

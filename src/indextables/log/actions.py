@@ -1,4 +1,8 @@
-"""Where a log file is damaged. Looked for only once something is known to be wrong."""
+"""The actions of the log as objects, their JSON, and the scan that finds the few of them that a reader needs.
+
+File entries in bulk never take this form: `log.decode` decodes them straight into Arrow. Field names are snake_case
+here and camelCase on disk. Fields of every protocol version are present.
+"""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -8,81 +12,29 @@ import msgspec
 
 from indextables._version import __version__
 from indextables.errors import LogCorruptedError
-
-
-def not_json(name: str, lines: bytes, error: Exception) -> LogCorruptedError:
-    """The error for a file that is not a sequence of JSON objects: it names the first line that is none."""
-    for number, line in enumerate(lines.split(b"\n"), start=1):
-        try:
-            _COUNTER.decode_lines(line)
-        except (msgspec.MsgspecError, RecursionError) as line_error:
-            return _error(name, f"line {number}", line_error)
-    return _error(name, "the file", error)
-
-
-def not_text(name: str, lines: bytes, error: UnicodeDecodeError) -> LogCorruptedError:
-    """The error for a file that is not UTF-8 throughout."""
-    number = lines.count(b"\n", 0, error.start) + 1
-    return _error(name, f"line {number}", error)
-
-
-def not_an_action(name: str, lines: bytes, position: int, error: Exception) -> LogCorruptedError:
-    """The error for the object at `position`, which is JSON, but not the action that it says it is."""
-    return _error(name, _place(lines, position), error)
-
-
-def _place(lines: bytes, position: int) -> str:
-    """The line of an object; an object that spans lines has only its number."""
-    seen = 0
-    for number, line in enumerate(lines.split(b"\n"), start=1):
-        try:
-            seen += len(_COUNTER.decode_lines(line))
-        except msgspec.MsgspecError:
-            break
-        if seen > position:
-            return f"line {number}"
-    return f"action {position + 1}"
-
-
-def _error(name: str, place: str, error: Exception) -> LogCorruptedError:
-    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-    return LogCorruptedError(f"{name}: {place} is not a valid action ({reason})")
-
-
-class _AnyObject(msgspec.Struct):
-    """A JSON object, whatever it holds."""
-
-
-_COUNTER = msgspec.json.Decoder(_AnyObject)
-
-
-# The actions of the log, as objects: for the few that somebody touches.
-#
-# File entries in bulk never take this form; they are decoded straight into Arrow (`decode`). Field names are
-# snake_case here and camelCase on disk. Fields of every protocol version are present, the old ones included.
-
+from indextables.log.fields import ADD_FIELDS, REMOVE_FIELDS, names_on_disk
 
 T = TypeVar("T")
 
-# Numbers as every other reader has them; what does not fit is refused where it is read.
+# Other implementations read these widths; a number that does not fit is refused when it is read.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
-# Fields of an action that a newer writer knows and this release does not: kept where it is rewritten.
+# Fields of an action that this release does not know. They are kept when the action is rewritten.
 Unknown = Mapping[str, Any]
 
 ENGINE_INFO = f"indextables-python/{__version__}"
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What all actions share: immutable, camelCase on disk, defaults left out.
+    """The base of all actions: immutable, camelCase on disk, defaults left out.
 
-    A default that comes from a factory is written all the same: readers that have no default need it.
+    A default that comes from a factory is written anyway: some readers have no default for that field.
     """
 
 
-class Protocol(Action, frozen=True):
-    """The protocol versions and features that a client needs in order to read or to write the table."""
+class ProtocolAction(Action, frozen=True):
+    """The protocol versions and features that a client needs to read or to write the table."""
 
     min_reader_version: Int32
     min_writer_version: Int32
@@ -112,8 +64,20 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unknown: Unknown = msgspec.field(default_factory=dict)
 
 
-class AddAction(Action, frozen=True):
-    """A split joins the table. Paths are relative to the table's root; times are epoch milliseconds."""
+class AddAction(Action, frozen=True, rename=names_on_disk(ADD_FIELDS)):
+    """Adds a split to the table.
+
+    Paths are relative to the table's root; times are epoch milliseconds. `log.fields` describes each field.
+
+    Example:
+        >>> add = AddAction(
+        ...     path="date=2024-01-01/part-0.split",
+        ...     partition_values={"date": "2024-01-01"},
+        ...     size=1_048_576,
+        ...     modification_time=1_704_067_200_000,
+        ...     data_change=True,
+        ... )
+    """
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -143,8 +107,8 @@ class AddAction(Action, frozen=True):
     companion_fast_field_mode: str | None = None
 
 
-class RemoveAction(Action, frozen=True):
-    """A split leaves the table. The file itself stays until a purge."""
+class RemoveAction(Action, frozen=True, rename=names_on_disk(REMOVE_FIELDS)):
+    """Removes a split from the table. The file itself stays until PURGE deletes it."""
 
     path: str
     data_change: bool
@@ -156,7 +120,7 @@ class RemoveAction(Action, frozen=True):
 
 
 class SkipAction(Action, frozen=True):
-    """An operation could not process a split, which stays live; it is tried again after `retry_after`."""
+    """Records that an operation could not process a split. The split stays live and is retried after `retry_after`."""
 
     path: str
     skip_timestamp: Int64
@@ -170,7 +134,7 @@ class SkipAction(Action, frozen=True):
 
 
 class TransactionAction(Action, frozen=True):
-    """The last batch that a streaming writer committed, so that a restart does not commit it again."""
+    """The last batch that a streaming writer committed. A restarted writer does not commit it again."""
 
     app_id: str
     version: Int64
@@ -179,11 +143,11 @@ class TransactionAction(Action, frozen=True):
 
 
 class CommitInfo(Action, frozen=True):
-    """Who committed what, when and why. Other implementations ignore this action.
+    """The author, time, operation and metrics of a commit. Other implementations ignore this action.
 
-    `is_exact` says that the writer checked its actions against the version before: every remove is of a path
-    that was live, and carries its size; no add is of a path that was live. A checkpoint can then
-    be written from the change alone.
+    `is_exact` means that the writer checked its actions against the previous version: every remove carries the size
+    of a path that was live, and no add is of a path that was live. A checkpoint can then be written without reading
+    the old entries.
     """
 
     commit_id: str
@@ -197,11 +161,11 @@ class CommitInfo(Action, frozen=True):
 
 
 class CheckpointInfo(Action, frozen=True):
-    """What a checkpoint knows about itself. Other implementations ignore this action.
+    """What a checkpoint records about itself. Other implementations ignore this action.
 
-    `num_adds` lets a reader notice that lines are missing; `recent_commits` maps versions to commit ids.
-    `known_schemas` are the hashes of doc mappings that the table knows without its metadata saying so: they are in the
-    checkpoint's metaData, where other readers look for them.
+    `num_adds` lets a reader detect missing lines; `recent_commits` maps versions to commit ids. `known_schemas`
+    are the hashes of doc mappings that the checkpoint adds to the configuration of its metaData, because other readers
+    look for them there. They are not part of the table's own metadata.
     """
 
     version: Int64
@@ -212,7 +176,7 @@ class CheckpointInfo(Action, frozen=True):
 
 
 AnyAction = (
-    Protocol
+    ProtocolAction
     | Metadata
     | AddAction
     | RemoveAction
@@ -224,7 +188,7 @@ AnyAction = (
 
 # The name of each action on disk.
 ACTION_NAMES: Mapping[type[AnyAction], str] = {
-    Protocol: "protocol",
+    ProtocolAction: "protocol",
     Metadata: "metaData",
     AddAction: "add",
     RemoveAction: "remove",
@@ -236,12 +200,15 @@ ACTION_NAMES: Mapping[type[AnyAction], str] = {
 
 
 def new_commit_id() -> str:
-    """An id by which a writer recognises its own commit when it reads it back."""
+    """A unique id by which a writer recognizes its own commit when it reads it back."""
     return str(uuid.uuid4())
 
 
+# Encoding and decoding single actions
+
+
 def encode_actions(actions: Sequence[AnyAction]) -> bytes:
-    """The actions as JSON lines, with the unknown fields that they were read with."""
+    """The actions as JSON lines, including the unknown fields that they were read with."""
     return _ENCODER.encode_lines([{ACTION_NAMES[type(action)]: _on_disk(action)} for action in actions])
 
 
@@ -278,20 +245,19 @@ _FIELD_NAMES: Mapping[type, frozenset[str]] = {
 }
 
 
-# The actions that are few: protocol, metaData, mergeskip, txn, commitInfo and checkpointInfo.
+# The scan for small actions: all kinds but adds and removes.
 #
-# One pass over the bytes of a log file finds them and skips everything else, so that a checkpoint with 70,000
-# adds and two other lines costs two parsed actions. The same pass makes sure that the file is a sequence of
-# JSON objects that are not nested without end, which a native decoder can be trusted with.
+# One pass over the bytes of a log file finds them and skips everything else, so a checkpoint with 70,000 adds and two
+# other lines costs two parsed actions. The same pass verifies that the file is a sequence of JSON objects without
+# excessive nesting, which makes it safe for the native decoder.
 
-
-_KINDS = (Protocol, Metadata, SkipAction, TransactionAction, CommitInfo, CheckpointInfo)
+_SMALL_KINDS = (ProtocolAction, Metadata, SkipAction, TransactionAction, CommitInfo, CheckpointInfo)
 
 
 class SmallActions(msgspec.Struct, frozen=True):
-    """The small actions of one log file; of a kind that can only apply once, the last."""
+    """The small actions of one log file. Of a kind that applies once, the last one."""
 
-    protocol: Protocol | None = None
+    protocol: ProtocolAction | None = None
     metadata: Metadata | None = None
     commit_info: CommitInfo | None = None
     checkpoint_info: CheckpointInfo | None = None
@@ -302,44 +268,44 @@ class SmallActions(msgspec.Struct, frozen=True):
 
 
 class ScannedFile(msgspec.Struct, frozen=True):
-    """A log file after the first pass: how many JSON objects it holds, and its small actions."""
+    """The result of scanning a log file: the number of JSON objects and the small actions."""
 
     num_objects: int
     actions: SmallActions
 
 
 def scan_lines(name: str, lines: bytes) -> ScannedFile:
-    """Look through JSON lines for small actions.
+    """Scan JSON lines for small actions.
 
-    Raises LogCorruptedError, naming the line, if they are not JSON objects or a small action is not valid.
+    Raises LogCorruptedError, naming the line, if a line is not a JSON object or a small action is invalid.
     """
     try:
         objects = _SCANNER.decode_lines(lines)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise not_json(name, lines, error) from error
-    found: dict[type, list[Any]] = {kind: [] for kind in _KINDS}
-    for some_actions in filter(_NO_SMALL_ACTION.__ne__, objects):
+        raise invalid_json(name, lines, error) from error
+    found: dict[type, list[Any]] = {kind: [] for kind in _SMALL_KINDS}
+    for line in filter(_NO_SMALL_ACTION.__ne__, objects):
         try:
-            _collect(some_actions, found)
+            _collect(line, found)
         except ValueError as error:
-            raise not_an_action(name, lines, objects.index(some_actions), error) from error
+            raise invalid_action(name, lines, objects.index(line), error) from error
     return ScannedFile(
         num_objects=len(objects),
         actions=SmallActions(
-            protocol=_last(found[Protocol]),
+            protocol=_last(found[ProtocolAction]),
             metadata=_last(found[Metadata]),
             commit_info=_last(found[CommitInfo]),
             checkpoint_info=_last(found[CheckpointInfo]),
             skips=tuple(found[SkipAction]),
             transactions=tuple(found[TransactionAction]),
-            protocol_count=len(found[Protocol]),
+            protocol_count=len(found[ProtocolAction]),
             metadata_count=len(found[Metadata]),
         ),
     )
 
 
 def _collect(line: msgspec.Struct, found: dict[type, list[Any]]) -> None:
-    for kind in _KINDS:
+    for kind in _SMALL_KINDS:
         raw = getattr(line, ACTION_NAMES[kind])
         value = msgspec.json.decode(raw) if raw != _ABSENT else None
         if value is None:
@@ -347,7 +313,7 @@ def _collect(line: msgspec.Struct, found: dict[type, list[Any]]) -> None:
         try:
             found[kind].append(parse_action(value, kind))
         except msgspec.ValidationError:
-            # Other writers have a commitInfo of their own, which tells us nothing.
+            # Other writers have a commitInfo of their own, with nothing that we use.
             if kind is not CommitInfo:
                 raise
 
@@ -356,11 +322,60 @@ def _last(actions: list[T]) -> T | None:
     return actions[-1] if actions else None
 
 
-# A line of which only the small actions are looked at. `gc=False`: there is one for every line of a checkpoint,
-# and they refer to nothing that could refer back.
+# Decodes only the small actions of a line. `gc=False`: there is one object per line of a checkpoint, and none of them
+# can be part of a reference cycle.
 _ABSENT = msgspec.Raw()
 _Line = msgspec.defstruct(
-    "_Line", [(ACTION_NAMES[kind], msgspec.Raw, _ABSENT) for kind in _KINDS], gc=False, frozen=True
+    "_Line", [(ACTION_NAMES[kind], msgspec.Raw, _ABSENT) for kind in _SMALL_KINDS], gc=False, frozen=True
 )
 _NO_SMALL_ACTION = _Line()
 _SCANNER = msgspec.json.Decoder(_Line)
+
+
+# Errors that locate the damage in a log file. The lines are searched only once something is known to be wrong.
+
+
+def invalid_json(name: str, lines: bytes, error: Exception) -> LogCorruptedError:
+    """The error for a file that is not a sequence of JSON objects. It names the first bad line."""
+    for number, line in enumerate(lines.split(b"\n"), start=1):
+        try:
+            _OBJECT_COUNTER.decode_lines(line)
+        except (msgspec.MsgspecError, RecursionError) as line_error:
+            return _corrupted(name, f"line {number}", line_error)
+    return _corrupted(name, "the file", error)
+
+
+def invalid_utf8(name: str, lines: bytes, error: UnicodeDecodeError) -> LogCorruptedError:
+    """The error for a file that is not valid UTF-8."""
+    number = lines.count(b"\n", 0, error.start) + 1
+    return _corrupted(name, f"line {number}", error)
+
+
+def invalid_action(name: str, lines: bytes, position: int, error: Exception) -> LogCorruptedError:
+    """The error for the JSON object at `position`, which is not a valid action."""
+    return _corrupted(name, _locate(lines, position), error)
+
+
+def _locate(lines: bytes, position: int) -> str:
+    """The line of an object, or only its number if objects span several lines."""
+    seen = 0
+    for number, line in enumerate(lines.split(b"\n"), start=1):
+        try:
+            seen += len(_OBJECT_COUNTER.decode_lines(line))
+        except msgspec.MsgspecError:
+            break
+        if seen > position:
+            return f"line {number}"
+    return f"action {position + 1}"
+
+
+def _corrupted(name: str, place: str, error: Exception) -> LogCorruptedError:
+    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return LogCorruptedError(f"{name}: {place} is not a valid action ({reason})")
+
+
+class _AnyObject(msgspec.Struct):
+    """A JSON object with any fields."""
+
+
+_OBJECT_COUNTER = msgspec.json.Decoder(_AnyObject)

@@ -1,6 +1,7 @@
-"""`_last_checkpoint`: a hint at the newest checkpoint or state.
+"""Checkpoints: the content that all formats share, how one becomes valid, and the `_last_checkpoint` hint.
 
-Never trusted until it is matched: a missing, corrupt or stale hint costs time, never correctness.
+The hint points at the newest checkpoint or state. Readers verify it: a missing, corrupt or stale hint costs time, never
+correctness.
 """
 
 import logging
@@ -11,20 +12,140 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from indextables.errors import CheckpointValidationError, ObjectNotFoundError
+from indextables.errors import (
+    CheckpointValidationError,
+    CheckpointWriteError,
+    ConcurrentMaintenanceError,
+    ObjectNotFoundError,
+)
 from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
 from indextables.log.decode import VersionSummary
 from indextables.log.paths import LAST_CHECKPOINT_KEY, MAX_VERSION
-from indextables.log.replay import EMPTY_HEADER, SCHEMA_PROPERTY_PREFIX, LogHeader, registry_of, replay_header
+from indextables.log.replay import (
+    DOC_MAPPING_PROPERTY_PREFIX,
+    EMPTY_HEADER,
+    LogHeader,
+    registered_doc_mappings,
+    replay_header,
+)
 from indextables.log.segment import BaseFormat
-from indextables.storage import ObjectStore
+from indextables.log.version_file import find_object
+from indextables.storage import ObjectStore, PutOutcome
 
 logger = logging.getLogger(__name__)
 
-# More commits than any table has seen: a hint with a larger number is damaged.
-_PLAUSIBLE_VERSION: Final = 10**12
+# No table has this many commits: a hint with a larger version is corrupt.
+_MAX_PLAUSIBLE_VERSION: Final = 10**12
 
-_PARTS_OF_JSON: Final = "json-multipart"
+_MULTI_PART_JSON: Final = "json-multipart"
+
+# Half of the age below which no garbage collection deletes a file, whatever its settings.
+_MAX_WRITE_MS: Final = 30 * 60 * 1000
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The table at `header.version`: its header and its live file entries."""
+
+    header: LogHeader
+    entries: pa.Table
+
+
+def header_lines(header: LogHeader, num_adds: int) -> bytes:
+    """A header as JSON lines: everything in a checkpoint that is not a file entry."""
+    known = header.doc_mappings.keys() - registered_doc_mappings(header.metadata).keys()
+    actions: list[AnyAction] = [
+        CheckpointInfo(
+            version=header.version,
+            timestamp=header.timestamp_ms,
+            num_adds=num_adds,
+            recent_commits=header.recent_commits,
+            known_schemas=tuple(sorted(known)),
+        )
+    ]
+    if header.protocol is not None:
+        actions.append(header.protocol)
+    if header.metadata is not None:
+        properties = {
+            f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": header.doc_mappings[hash_] for hash_ in sorted(known)
+        }
+        actions.append(
+            replace(header.metadata, configuration={**header.metadata.configuration, **properties})
+        )
+    actions += header.skips.values()
+    actions += [
+        TransactionAction(app_id=app, version=version) for app, version in header.transactions.items()
+    ]
+    unknown = "".join(f"{line}\n" for line in header.unknown_actions)
+    return encode_actions(actions) + unknown.encode()
+
+
+def build_checkpoint(
+    summaries: Sequence[VersionSummary],
+    entries: pa.Table,
+    version: int,
+    name: str,
+    *,
+    removed: Mapping[str, int] | None = None,
+) -> Checkpoint:
+    """Build the checkpoint of `version` from its decoded header lines and its live file entries.
+
+    `removed` are the paths that its lines remove (see `removed_paths`), if the lines are a whole history. Raises
+    CheckpointValidationError if entries are missing, or if the lines belong to another version.
+    """
+    header = replay_header(EMPTY_HEADER, summaries, removed or {})
+    info = next((s.actions.checkpoint_info for s in summaries if s.actions.checkpoint_info), None)
+    if header.metadata is None:
+        raise CheckpointValidationError(f"{name}: the checkpoint has no metaData action")
+    if info is None:
+        return Checkpoint(header, entries)
+    if info.version != version:
+        raise CheckpointValidationError(f"{name}: the checkpoint holds version {info.version}, not {version}")
+    if info.num_adds != entries.num_rows:
+        raise CheckpointValidationError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
+    added = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}" for hash_ in info.known_schemas}
+    configuration = {key: value for key, value in header.metadata.configuration.items() if key not in added}
+    restored = replace(
+        header,
+        timestamp_ms=info.timestamp,
+        metadata=replace(header.metadata, configuration=configuration),
+        recent_commits=info.recent_commits,
+    )
+    return Checkpoint(restored, entries)
+
+
+def publish_checkpoint(
+    store: ObjectStore, key: str, data: bytes, version: int, started_ms: int, origin: str | None = None
+) -> PutOutcome:
+    """Write the file that makes the checkpoint of a version valid, if absent. It is always the last file written.
+
+    PURGE deletes unreferenced files once they are old enough, and cleanup deletes old checkpoints with their files. A
+    writer that stalled must not refer to such files. A published checkpoint is never taken back: cleanup may already
+    have deleted what it covers.
+
+    Args:
+        store: The table's store.
+        key: The key of the file.
+        data: The content of the file.
+        version: The version that the checkpoint is of.
+        started_ms: When the write began.
+        origin: The key of the state manifest whose manifests the new state shares, if any.
+
+    Raises:
+        CheckpointWriteError: The write began too long ago. Nothing is published.
+        ConcurrentMaintenanceError: `origin` was deleted. Nothing is published.
+    """
+    took_ms = store.clock.now_ms() - started_ms
+    if took_ms > _MAX_WRITE_MS:
+        raise CheckpointWriteError(
+            f"{store.url}: the checkpoint of version {version} was not published, because writing it took "
+            f"{took_ms // 60_000} minutes and its files may have been garbage-collected; write it again"
+        )
+    if origin is not None and find_object(store, origin) is None:
+        raise ConcurrentMaintenanceError(
+            f"{store.url}: the state of version {version} was not published, because {origin}, on which "
+            f"it is based, was cleaned up concurrently; open the table again"
+        )
+    return store.put_if_absent(key, data)
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,22 +164,22 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def format_name(self) -> str:
-        """The format of the checkpoint that it names: older writers, which knew only one, do not say."""
-        return self.format or ("json" if self.checkpoint_id is None else _PARTS_OF_JSON)
+        """The format of the checkpoint. Older writers, which knew only JSON, do not record it."""
+        return self.format or ("json" if self.checkpoint_id is None else _MULTI_PART_JSON)
 
     @property
     def base_format(self) -> BaseFormat | None:
-        """What kind of checkpoint it names; None for one that we do not know."""
-        name = self.format_name.replace(_PARTS_OF_JSON, "json")
+        """The kind of the checkpoint; None if this release does not know it."""
+        name = self.format_name.replace(_MULTI_PART_JSON, "json")
         return next((kind for kind in BaseFormat if kind.value == name), None)
 
-    def bears_witness_beyond(self, version: int) -> bool:
-        """Whether there must have been a newer version than this one: a hint follows the checkpoint that it names."""
-        return version < self.version <= _PLAUSIBLE_VERSION
+    def proves_version_after(self, version: int) -> bool:
+        """Whether a version newer than this one must have existed: a writer checkpoints before it moves the hint."""
+        return version < self.version <= _MAX_PLAUSIBLE_VERSION
 
 
 def read_hint(store: ObjectStore) -> LastCheckpoint | None:
-    """The hint, or None if there is none that makes sense."""
+    """The hint, or None if it is missing or invalid."""
     try:
         data = store.get(LAST_CHECKPOINT_KEY)
     except ObjectNotFoundError:
@@ -68,7 +189,7 @@ def read_hint(store: ObjectStore) -> LastCheckpoint | None:
     except (ValueError, RecursionError) as error:
         logger.warning("%s/%s is not readable and is ignored (%s)", store.url, LAST_CHECKPOINT_KEY, error)
         return None
-    # A number that no version can have would keep the hint from ever moving on.
+    # An impossible version would keep the hint from ever advancing.
     return hint if 0 <= hint.version <= MAX_VERSION else None
 
 
@@ -78,74 +199,3 @@ def advance_hint(store: ObjectStore, hint: LastCheckpoint) -> None:
     if current is not None and current.version > hint.version:
         return
     store.put(LAST_CHECKPOINT_KEY, msgspec.json.encode(hint))
-
-
-# What every checkpoint holds, whatever its format, and its header as actions.
-
-
-class Checkpoint(msgspec.Struct, frozen=True):
-    """The table at `header.version`: its header and its live file entries."""
-
-    header: LogHeader
-    entries: pa.Table
-
-
-def header_lines(header: LogHeader, num_adds: int) -> bytes:
-    """A header as JSON lines: everything of a checkpoint that is not a file entry."""
-    known = header.schema_registry.keys() - registry_of(header.metadata).keys()
-    actions: list[AnyAction] = [
-        CheckpointInfo(
-            version=header.version,
-            timestamp=header.timestamp_ms,
-            num_adds=num_adds,
-            recent_commits=header.recent_commits,
-            known_schemas=tuple(sorted(known)),
-        )
-    ]
-    if header.protocol is not None:
-        actions.append(header.protocol)
-    if header.metadata is not None:
-        schemas = {
-            f"{SCHEMA_PROPERTY_PREFIX}{hash_}": header.schema_registry[hash_] for hash_ in sorted(known)
-        }
-        actions.append(replace(header.metadata, configuration={**header.metadata.configuration, **schemas}))
-    actions += header.skips.values()
-    actions += [
-        TransactionAction(app_id=app, version=version) for app, version in header.transactions.items()
-    ]
-    unknown = "".join(f"{line}\n" for line in header.unknown_actions)
-    return encode_actions(actions) + unknown.encode()
-
-
-def build_checkpoint(
-    summaries: Sequence[VersionSummary],
-    entries: pa.Table,
-    version: int,
-    name: str,
-    *,
-    removed: Mapping[str, int] | None = None,
-) -> Checkpoint:
-    """The checkpoint of `version` from its decoded header lines and its live file entries.
-
-    `removed` are the paths that its lines remove, where they tell more than what is live (`removed_paths`).
-    Raises CheckpointValidationError if entries are missing, or if the lines belong to another version.
-    """
-    header = replay_header(EMPTY_HEADER, summaries, removed or {})
-    info = next((s.actions.checkpoint_info for s in summaries if s.actions.checkpoint_info), None)
-    if header.metadata is None:
-        raise CheckpointValidationError(f"{name}: the checkpoint has no metaData action")
-    if info is None:
-        return Checkpoint(header, entries)
-    if info.version != version:
-        raise CheckpointValidationError(f"{name}: the checkpoint holds version {info.version}, not {version}")
-    if info.num_adds != entries.num_rows:
-        raise CheckpointValidationError(f"{name}: has {entries.num_rows} of its {info.num_adds} file entries")
-    known = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}" for hash_ in info.known_schemas}
-    configuration = {key: value for key, value in header.metadata.configuration.items() if key not in known}
-    restored = replace(
-        header,
-        timestamp_ms=info.timestamp,
-        metadata=replace(header.metadata, configuration=configuration),
-        recent_commits=info.recent_commits,
-    )
-    return Checkpoint(restored, entries)

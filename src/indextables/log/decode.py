@@ -1,9 +1,9 @@
-"""JSON lines of the log to Arrow columns, a whole tail of versions at once.
+"""Decodes JSON lines of the log to Arrow columns, a whole tail of versions at once.
 
-Each file is looked through once for its few small actions (`small_actions`). Then a native JSON decoder takes all
-lines together; it ignores fields and actions that it does not know and is strict about types. Where it refuses, or
-where something is about to be rewritten and there is something unknown to keep, the lines are looked at one by one
-first (`careful`): that names the bad line, and accepts numbers where the specification says strings.
+`scan_lines` first finds the few small actions of each file. Then a native JSON decoder takes all lines together; it
+ignores unknown fields and actions and is strict about types. If it fails, or if unknown content must be kept for a
+rewrite, `log.decode_slow` converts the lines one by one first: it names the bad line, and accepts numbers where the
+specification says strings.
 """
 
 import re
@@ -34,15 +34,15 @@ _LINE_SCHEMA = pa.schema([pa.field("add", ADD_STRUCT), pa.field("remove", REMOVE
 _CANONICAL_SCHEMA = _LINE_SCHEMA.append(pa.field("unknownFields", pa.string()))
 _ROWS_PER_BATCH = 4096
 
-# The native decoder gets some characters wrong that are written as two escapes (U+20000 becomes U+10000). And its
+# The native decoder misreads some characters that are written as surrogate pairs (U+20000 becomes U+10000). And its
 # error messages may quote a NUL from the lines, which aborts the process.
-_ESCAPES_TO_KEEP_AWAY = re.compile(rb"\\u(?:[dD]|0000)")
+_UNSAFE_ESCAPES = re.compile(rb"\\u(?:[dD]|0000)")
 
 _SEQUENCE = pa.field("sequence", pa.int64(), nullable=False)
 
 
 class UnknownContent(Enum):
-    """What happens to fields and actions that this release does not know."""
+    """What a reader does with fields and actions that this release does not know."""
 
     IGNORE = "ignore"
     KEEP = "keep"
@@ -51,7 +51,7 @@ class UnknownContent(Enum):
 class LogFile(msgspec.Struct, frozen=True):
     """The JSON lines of one file of the log.
 
-    `modified_ms` is the file's own time: the last resort for versions that do not tell when they were made.
+    `modified_ms` is the file's modification time, the fallback for versions that do not record their commit time.
     """
 
     version: int
@@ -61,7 +61,7 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 class VersionSummary(msgspec.Struct, frozen=True):
-    """What one version says besides its adds and removes. `timestamp_ms` is the commit's own time."""
+    """The content of one version besides its adds and removes. `timestamp_ms` is the commit time."""
 
     version: int
     timestamp_ms: int
@@ -72,7 +72,7 @@ class VersionSummary(msgspec.Struct, frozen=True):
 class Tail(msgspec.Struct, frozen=True):
     """Consecutive versions, decoded.
 
-    `adds` has the file entry columns, `removes` those of `REMOVE_SCHEMA`; both have a last column `sequence`
+    `adds` has the columns of `FILE_ENTRY_SCHEMA`, `removes` those of `REMOVE_SCHEMA`. Both end with a column `sequence`
     that orders the actions of the whole tail.
     """
 
@@ -81,7 +81,7 @@ class Tail(msgspec.Struct, frozen=True):
     removes: pa.Table
 
 
-# What a table has that was just checkpointed: worth no decoder.
+# The tail of a table whose newest version is a checkpoint.
 NO_VERSIONS = Tail(
     versions=(),
     adds=FILE_ENTRY_SCHEMA.append(_SEQUENCE).empty_table(),
@@ -90,10 +90,7 @@ NO_VERSIONS = Tail(
 
 
 def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownContent.IGNORE) -> Tail:
-    """Decode log files, given in the order of their versions.
-
-    Raises LogCorruptedError with the file and the line at fault.
-    """
+    """Decode log files, given in version order. Raises LogCorruptedError with the file and the line at fault."""
     if not files:
         return NO_VERSIONS
     scanned = [scan_lines(file.name, file.lines) for file in files]
@@ -125,7 +122,7 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    """Actions as rows, with the columns `add` and `remove`; unknown actions as JSON, per file."""
+    """One row per action, with the columns `add` and `remove`; and the unknown actions of each file, as JSON."""
 
     table: pa.Table
     per_file: list[int]
@@ -134,7 +131,7 @@ class _Rows(msgspec.Struct, frozen=True):
 
 def _decode_rows(files: Sequence[LogFile], scanned: Sequence[ScannedFile], unknown: UnknownContent) -> _Rows:
     if unknown is UnknownContent.IGNORE or not any(has_unknown(file.lines) for file in files):
-        table = _decode_as_they_are(b"\n".join(file.lines for file in files))
+        table = _decode_fast(b"\n".join(file.lines for file in files))
         if table is not None:
             return _Rows(table, [scan.num_objects for scan in scanned], ((),) * len(files))
     canonical = [canonical_lines(file.name, file.lines) for file in files]
@@ -148,9 +145,9 @@ def _decode_rows(files: Sequence[LogFile], scanned: Sequence[ScannedFile], unkno
     )
 
 
-def _decode_as_they_are(lines: bytes) -> pa.Table | None:
-    """One row per JSON object, or None if the lines need a closer look."""
-    if _ESCAPES_TO_KEEP_AWAY.search(lines):
+def _decode_fast(lines: bytes) -> pa.Table | None:
+    """One row per JSON object, or None if the lines need the slow decoder."""
+    if _UNSAFE_ESCAPES.search(lines):
         return None
     try:
         table = _decode_natively(lines, _LINE_SCHEMA)
@@ -167,20 +164,20 @@ def _decode_natively(lines: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _has_fields(actions: pa.ChunkedArray, required: frozenset[str]) -> bool:
-    """Whether no action lacks one of these fields."""
+    """Whether every action has all of these fields."""
     return all(pc.struct_field(actions, name).null_count == actions.null_count for name in required)
 
 
 def _present(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
-    """The values of a column that are there, and their row numbers."""
+    """The non-null values of a column, and their row numbers."""
     is_present = column.is_valid()
     rows = np.flatnonzero(is_present.to_numpy())
     if not len(rows):
         return column.slice(0, 0), rows
-    # A checkpoint has its adds in one piece, which is then not copied.
+    # The adds of a checkpoint are contiguous and need no copy.
     first, count = int(rows[0]), len(rows)
-    is_one_piece = int(rows[-1]) - first + 1 == count
-    return (column.slice(first, count) if is_one_piece else column.filter(is_present)), rows
+    is_contiguous = int(rows[-1]) - first + 1 == count
+    return (column.slice(first, count) if is_contiguous else column.filter(is_present)), rows
 
 
 def _timestamps(
@@ -189,10 +186,10 @@ def _timestamps(
     table: pa.Table,
     file_of_row: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """When each version was committed, by the best witness that it has.
+    """The commit time of each version, from the first of these sources that it has:
 
     1. its commitInfo; 2. the creation time in the metaData of version 0; 3. the newest time among its adds and
-    removes; 4. the time of the file, which changes when a table is copied.
+    removes; 4. the modification time of the file, which changes when a table is copied.
     """
     newest = np.zeros(len(files), dtype=np.int64)
     for action, field in (("add", "modificationTime"), ("remove", "deletionTimestamp")):

@@ -1,7 +1,7 @@
-"""The careful way to read actions: one at a time, precise about what is wrong, keeping what is unknown.
+"""The slow decoder of adds and removes: one action at a time, with precise errors, keeping unknown fields.
 
-Its result are JSON lines again, in the one form that the native decoder takes without complaint: an add or a remove
-on each line, all types as the specification says, and what is unknown of an add beside it as text.
+Its result is JSON lines in a canonical form that the native decoder of `log.decode` always accepts: one add or remove
+per line, every type as specified, and the unknown fields of an add beside it as text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,23 +10,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from indextables.log.actions import ACTION_NAMES, Int32, Int64, not_an_action, not_json, not_text
-from indextables.log.entries import (
-    ADD_STRUCT,
-    REMOVE_STRUCT,
-    REQUIRED_ADD_FIELDS,
-    REQUIRED_REMOVE_FIELDS,
-    STRING_LIST,
-    STRING_MAP,
-)
+from indextables.log.actions import ACTION_NAMES, Int32, Int64, invalid_action, invalid_json, invalid_utf8
+from indextables.log.entries import ADD_STRUCT, REMOVE_STRUCT, REQUIRED_ADD_FIELDS, REQUIRED_REMOVE_FIELDS
+from indextables.log.fields import STRING_LIST, STRING_MAP
 
 _KNOWN_ACTIONS = frozenset(ACTION_NAMES.values())
-_ADD_FIELDS = frozenset(ADD_STRUCT.names)
+_ADD_NAMES = frozenset(ADD_STRUCT.names)
 _RawObject = dict[str, msgspec.Raw]
 
 
 class CanonicalLines(msgspec.Struct, frozen=True):
-    """The adds and removes of a file, one a line, and as JSON its actions that this release does not know."""
+    """The adds and removes of a file, one per line, and the actions that this release does not know, as JSON."""
 
     lines: bytes
     num_lines: int
@@ -34,22 +28,22 @@ class CanonicalLines(msgspec.Struct, frozen=True):
 
 
 def canonical_lines(name: str, lines: bytes) -> CanonicalLines:
-    """Bring JSON lines into the canonical form. Raises LogCorruptedError with the line at fault."""
+    """Convert JSON lines to the canonical form. Raises LogCorruptedError with the line at fault."""
     actions: list[dict[str, Any]] = []
     unknown_actions: list[str] = []
     for position, line in enumerate(_objects(name, lines)):
         try:
             actions += _adds_and_removes(line)
         except ValueError as error:
-            raise not_an_action(name, lines, position, error) from error
+            raise invalid_action(name, lines, position, error) from error
         unknown_actions += [_json_text({key: raw}) for key, raw in line.items() if key not in _KNOWN_ACTIONS]
     return CanonicalLines(_ENCODER.encode_lines(actions), len(actions), tuple(unknown_actions))
 
 
 def has_unknown(lines: bytes) -> bool:
-    """Whether an action, or a field of an add, is one that this release has no place for.
+    """Whether the lines hold an action, or a field of an add, that this release does not know.
 
-    True also for lines that are something else altogether: `canonical_lines` says what is wrong with them.
+    Also true for lines that are not valid at all: `canonical_lines` reports what is wrong with them.
     """
     try:
         _KNOWN_LINES.decode_lines(lines)
@@ -63,13 +57,13 @@ def _objects(name: str, lines: bytes) -> list[_RawObject]:
         lines.decode()
         return _RAW_OBJECT.decode_lines(lines)
     except UnicodeDecodeError as error:
-        raise not_text(name, lines, error) from error
+        raise invalid_utf8(name, lines, error) from error
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise not_json(name, lines, error) from error
+        raise invalid_json(name, lines, error) from error
 
 
 def _adds_and_removes(line: _RawObject) -> Iterator[dict[str, Any]]:
-    """The adds and removes of a line, in its order: one, or in the first checkpoints all adds as an array."""
+    """The adds and removes of a line, in order. The first checkpoints have all adds in one line, as an array."""
     for name, raw in line.items():
         if name == "add":
             yield from map(_add, _each(raw))
@@ -89,12 +83,12 @@ def _each(raw: msgspec.Raw) -> list[msgspec.Raw]:
 
 def _add(raw: msgspec.Raw) -> dict[str, Any]:
     add = _with_texts(_ADD.decode(raw), _ADD_MAPS)
-    unknown = {name: field for name, field in _RAW_OBJECT.decode(raw).items() if name not in _ADD_FIELDS}
+    unknown = {name: field for name, field in _RAW_OBJECT.decode(raw).items() if name not in _ADD_NAMES}
     return {"add": add, "unknownFields": _json_text(unknown)} if unknown else {"add": add}
 
 
 def _with_texts(action: msgspec.Struct, maps: tuple[str, ...]) -> msgspec.Struct:
-    """Make the maps of an action maps of texts. Some writers put bare numbers there, which stay as written."""
+    """Convert the values of an action's maps to text. Some writers put bare numbers there; they keep their spelling."""
     for name in maps:
         items = getattr(action, name)
         if items:
@@ -107,17 +101,16 @@ def _as_text(item: msgspec.Raw) -> str | None:
     return _TEXT.decode(item) if is_text_or_null else bytes(item).decode()
 
 
-def _maps_of(fields: pa.StructType) -> tuple[str, ...]:
-    return tuple(field.name for field in fields if field.type == STRING_MAP)
-
-
 def _json_text(fields: _RawObject) -> str:
-    """The fields as one line of JSON, every value as it was written."""
+    """The fields as one line of JSON, with every value as written."""
     return msgspec.json.format(_ENCODER.encode(fields), indent=-1).decode()
 
 
+# The decoders, derived from the Arrow structs
+
+
 def _struct_of(name: str, fields: pa.StructType, required: frozenset[str]) -> type[msgspec.Struct]:
-    """The fields of an Arrow struct as msgspec decodes and checks them; all but the required may be null."""
+    """The fields of an Arrow struct as msgspec decodes and checks them; all but the required ones may be null."""
     return msgspec.defstruct(
         name,
         [
@@ -131,11 +124,15 @@ def _struct_of(name: str, fields: pa.StructType, required: frozenset[str]) -> ty
     )
 
 
-def _only_known(name: str, fields: Mapping[str, type]) -> type[msgspec.Struct]:
+def _struct_without_unknown(name: str, fields: Mapping[str, type]) -> type[msgspec.Struct]:
     """An object that may have these fields and no others."""
     return msgspec.defstruct(
         name, [(field, kind, None) for field, kind in fields.items()], forbid_unknown_fields=True, gc=False
     )
+
+
+def _maps_of(fields: pa.StructType) -> tuple[str, ...]:
+    return tuple(field.name for field in fields if field.type == STRING_MAP)
 
 
 _TYPES: Mapping[pa.DataType, Any] = {
@@ -153,7 +150,9 @@ _TEXT = msgspec.json.Decoder(str | None)
 _RAW_OBJECT = msgspec.json.Decoder(_RawObject)
 _ENCODER = msgspec.json.Encoder()
 
-# The fields of an add and the names of all actions; what they hold is not looked at.
-_KnownAdd = _only_known("_KnownAdd", dict.fromkeys(ADD_STRUCT.names, msgspec.Raw))
-_KnownLine = _only_known("_KnownLine", {**dict.fromkeys(_KNOWN_ACTIONS, msgspec.Raw), "add": _KnownAdd})
+# Checks the fields of adds and the names of actions, but not their values.
+_KnownAdd = _struct_without_unknown("_KnownAdd", dict.fromkeys(ADD_STRUCT.names, msgspec.Raw))
+_KnownLine = _struct_without_unknown(
+    "_KnownLine", {**dict.fromkeys(_KNOWN_ACTIONS, msgspec.Raw), "add": _KnownAdd}
+)
 _KNOWN_LINES = msgspec.json.Decoder(_KnownLine)

@@ -1,6 +1,7 @@
-"""JSON checkpoints: `<v>.checkpoint.json`, or above a size limit a manifest and its parts.
+"""JSON and Parquet checkpoints, the formats before the Avro state.
 
-The manifest of a multi-part checkpoint is written last and if absent: it is the commit of the checkpoint.
+JSON: `<v>.checkpoint.json` holds JSON lines or, above a size limit, the list of the checkpoint's parts. Parquet:
+`_checkpoints/<v>.checkpoint.parquet` holds the rows, and a small JSON file beside it makes them valid.
 """
 
 import io
@@ -15,16 +16,15 @@ import pyarrow.compute as pc
 
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
-from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_lines
+from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_lines, publish_checkpoint
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import (
     FILE_ENTRY_SCHEMA,
-    STRING_LIST,
-    STRING_MAP,
     add_lines,
     empty_entries,
     entries_from_columns,
 )
+from indextables.log.fields import STRING_LIST, STRING_MAP
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,
@@ -35,12 +35,31 @@ from indextables.log.paths import (
     parse_log_path,
 )
 from indextables.log.replay import removed_paths, replay_entries
-from indextables.log.version_file import compress, decompress, publish
+from indextables.log.version_file import compress, decompress, find_object
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
+# A tiny file can claim any number of equal rows; no table has this many splits.
+MAX_CHECKPOINT_ROWS = 50_000_000
 
-class MultiPartManifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The content of `<v>.checkpoint.json` when the checkpoint is in parts."""
+# The metadata columns of the first Parquet design.
+_METADATA_FIELDS = (
+    pa.field("metadataId", pa.string()),
+    pa.field("schemaString", pa.string()),
+    pa.field("partitionColumns", STRING_LIST),
+    pa.field("format", STRING_MAP),
+)
+_HEADER_SCHEMA = pa.schema(
+    [pa.field("actionType", pa.string()), pa.field("actionJson", pa.string()), *_METADATA_FIELDS]
+)
+_ADD = "add"
+_METADATA = "metadata"
+
+
+# JSON
+
+
+class PartList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The content of `<v>.checkpoint.json` if the checkpoint has parts."""
 
     version: int
     checkpoint_id: str
@@ -52,33 +71,33 @@ class MultiPartManifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 def read_json_checkpoint(
     store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent
 ) -> Checkpoint:
-    """A checkpoint, whole or in parts. Raises LogCorruptedError or ObjectNotFoundError.
+    """Read a checkpoint, whole or in parts. Raises LogCorruptedError or ObjectNotFoundError.
 
-    Older writers put every action since version 0 there, so the lines are replayed.
+    Older writers put every action since version 0 there, so the reader replays the lines.
     """
     name = f"{store.url}/{meta.key}"
     lines = decompress(store.get(meta.key), name)
-    manifest = _manifest(lines)
-    if manifest is None:
+    part_list = _part_list(lines)
+    if part_list is None:
         files = [LogFile(version, name, lines, meta.last_modified_ms)]
     else:
-        _check_parts(manifest, version, name)
-        files = [_read_part(store, part, version, meta.last_modified_ms) for part in manifest.parts]
+        _check_parts(part_list, version, name)
+        files = [_read_part(store, part, version, meta.last_modified_ms) for part in part_list.parts]
     tail = decode_tail(files, unknown)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
 
 
 def read_part_names(store: ObjectStore, meta: ObjectMeta) -> tuple[str, ...]:
-    """The files that a checkpoint refers to: none, unless it is in parts.
+    """The names of a checkpoint's parts; none if it is one file.
 
-    Raises LogCorruptedError if that cannot be told, and ObjectNotFoundError.
+    Raises LogCorruptedError if the file is neither a checkpoint nor a part list, and ObjectNotFoundError.
     """
     name = f"{store.url}/{meta.key}"
     lines = decompress(store.get(meta.key), name)
-    manifest = _manifest(lines)
-    if manifest is not None:
-        return manifest.parts
+    part_list = _part_list(lines)
+    if part_list is not None:
+        return part_list.parts
     if scan_lines(name, lines).actions.metadata is None:
         raise CheckpointCorruptionError(f"{name}: is neither a checkpoint nor the list of its parts")
     return ()
@@ -87,11 +106,11 @@ def read_part_names(store: ObjectStore, meta: ObjectMeta) -> tuple[str, ...]:
 def write_json_checkpoint(
     store: ObjectStore, checkpoint: Checkpoint, *, max_part_bytes: int, created_ms: int
 ) -> int | None:
-    """Write a checkpoint if there is none of this version yet; a loser's is thrown away.
+    """Write a checkpoint unless this version already has one.
 
-    Returns the number of parts, or None for a checkpoint that is one file. Nobody sees anything of it before it
-    is complete. After a StorageError, which is also raised for a write that took very long, parts may be left over,
-    which no manifest refers to.
+    Returns the number of parts, or None for a checkpoint that is one file. The part list is written last and only if
+    absent, so readers never see an incomplete checkpoint; the writer that loses the race deletes its parts. Raises
+    StorageError, also if the write took too long; unreferenced parts may then be left for PURGE.
     """
     version = checkpoint.header.version
     adds = add_lines(checkpoint.entries)
@@ -105,34 +124,35 @@ def write_json_checkpoint(
     for number, part in enumerate([head, *_cut(adds, max_part_bytes)], start=1):
         names.append(json_checkpoint_part_name(version, checkpoint_id, number))
         store.put(LOG_PREFIX + names[-1], compress(part))
-    manifest = MultiPartManifest(
+    part_list = PartList(
         version=version, checkpoint_id=checkpoint_id, parts=tuple(names), created_time=created_ms
     )
-    key, data = json_checkpoint_key(version), msgspec.json.encode(manifest)
-    # A client that repeats a write of its own finds it there: only a manifest that is not ours is a lost race.
-    if publish(store, key, data, version, started_ms) is PutOutcome.EXISTS and store.get(key) != data:
+    key, data = json_checkpoint_key(version), msgspec.json.encode(part_list)
+    outcome = publish_checkpoint(store, key, data, version, started_ms)
+    # A store client that retries a write finds its own file. Only another part list means that the race is lost.
+    if outcome is PutOutcome.EXISTS and store.get(key) != data:
         store.delete_many(LOG_PREFIX + name for name in names)
     return len(names)
 
 
-def _manifest(lines: bytes) -> MultiPartManifest | None:
-    """The manifest, if that is what the lines are."""
+def _part_list(lines: bytes) -> PartList | None:
+    """The part list, or None if the lines are something else."""
     try:
-        return msgspec.json.decode(lines, type=MultiPartManifest)
+        return msgspec.json.decode(lines, type=PartList)
     except (ValueError, RecursionError):
         return None
 
 
-def _check_parts(manifest: MultiPartManifest, version: int, name: str) -> None:
-    """Every part belongs to this checkpoint, by its name, and so nothing else is ever read in its place."""
-    if manifest.version != version:
+def _check_parts(part_list: PartList, version: int, name: str) -> None:
+    """Raise CheckpointValidationError unless every part belongs to this checkpoint by its name."""
+    if part_list.version != version:
         raise CheckpointValidationError(
-            f"{name}: lists the parts of version {manifest.version}, not of {version}"
+            f"{name}: lists the parts of version {part_list.version}, not of {version}"
         )
-    for part in manifest.parts:
+    for part in part_list.parts:
         match parse_log_path(LOG_PREFIX + part):
             case JsonCheckpointPart(part_version, checkpoint_id) if (
-                part_version == version and checkpoint_id == manifest.checkpoint_id
+                part_version == version and checkpoint_id == part_list.checkpoint_id
             ):
                 continue
             case _:
@@ -146,7 +166,7 @@ def _read_part(store: ObjectStore, file_name: str, version: int, modified_ms: in
 
 
 def _cut(lines: bytes, max_bytes: int) -> Sequence[bytes]:
-    """The lines in pieces of at most `max_bytes`, cut between lines; a longer line is a piece of its own."""
+    """Cut the lines into pieces of at most `max_bytes`; a longer line becomes a piece of its own."""
     pieces: list[bytes] = []
     start = 0
     while start < len(lines):
@@ -158,32 +178,14 @@ def _cut(lines: bytes, max_bytes: int) -> Sequence[bytes]:
     return pieces
 
 
-# Parquet checkpoints: `_checkpoints/<v>.checkpoint.parquet`, valid once its small JSON stands beside it.
+# Parquet
 #
-# One row per action: file entries in the columns of the entry schema, everything else as JSON in
-# `actionJson`. Writers of the first design had no such column and flattened the metadata; some wrote a folder
-# of files.
+# One row per action: file entries in the columns of the entry schema, all other actions as JSON in `actionJson`.
+# Writers of the first design had no such column and flattened the metadata; some wrote a folder of files.
 
 
-# The metadata as the first design has it.
-_METADATA_FIELDS = (
-    pa.field("metadataId", pa.string()),
-    pa.field("schemaString", pa.string()),
-    pa.field("partitionColumns", STRING_LIST),
-    pa.field("format", STRING_MAP),
-)
-_HEADER_SCHEMA = pa.schema(
-    [pa.field("actionType", pa.string()), pa.field("actionJson", pa.string()), *_METADATA_FIELDS]
-)
-_ADD = "add"
-_METADATA = "metadata"
-
-# A file of a few bytes can claim any number of equal rows; no table has this many splits.
-MAX_CHECKPOINT_ROWS = 50_000_000
-
-
-class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The small JSON beside the rows; `size` counts the live files, in the first design all rows."""
+class ParquetInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The small JSON file beside the rows; `size` counts the live files, in the first design all rows."""
 
     version: int
     size: int
@@ -192,7 +194,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) -> Checkpoint:
-    """A Parquet checkpoint; `meta` is that of its small JSON. Raises LogCorruptedError or ObjectNotFoundError."""
+    """Read a checkpoint; `meta` is of its small JSON file. Raises LogCorruptedError or ObjectNotFoundError."""
     info = _read_info(store, meta.key)
     name = f"{store.url}/{parquet_checkpoint_key(version)}"
     files = _row_files(store, version)
@@ -205,10 +207,10 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
         raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error
     if info.version != version or info.size not in (entries.num_rows, rows.num_rows):
         raise CheckpointValidationError(
-            f"{name}: holds {entries.num_rows} file entries of version {version}, but beside it stands that there "
-            f"are {info.size} of version {info.version}"
+            f"{name}: holds {entries.num_rows} file entries of version {version}, but {store.url}/{meta.key} records "
+            f"{info.size} of version {info.version}"
         )
-    # What is unknown is in `actionJson` already: nothing more is to be had by looking at each line.
+    # `actionJson` has all unknown content.
     header = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)
     return build_checkpoint(header.versions, entries, version, name)
 
@@ -216,47 +218,40 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
 def write_parquet_checkpoint(
     store: ObjectStore, checkpoint: Checkpoint, *, compression: str, created_ms: int
 ) -> None:
-    """Write a checkpoint if there is none of this version yet; the JSON that makes it valid goes last.
+    """Write a checkpoint unless this version already has one. The JSON file that makes it valid is written last.
 
-    Rows without that JSON were left by a writer that did not finish, and are replaced. Raises StorageError, also if the
-    write took very long.
+    Rows without that file are the remains of an unfinished write and are replaced. Raises StorageError, also if the
+    write took too long.
     """
     version, entries = checkpoint.header.version, checkpoint.entries
-    if _exists(store, parquet_checkpoint_info_key(version)):
+    if find_object(store, parquet_checkpoint_info_key(version)) is not None:
         return
-    # Rows of other actions have no entry, so every column of the entries is nullable here.
+    # Rows of other actions have null in the columns of entries.
     nullable = pa.schema([field.with_nullable(True) for field in entries.schema])
     adds = entries.cast(nullable).append_column("actionType", pa.repeat(_ADD, entries.num_rows))
     rows = pa.concat_tables([_header_rows(checkpoint), adds], promote_options="permissive")
-    import pyarrow.parquet as pq  # see _read_rows
+    import pyarrow.parquet as pq  # lazily: see _read_rows
 
     buffer = io.BytesIO()
     pq.write_table(rows, buffer, compression=compression)
     started_ms = store.clock.now_ms()
     store.put(parquet_checkpoint_key(version), buffer.getvalue())
-    info = CheckpointMetadata(version=version, size=entries.num_rows, created_time=created_ms)
-    publish(store, parquet_checkpoint_info_key(version), msgspec.json.encode(info), version, started_ms)
+    info = ParquetInfo(version=version, size=entries.num_rows, created_time=created_ms)
+    key = parquet_checkpoint_info_key(version)
+    publish_checkpoint(store, key, msgspec.json.encode(info), version, started_ms)
 
 
-def _read_info(store: ObjectStore, key: str) -> CheckpointMetadata:
+def _read_info(store: ObjectStore, key: str) -> ParquetInfo:
     try:
-        return msgspec.json.decode(store.get(key), type=CheckpointMetadata, strict=False)
+        return msgspec.json.decode(store.get(key), type=ParquetInfo, strict=False)
     except (ValueError, RecursionError) as error:
         raise CheckpointCorruptionError(
             f"{store.url}/{key}: not the metadata of a checkpoint ({error})"
         ) from error
 
 
-def _exists(store: ObjectStore, key: str) -> bool:
-    try:
-        store.head(key)
-    except ObjectNotFoundError:
-        return False
-    return True
-
-
 def _row_files(store: ObjectStore, version: int) -> list[bytes]:
-    """The rows: one file, or the files of a folder, as Spark writes them."""
+    """The rows: one file, or all files of a folder as Spark writes it."""
     key = parquet_checkpoint_key(version)
     try:
         return [store.get(key)]
@@ -268,13 +263,13 @@ def _row_files(store: ObjectStore, version: int) -> list[bytes]:
 
 
 def _read_rows(files: list[bytes]) -> pa.Table:
-    # Here, because it takes its time to import, and most tables have no such checkpoint.
+    # Imported lazily: it is slow to import, and few tables have Parquet checkpoints.
     import pyarrow.parquet as pq
 
     opened = [pq.ParquetFile(io.BytesIO(data)) for data in files]
     count = sum(file.metadata.num_rows for file in opened)
     if count > MAX_CHECKPOINT_ROWS:
-        raise ValueError(f"{count} rows are more than the {MAX_CHECKPOINT_ROWS} that are read")
+        raise ValueError(f"{count} rows exceed the limit of {MAX_CHECKPOINT_ROWS}")
     rows = pa.concat_tables([file.read() for file in opened], promote_options="permissive")
     rows.validate(full=True)
     return rows
@@ -289,7 +284,7 @@ def _entries(rows: pa.Table, version: int, timestamp_ms: int) -> pa.Table:
 
 
 def _header_rows(checkpoint: Checkpoint) -> pa.Table:
-    """Everything but the file entries, the metadata also as the first design has it."""
+    """All actions but the file entries; the metadata also in the columns of the first design."""
     rows: list[dict[str, Any]] = []
     for line in header_lines(checkpoint.header, checkpoint.entries.num_rows).decode().split("\n")[:-1]:
         ((action, fields),) = msgspec.json.decode(line).items()
@@ -307,7 +302,7 @@ def _header_rows(checkpoint: Checkpoint) -> pa.Table:
 
 
 def _header_lines(rows: pa.Table) -> bytes:
-    """The other actions as JSON lines."""
+    """All actions but the file entries, as JSON lines."""
     lines: list[bytes] = []
     for row in pa.table(_columns(rows, _HEADER_SCHEMA)).to_pylist():
         if row.get("actionJson") is not None:
@@ -318,7 +313,7 @@ def _header_lines(rows: pa.Table) -> bytes:
 
 
 def _columns(rows: pa.Table, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
-    """The columns of a schema that are there, in its types."""
+    """The columns of a schema that exist, cast to its types."""
     return {
         field.name: rows[field.name].cast(field.type) for field in schema if field.name in rows.column_names
     }

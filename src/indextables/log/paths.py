@@ -1,6 +1,6 @@
 """The one parser of every name under `_transaction_log/`.
 
-Everything else receives a typed path; nobody else slices log file names.
+Everything else receives a typed path; no other module parses log file names.
 """
 
 import re
@@ -25,13 +25,13 @@ class VersionFile(msgspec.Struct, frozen=True):
 
 
 class JsonCheckpoint(msgspec.Struct, frozen=True):
-    """`<version>.checkpoint.json`: a whole checkpoint, or the manifest of a multi-part one."""
+    """`<version>.checkpoint.json`: a whole checkpoint, or the part list of a multi-part one."""
 
     version: int
 
 
 class JsonCheckpointPart(msgspec.Struct, frozen=True):
-    """`<version>.checkpoint.<checkpointId>.<part>.json`: visible only through its manifest."""
+    """`<version>.checkpoint.<checkpointId>.<part>.json`: valid only if the part list names it."""
 
     version: int
     checkpoint_id: str
@@ -39,26 +39,26 @@ class JsonCheckpointPart(msgspec.Struct, frozen=True):
 
 
 class ParquetCheckpoint(msgspec.Struct, frozen=True):
-    """`_checkpoints/<version>.checkpoint.parquet`: the rows of a legacy checkpoint."""
+    """`_checkpoints/<version>.checkpoint.parquet`: the rows of a Parquet checkpoint."""
 
     version: int
 
 
 class ParquetCheckpointInfo(msgspec.Struct, frozen=True):
-    """`_checkpoints/<version>.checkpoint.json`: written last, it makes a legacy checkpoint valid."""
+    """`_checkpoints/<version>.checkpoint.json`: written last, it makes a Parquet checkpoint valid."""
 
     version: int
 
 
 class StateManifestFile(msgspec.Struct, frozen=True):
-    """`state-v<version>/_manifest.avro` or `.json`: what makes a state directory a state."""
+    """`state-v<version>/_manifest.avro` or `.json`: the state manifest, which makes a state valid."""
 
     version: int
     is_avro: bool
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A file of entries, `manifests/manifest-<id>.avro`, or inside a state directory (older writers)."""
+    """A manifest: a file of entries, `manifests/manifest-<id>.avro`, or in a state directory (older writers)."""
 
     name: str
 
@@ -91,40 +91,38 @@ _MANIFEST = re.compile(rf"(?:manifests|state-v[0-9]{{{VERSION_DIGITS}}})/(?P<nam
 
 
 def parse_log_path(key: str) -> LogPath | None:
-    """The typed form of a key, or None for a file that is not part of the log (`.crc`, temporary)."""
+    """The typed form of a key, or None for a file that is not part of the log (such as `.crc` and temporary files)."""
     path = _parse_name(key.removeprefix(LOG_PREFIX)) if key.startswith(LOG_PREFIX) else None
-    # The digits have room for numbers that no table can reach.
-    is_beyond_any_table = getattr(path, "version", 0) > MAX_VERSION
-    return None if is_beyond_any_table else path
+    # Twenty digits also fit numbers beyond 64 bits.
+    is_too_large = getattr(path, "version", 0) > MAX_VERSION
+    return None if is_too_large else path
 
 
 def format_version(version: int) -> str:
-    """A version as the log writes it: zero-padded, so that names sort as numbers."""
+    """A version as it appears in names: zero-padded, so that names sort numerically."""
     return f"{version:0{VERSION_DIGITS}d}"
 
 
 def version_key(version: int) -> str:
-    """The key of a version file."""
     return f"{LOG_PREFIX}{format_version(version)}.json"
 
 
 def json_checkpoint_key(version: int) -> str:
-    """The key of a JSON checkpoint, or of the manifest of a multi-part one."""
+    """The key of a JSON checkpoint, or of the part list of a multi-part one."""
     return f"{LOG_PREFIX}{format_version(version)}.checkpoint.json"
 
 
 def json_checkpoint_part_name(version: int, checkpoint_id: str, part: int) -> str:
-    """The file name (not the key) of one part, as the manifest of a multi-part checkpoint lists it."""
+    """The file name (not the key) of one part, as the part list of a multi-part checkpoint has it."""
     return f"{format_version(version)}.checkpoint.{checkpoint_id}.{part:05d}.json"
 
 
 def parquet_checkpoint_key(version: int) -> str:
-    """The key of the rows of a Parquet checkpoint."""
     return f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.parquet"
 
 
 def parquet_checkpoint_info_key(version: int) -> str:
-    """The key of the small JSON beside a Parquet checkpoint."""
+    """The key of the JSON file that makes a Parquet checkpoint valid."""
     return f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.json"
 
 
@@ -134,7 +132,7 @@ def state_dir(version: int) -> str:
 
 
 def state_manifest_key(version: int) -> str:
-    """The key of the state manifest that this package writes."""
+    """The key of a state manifest in the format that this package writes."""
     return f"{LOG_PREFIX}{state_dir(version)}/_manifest.avro"
 
 

@@ -1,12 +1,12 @@
-"""Protocol versions and features: what this release reads and writes."""
+"""The table protocol: which versions and features this release reads and writes."""
 
 from indextables.errors import UnsupportedProtocolError
-from indextables.log.actions import Protocol
+from indextables.log.actions import ProtocolAction
 
 READER_VERSION = 4
 WRITER_VERSION = 4
 
-# Features that the documents and other writers name. All of them describe what every release of this package does.
+# Features that the specification and other writers name. Every release of this package supports all of them.
 KNOWN_FEATURES = frozenset(
     {
         "avroState",
@@ -23,25 +23,25 @@ KNOWN_FEATURES = frozenset(
     }
 )
 
-CURRENT_PROTOCOL = Protocol(min_reader_version=READER_VERSION, min_writer_version=WRITER_VERSION)
-# Before version 2 of the format a table could do without the action.
-DEFAULT_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+CURRENT_PROTOCOL = ProtocolAction(min_reader_version=READER_VERSION, min_writer_version=WRITER_VERSION)
+# The protocol of a table without a protocol action, which was optional before version 2 of the format.
+DEFAULT_PROTOCOL = ProtocolAction(min_reader_version=1, min_writer_version=1)
 
 
-def check_readable(protocol: Protocol, table: str) -> None:
-    """Raises UnsupportedProtocolError, saying what is needed, unless this release may read the table."""
+def check_readable(protocol: ProtocolAction, table: str) -> None:
+    """Raise UnsupportedProtocolError, naming what is needed, unless this release can read the table."""
     _check(protocol.min_reader_version, READER_VERSION, protocol.reader_features, table, "read")
 
 
-def check_writable(protocol: Protocol, table: str) -> None:
-    """Raises UnsupportedProtocolError, saying what is needed, unless this release may write to the table."""
+def check_writable(protocol: ProtocolAction, table: str) -> None:
+    """Raise UnsupportedProtocolError, naming what is needed, unless this release can read and write the table."""
     check_readable(protocol, table)
     _check(protocol.min_writer_version, WRITER_VERSION, protocol.writer_features, table, "write to")
 
 
-def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
-    """The protocol with at least these versions. A protocol is never downgraded, and features stay."""
-    return Protocol(
+def upgraded(protocol: ProtocolAction, reader_version: int, writer_version: int) -> ProtocolAction:
+    """The protocol, raised to at least these versions. Versions never decrease, and features stay."""
+    return ProtocolAction(
         min_reader_version=max(protocol.min_reader_version, reader_version),
         min_writer_version=max(protocol.min_writer_version, writer_version),
         reader_features=protocol.reader_features,

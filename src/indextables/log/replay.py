@@ -1,4 +1,4 @@
-"""What the log says about a table at one version, apart from its files."""
+"""Replay: a base and the versions after it give the header and the live files of a table. Pure, and columnar."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,30 +7,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.actions import Metadata, Protocol, SkipAction
+from indextables.log.actions import Metadata, ProtocolAction, SkipAction
 from indextables.log.decode import Tail, VersionSummary
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 
-SCHEMA_PROPERTY_PREFIX = "docMappingSchema."
+DOC_MAPPING_PROPERTY_PREFIX = "docMappingSchema."
 
-# How many commit ids a checkpoint remembers: enough that a writer that stalled can tell, after its version
-# file was cleaned up, whether the commit under that number was its own.
+# The number of commit ids that a checkpoint keeps. A writer that stalled can look up whether its commit landed after
+# its version file was cleaned up.
 RECENT_COMMITS = 200
 
 
 class LogHeader(msgspec.Struct, frozen=True):
-    """Protocol, metadata and the other small facts at `version`.
+    """The content of a table at `version` apart from its files.
 
-    `timestamp_ms` never decreases from one version to the next, even where clocks run backwards.
-    `schema_registry` maps the hash of a doc mapping to its JSON. `skips` holds the open skip of each path,
-    `transactions` the last batch of each streaming writer, `recent_commits` the ids of the newest commits.
+    `timestamp_ms` never decreases from one version to the next, even if clocks run backwards. `doc_mappings` is the
+    doc-mapping registry: it maps hashes to JSON. `skips` holds the open skip of each path, `transactions` the last
+    batch of each streaming writer, `recent_commits` the ids of the newest commits by version.
     """
 
     version: int
     timestamp_ms: int
-    protocol: Protocol | None
+    protocol: ProtocolAction | None
     metadata: Metadata | None
-    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     skips: Mapping[str, SkipAction] = msgspec.field(default_factory=dict)
     transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
@@ -40,37 +40,37 @@ class LogHeader(msgspec.Struct, frozen=True):
 EMPTY_HEADER = LogHeader(version=-1, timestamp_ms=0, protocol=None, metadata=None)
 
 
-def registry_of(metadata: Metadata | None) -> dict[str, str]:
-    """The doc mappings that a metaData action registers, by hash."""
+def registered_doc_mappings(metadata: Metadata | None) -> dict[str, str]:
+    """The doc mappings, by hash, that a metaData action registers in its configuration."""
     if metadata is None:
         return {}
     return {
-        key.removeprefix(SCHEMA_PROPERTY_PREFIX): value
+        key.removeprefix(DOC_MAPPING_PROPERTY_PREFIX): value
         for key, value in metadata.configuration.items()
-        if key.startswith(SCHEMA_PROPERTY_PREFIX)
+        if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
 
 
 def replay_header(
     base: LogHeader, versions: Sequence[VersionSummary], removed: Mapping[str, int]
 ) -> LogHeader:
-    """The header after `versions`; in one step or in several, it comes out the same.
+    """The header after `versions`. Replaying in one step or in several gives the same result.
 
-    `removed` tells for each path the last of these versions that removes it. That closes the skips of the path up
-    to there: nothing is left to retry.
+    `removed` maps each path to the last of these versions that removes it. A remove closes earlier skips of the path:
+    there is nothing left to retry.
     """
     if not versions:
         return base
     protocol, metadata, timestamp_ms = base.protocol, base.metadata, base.timestamp_ms
     skips = {path: skip for path, skip in base.skips.items() if path not in removed}
-    schema_registry, transactions = dict(base.schema_registry), dict(base.transactions)
+    doc_mappings, transactions = dict(base.doc_mappings), dict(base.transactions)
     recent_commits, unknown_actions = dict(base.recent_commits), list(base.unknown_actions)
     for version in versions:
         actions = version.actions
         timestamp_ms = max(timestamp_ms, version.timestamp_ms)
         protocol = actions.protocol or protocol
         metadata = actions.metadata or metadata
-        schema_registry |= registry_of(actions.metadata)
+        doc_mappings |= registered_doc_mappings(actions.metadata)
         skips |= {s.path: s for s in actions.skips if removed.get(s.path, -1) < version.version}
         transactions |= {transaction.app_id: transaction.version for transaction in actions.transactions}
         unknown_actions += version.unknown_actions
@@ -81,7 +81,7 @@ def replay_header(
         timestamp_ms=timestamp_ms,
         protocol=protocol,
         metadata=metadata,
-        schema_registry=schema_registry,
+        doc_mappings=doc_mappings,
         skips=skips,
         transactions=transactions,
         recent_commits=dict(sorted(recent_commits.items())[-RECENT_COMMITS:]),
@@ -89,21 +89,18 @@ def replay_header(
     )
 
 
-# Replay: a base and the versions after it give the live files. Pure, and columnar throughout.
-
-
 def replay_entries(base: pa.Table, tail: Tail) -> pa.Table:
     """The live file entries after `tail`.
 
-    Of several actions on a path the last one counts: an add makes it live with this entry, in place of any
-    older one, and a remove makes it vanish. Removing a path that is not live changes nothing.
+    The last action on a path wins: an add makes the path live with this entry and replaces an older entry, and a remove
+    removes it. Removing a path that is not live has no effect.
     """
     if not tail.adds.num_rows and not tail.removes.num_rows:
         return base
     adds = _last_adds(tail)
     touched = pc.unique(_touched_paths(tail))
     is_touched = pc.is_in(base["path"], value_set=touched)
-    # Most tails only add new paths: the base, which may be large, is then not copied.
+    # Most tails only add new paths. The base, which may be large, is not copied then.
     untouched = base.filter(pc.invert(is_touched)) if pc.any(is_touched).as_py() else base
     if not adds.num_rows:
         return untouched
@@ -111,7 +108,7 @@ def replay_entries(base: pa.Table, tail: Tail) -> pa.Table:
 
 
 def removed_paths(tail: Tail) -> dict[str, int]:
-    """The paths that a tail removes, with the last version that does so. Some may have been added again."""
+    """The paths that a tail removes, with the last version that removes them. Some may be live again."""
     if not tail.removes.num_rows:
         return {}
     last = tail.removes.group_by("path", use_threads=False).aggregate([("version", "max")])
@@ -119,14 +116,14 @@ def removed_paths(tail: Tail) -> dict[str, int]:
 
 
 def _last_adds(tail: Tail) -> pa.Table:
-    """The adds that no later action of the tail takes back or replaces, in the order of the log."""
+    """The adds that no later action of the tail removes or replaces, in log order."""
     add_count = tail.adds.num_rows
     codes = _touched_paths(tail).combine_chunks().dictionary_encode().indices.to_numpy()
     sequence = np.concatenate([tail.adds["sequence"].to_numpy(), tail.removes["sequence"].to_numpy()])
     last = np.full(codes.max(initial=-1) + 1, -1, dtype=np.int64)
     np.maximum.at(last, codes, sequence)
     is_last = last[codes[:add_count]] == sequence[:add_count]
-    # Usually every path is added once: then there is nothing to copy.
+    # Usually every path is added once, and no copy is needed.
     adds = tail.adds if is_last.all() else tail.adds.filter(pa.array(is_last))
     return adds.drop_columns(["sequence"])
 

@@ -1,7 +1,7 @@
-"""The bytes of a log file: JSON lines, plain or compressed.
+"""Version files: their bytes, and writing and reading them.
 
-Layout of a compressed file: magic (01) · codec (01 = gzip) · gzip stream.
-Older writers left the two bytes out, or did not compress; all three forms are read.
+Layout of a compressed log file: magic (01) · codec (01 = gzip) · gzip stream.
+Older writers left the two bytes out, or did not compress; readers accept all three forms.
 """
 
 import gzip
@@ -9,14 +9,12 @@ import io
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from functools import partial
 
 import msgspec
 
 from indextables.errors import (
-    CheckpointWriteError,
     CommitOutcomeUnknownError,
-    ConcurrentMaintenanceError,
     LogCorruptedError,
     ObjectNotFoundError,
     StorageError,
@@ -24,6 +22,7 @@ from indextables.errors import (
 )
 from indextables.log.decode import LogFile
 from indextables.log.paths import version_key
+from indextables.log.segment import VersionEntry
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 COMPRESSION_MAGIC = 0x01
@@ -31,7 +30,7 @@ CODEC_GZIP = 0x01
 _PREFIX = bytes([COMPRESSION_MAGIC, CODEC_GZIP])
 _GZIP_MAGIC = b"\x1f\x8b"
 
-# No honest log file comes near this; a compressed bomb is refused here, before it fills the memory.
+# No valid log file comes near this. The limit stops decompression bombs before they fill the memory.
 MAX_LOG_FILE_BYTES = 2 * 1024**3
 _READ_BYTES = 4 * 1024**2
 
@@ -45,7 +44,7 @@ def decompress(data: bytes, name: str, *, max_bytes: int = MAX_LOG_FILE_BYTES) -
     """The JSON lines of a log file in any of the three encodings.
 
     Raises LogCorruptedError, with the file's name, if the stream is damaged, cut off, or gives more than
-    `max_bytes`; not much more than that is ever decompressed.
+    `max_bytes`. At most one buffer beyond `max_bytes` is decompressed.
     """
     if data.startswith(_PREFIX):
         return _gunzip(data[len(_PREFIX) :], name, max_bytes)
@@ -73,28 +72,28 @@ def _gunzip(stream: bytes, name: str, max_bytes: int) -> bytes:
     return lines
 
 
-def _inflate(stream: bytes, enough_bytes: int) -> bytes:
-    """The whole content of a gzip stream, or as soon as there is more than `enough_bytes`, its beginning."""
+def _inflate(stream: bytes, limit_bytes: int) -> bytes:
+    """The content of a gzip stream; only its beginning if it exceeds `limit_bytes`."""
     pieces: list[bytes] = []
     size_bytes = 0
     with gzip.GzipFile(fileobj=io.BytesIO(stream)) as file:
-        while size_bytes <= enough_bytes and (piece := file.read(_READ_BYTES)):
+        while size_bytes <= limit_bytes and (piece := file.read(_READ_BYTES)):
             pieces.append(piece)
             size_bytes += len(piece)
     return b"".join(pieces)
 
 
-# Writing and reading version files: the commits of the log.
+# Writing and reading
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The version is ours."""
+    """The commit landed under this version."""
 
     version: int
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Somebody else's commit stands under this version."""
+    """Another writer's commit has this version."""
 
     version: int
 
@@ -103,8 +102,8 @@ def write_version_file(store: ObjectStore, version: int, data: bytes) -> Written
     """Commit `data` as `version`, if that version does not exist yet.
 
     `data` must be unique to this commit (it carries a commit id, or a new table's id), because a write whose
-    answer was lost is recognised by reading it back. Raises CommitOutcomeUnknownError if the store stops
-    answering before that is known; the caller must then not delete anything that the commit refers to.
+    response was lost is recognized by reading it back. Raises CommitOutcomeUnknownError if the store becomes
+    unavailable before the outcome is known; the caller must then not delete any file that the commit refers to.
     """
     try:
         outcome = store.put_if_absent(version_key(version), data)
@@ -112,7 +111,7 @@ def write_version_file(store: ObjectStore, version: int, data: bytes) -> Written
         return _resolve_by_reading(store, version, data, error)
     if outcome is PutOutcome.WRITTEN:
         return Written(version)
-    # A client that repeats a write of its own, because the answer was lost, finds its own file there.
+    # A store client that retries a write after a lost response finds its own file.
     return _resolve_by_reading(store, version, data, None)
 
 
@@ -122,78 +121,45 @@ def _resolve_by_reading(
     try:
         found = store.get(version_key(version))
     except StorageError as error:
-        # Absent is not final either: a delayed request may still arrive.
+        # A missing file proves nothing either: a delayed request may still arrive.
         raise CommitOutcomeUnknownError(
-            f"{store.url}: the store stopped answering while version {version} was being committed, so it may "
-            f"or may not have landed ({cause or error}); read the history again before you retry"
+            f"{store.url}: the store became unavailable while version {version} was being committed, so the commit "
+            f"may or may not have landed ({cause or error}); read the history again before you retry"
         ) from error
     return Written(version) if found == data else Conflict(version)
 
 
-def read_version_file(store: ObjectStore, meta: ObjectMeta, version: int) -> LogFile:
-    """The lines of one version file. Raises LogCorruptedError or a StorageError."""
-    lines = decompress(store.get(meta.key), f"{store.url}/{meta.key}")
+def read_version_file(store: ObjectStore, file: VersionEntry) -> LogFile:
+    """Read and decompress one version file. Raises LogCorruptedError or a StorageError."""
+    name = f"{store.url}/{file.meta.key}"
+    lines = decompress(store.get(file.meta.key), name)
     if not lines.strip():
         raise LogCorruptedError(
-            f"{store.url}/{meta.key}: the version file is empty; restore it from a backup, or rebuild the "
+            f"{name}: the version file is empty; restore it from a backup, or rebuild the "
             f"log with REPAIR INDEXFILES TRANSACTION LOG"
         )
-    return LogFile(version, f"{store.url}/{meta.key}", lines, meta.last_modified_ms)
+    return LogFile(file.version, name, lines, file.meta.last_modified_ms)
 
 
 def read_version_files(
-    store: ObjectStore, files: Iterable[tuple[int, ObjectMeta]], *, parallelism: int
+    store: ObjectStore, files: Iterable[VersionEntry], *, parallelism: int
 ) -> list[LogFile]:
-    """Several version files, in the order given, fetched by up to `parallelism` threads."""
+    """Read version files with up to `parallelism` threads, and return them in the order given."""
     wanted = list(files)
     if len(wanted) <= 1 or parallelism <= 1:
-        return [read_version_file(store, meta, version) for version, meta in wanted]
+        return [read_version_file(store, file) for file in wanted]
     with ThreadPoolExecutor(min(parallelism, len(wanted)), thread_name_prefix="indextables-log") as pool:
-        return list(pool.map(lambda item: read_version_file(store, item[1], item[0]), wanted))
+        return list(pool.map(partial(read_version_file, store), wanted))
 
 
 def find_version_file(store: ObjectStore, version: int) -> ObjectMeta | None:
-    """Where a version file stands, or None if there is none."""
+    """The metadata of a version file, or None if it does not exist."""
     return find_object(store, version_key(version))
 
 
 def find_object(store: ObjectStore, key: str) -> ObjectMeta | None:
-    """What stands under a key, or None if there is nothing."""
+    """The metadata of an object, or None if it does not exist."""
     try:
         return store.head(key)
     except ObjectNotFoundError:
         return None
-
-
-# Making a checkpoint valid, which is the last thing that its writer does.
-#
-# Files that nothing refers to are collected as soon as they are old enough, and so are those of an older
-# checkpoint that was cleaned up. A writer that was suspended for long must not refer to them any more. What
-# it has published is never taken back: others may have cleaned up what came before, because they rely on it.
-
-
-# Half of the age below which no garbage collection takes anything, whatever its settings.
-_LONGEST_MS: Final = 30 * 60 * 1000
-
-
-def publish(
-    store: ObjectStore, key: str, data: bytes, version: int, started_ms: int, origin: str | None = None
-) -> PutOutcome:
-    """Write the file that makes the checkpoint of a version valid, if there is none.
-
-    Raises CheckpointWriteError if the checkpoint was begun too long ago, at `started_ms`, and
-    ConcurrentMaintenanceError if `origin`, the key of the state whose manifests it refers to, is gone. Nothing is
-    published then.
-    """
-    took_ms = store.clock.now_ms() - started_ms
-    if took_ms > _LONGEST_MS:
-        raise CheckpointWriteError(
-            f"{store.url}: the checkpoint of version {version} was not published, because writing it took "
-            f"{took_ms // 60_000} minutes: its files may have been garbage-collected; write it again"
-        )
-    if origin is not None and find_object(store, origin) is None:
-        raise ConcurrentMaintenanceError(
-            f"{store.url}: the state of version {version} was not published, because a concurrent cleanup removed "
-            f"{origin}, which it builds on; open the table again"
-        )
-    return store.put_if_absent(key, data)

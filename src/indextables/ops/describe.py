@@ -14,12 +14,11 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
 from indextables.log.decode import Tail, VersionSummary
 from indextables.log.paths import version_key
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX, LogHeader
-from indextables.log.segment import Base, list_log
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
+from indextables.log.segment import Base, VersionEntry, list_log
 from indextables.state.compaction import CompactionRules, compaction_trigger
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import StateManifest
-from indextables.storage import ObjectMeta
 from indextables.storage.redaction import REDACTED
 from indextables.table import Snapshot, TableContext
 from indextables.table.log_reader import read_base, read_tail
@@ -50,7 +49,7 @@ def shown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
 
 def is_schema_registry(key: str) -> bool:
     """Whether a property is the log's own registry of doc mappings."""
-    return key.startswith(SCHEMA_PROPERTY_PREFIX)
+    return key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
 
 
 def _is_secret(key: str) -> bool:
@@ -91,12 +90,12 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
     }
     source = snapshot.source
     if isinstance(source, StateSource):
-        properties |= _of_state(snapshot, source.manifest)
+        properties |= _of_state(snapshot, source.state)
     else:
         properties |= dict.fromkeys(_PROPERTIES_OF_STATES)
     properties |= {
         "checkpointVersion": segment.base.version if segment.base is not None else None,
-        "versionsSinceCheckpoint": len(segment.tail),
+        "versionsSinceCheckpoint": len(segment.version_files),
         "protocolVersion": snapshot.protocol.min_reader_version,
         "openSkips": len(snapshot.header.skips),
         "gap": None
@@ -171,9 +170,9 @@ def describe_log(snapshot: Snapshot, *, include_all: bool) -> pa.Table:
     context, segment = snapshot.context, snapshot.segment
     parts = [_rows_with_sequence(_of_checkpoint(snapshot, segment.base))] if segment.base is not None else []
     if include_all:
-        parts += _of_all_versions(context, list(list_log(context.store).versions.items()))
+        parts += _of_all_versions(context, list_log(context.store).version_files)
     else:
-        parts += _of_versions(read_tail(context, segment.tail))
+        parts += _of_versions(read_tail(context, segment.version_files))
     rows = pa.concat_tables(parts) if parts else LOG_SCHEMA.append(_SEQUENCE).empty_table()
     return rows.sort_by(_SORT_KEYS).drop_columns(["sequence"])
 
@@ -194,18 +193,23 @@ def _rows_with_sequence(rows: pa.Table) -> pa.Table:
     return rows.append_column(_SEQUENCE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
 
 
-def _of_all_versions(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[pa.Table]:
+def _of_all_versions(context: TableContext, files: Sequence[VersionEntry]) -> list[pa.Table]:
     try:
         return _of_versions(read_tail(context, files))
     except (LogCorruptedError, ObjectNotFoundError):
-        return [part for file in files for part in _of_one_version(context, *file)]
+        return [part for file in files for part in _of_one_version(context, file)]
 
 
-def _of_one_version(context: TableContext, version: int, meta: ObjectMeta) -> list[pa.Table]:
+def _of_one_version(context: TableContext, file: VersionEntry) -> list[pa.Table]:
     try:
-        return _of_versions(read_tail(context, [(version, meta)]))
+        return _of_versions(read_tail(context, [file]))
     except (LogCorruptedError, ObjectNotFoundError) as error:
-        row = {"version": version, "log_file": meta.key, "is_checkpoint": False, "action": UNREADABLE}
+        row = {
+            "version": file.version,
+            "log_file": file.meta.key,
+            "is_checkpoint": False,
+            "action": UNREADABLE,
+        }
         return [_rows_with_sequence(pa.Table.from_pylist([{**row, "details": str(error)}], LOG_SCHEMA))]
 
 

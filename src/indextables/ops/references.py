@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from indextables.errors import UnsafePathError
 from indextables.log.decode import Tail, UnknownContent, decode_tail
 from indextables.log.paths import LOG_PREFIX
-from indextables.log.segment import Base, LogListing
+from indextables.log.segment import Base, LogListing, VersionEntry
 from indextables.log.version_file import read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import manifest_key
@@ -119,7 +119,7 @@ class VersionActions(msgspec.Struct, frozen=True):
     timestamps_ms: dict[int, int]
 
 
-def read_actions(context: TableContext, versions: Iterable[tuple[int, ObjectMeta]]) -> VersionActions:
+def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> VersionActions:
     """What version files do to paths. Raises LogCorruptedError, ObjectNotFoundError and UnsafePathError."""
     added: list[pa.Array] = [pa.array([], pa.string())]
     removed: list[pa.Table] = [_REMOVED_SCHEMA.empty_table()]
@@ -157,8 +157,8 @@ class LivePaths(msgspec.Struct):
         return pc.unique(normalised_paths(pc.unique(pa.concat_arrays(self._found)), self.context.url))
 
     def _add_state(self, source: StateSource) -> None:
-        version, tombstones = source.manifest.state_version, source.manifest.tombstones
-        keys = {manifest_key(info.path, version): info for info in source.manifest.manifests}
+        version, tombstones = source.state.state_version, source.state.tombstones
+        keys = {manifest_key(info.path, version): info for info in source.state.manifests}
         unread = [key for key in keys if key not in self._manifests]
         tables = source.read([keys[key] for key in unread], ["path"])
         self._manifests |= {key: table["path"] for key, table in zip(unread, tables, strict=True)}
@@ -179,7 +179,7 @@ def oldest_known_version(listing: LogListing, head_version: int) -> int:
     return version + 1
 
 
-def _tails(context: TableContext, versions: Iterable[tuple[int, ObjectMeta]]) -> Iterator[Tail]:
+def _tails(context: TableContext, versions: Iterable[VersionEntry]) -> Iterator[Tail]:
     waiting = iter(versions)
     while files := list(islice(waiting, _FILES_AT_ONCE)):
         yield decode_tail(read_version_files(context.store, files, parallelism=context.read_parallelism))

@@ -99,7 +99,7 @@ def check_query(snapshot: Snapshot, question: SearchRequest) -> None:
 
 def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     """The mappings of all splits that the table ever had, or that of the first split to come."""
-    registered = [DocMapping.from_json(each) for each in snapshot.header.schema_registry.values()]
+    registered = [DocMapping.from_json(each) for each in snapshot.header.doc_mappings.values()]
     columns = (snapshot.schema, snapshot.partition_columns)
     return registered or [DocMapping.from_schema(*columns, snapshot.context.settings)]
 

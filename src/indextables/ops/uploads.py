@@ -98,7 +98,7 @@ def are_late(context: TableContext, name_prefix: str, paths: Sequence[str], sinc
     """
     store = context.store
     with contextlib.suppress(StorageError, LogCorruptedError):
-        versions = list(list_log(store, from_version=since_version + 1).versions.items())[-_MOST_VERSIONS:]
+        versions = list_log(store, from_version=since_version + 1).version_files[-_MOST_VERSIONS:]
         files = read_version_files(store, versions, parallelism=context.settings[READ_PARALLELISM])
         committed = [file.lines for file in files if name_prefix.encode() in file.lines]
         return bool(committed) and not any(

@@ -15,9 +15,10 @@ from indextables.errors import (
     InvalidValueError,
 )
 from indextables.log.actions import AddAction
-from indextables.log.entries import STRING_MAP, empty_entries
+from indextables.log.entries import empty_entries
+from indextables.log.fields import STRING_MAP
 from indextables.log.protocol import READER_VERSION, WRITER_VERSION, check_writable
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.ops.after_commit import after_commit
 from indextables.ops.merge import merge_on_write
 from indextables.ops.read import add_of
@@ -210,7 +211,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     CommitConflictError. Raises InvalidOptionError for a property that the log itself keeps, and for a setting with a
     value that it cannot have.
     """
-    reserved = sorted(key for key in properties if key.startswith(SCHEMA_PROPERTY_PREFIX))
+    reserved = sorted(key for key in properties if key.startswith(DOC_MAPPING_PROPERTY_PREFIX))
     if reserved:
         raise InvalidOptionError(
             f"{snapshot.context.url}: {reserved[0]} is part of the schema registry and cannot be set by hand"

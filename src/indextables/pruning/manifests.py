@@ -22,8 +22,8 @@ from indextables.pruning.values import DATE, map_values, order_keys, parse_value
 class Bounds(msgspec.Struct, frozen=True):
     """The least and the greatest value of one partition column in one manifest, as texts."""
 
-    min: str | None
-    max: str | None
+    min: str | None = None
+    max: str | None = None
 
 
 class BoundsOrder(Enum):

@@ -20,7 +20,7 @@ from indextables.errors import (
 )
 from indextables.log.decode import LogFile, decode_tail
 from indextables.log.entries import empty_entries
-from indextables.log.segment import LogListing, list_log
+from indextables.log.segment import LogListing, VersionEntry, list_log
 from indextables.ops.read import SplitRef, split_refs
 from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
@@ -34,7 +34,6 @@ from indextables.spark.options import (
     ReadLimits,
     StreamOptions,
 )
-from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, changes_since, load_snapshot
 from indextables.table.changes import ChangeSet
 from indextables.table.history import read_commits
@@ -229,7 +228,7 @@ class ChangeFeed:
         listing = with_unlisted_versions(context, listing, first, last)
         for begin in range(first, last + 1, _VERSIONS_PER_FETCH):
             versions = range(begin, min(begin + _VERSIONS_PER_FETCH, last + 1))
-            files = self._read([(v, listing.versions[v]) for v in versions if v in listing.versions])
+            files = self._read([listing.version_file(v) for v in versions if v in listing.versions])
             for version in versions:
                 changes = self._changes(version, files.get(version), listing)
                 if changes is None:
@@ -252,7 +251,7 @@ class ChangeFeed:
         except (VersionNotFoundError, ConcurrentMaintenanceError):
             return None
 
-    def _read(self, files: Sequence[tuple[int, ObjectMeta]]) -> dict[int, LogFile]:
+    def _read(self, files: Sequence[VersionEntry]) -> dict[int, LogFile]:
         """Version files, without those that were deleted since they were listed."""
         context = self._snapshot.context
         try:
@@ -261,7 +260,7 @@ class ChangeFeed:
             found: dict[int, LogFile] = {}
             for file in files:
                 try:
-                    found[file[0]] = read_log_files(context, [file])[0]
+                    found[file.version] = read_log_files(context, [file])[0]
                 except ObjectNotFoundError:
                     continue
             return found

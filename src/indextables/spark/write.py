@@ -23,7 +23,7 @@ from indextables.config import Settings
 from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPLIT_SIZE
 from indextables.errors import CommitConflictError, IndexTablesError, InvalidValueError
 from indextables.log.actions import TransactionAction
-from indextables.log.entries import STRING_MAP
+from indextables.log.fields import STRING_MAP
 from indextables.ops.read import add_of
 from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, undoing_unless_landed
 from indextables.ops.write import run

@@ -1,1 +1,1 @@
-"""The Avro state: manifests of file entries, and state manifests that say which of them are current."""
+"""The Avro state: manifests, which hold file entries, and state manifests, which list the current manifests."""

@@ -1,8 +1,8 @@
-"""What a tail of versions does to the state before it. Pure, and columnar.
+"""The net changes of a tail of versions, and their effect on the manifests of the previous state. Columnar.
 
-Of every path, the first action tells whether it was live before the tail, and the last whether it is afterwards.
-The first part holds only for versions whose writers checked (`CommitInfo.is_exact`); for others the
-entries of the state have to be looked at.
+The first action on a path shows whether the path was live before the tail, and the last one whether it is live
+afterwards. The former holds only for versions whose writers verified it (`CommitInfo.is_exact`); for other versions the
+entries of the state must be read.
 """
 
 from collections.abc import Sequence, Set
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from indextables.log.decode import Tail
 from indextables.log.entries import empty_entries
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.source import (
     StateSource,
     have_each_path_once,
@@ -23,7 +24,6 @@ from indextables.state.source import (
     newest_per_path,
 )
 from indextables.state.state_manifest import (
-    UNKNOWN_COUNT,
     ManifestInfo,
     StateManifest,
     no_tombstones,
@@ -32,10 +32,10 @@ from indextables.state.state_manifest import (
 
 
 class NetChanges(msgspec.Struct, frozen=True):
-    """The difference that a tail makes.
+    """The difference between two states.
 
-    `adds` are the entries that it leaves live. `removed` and `replaced` (columns path and size) are entries of
-    the state before that are gone, and that `adds` has a newer entry for.
+    `adds` are the new live entries. `removed` and `replaced` (columns path and size) are entries of the previous state:
+    those that are no longer live, and those for which `adds` has a newer entry.
     """
 
     adds: pa.Table
@@ -44,13 +44,13 @@ class NetChanges(msgspec.Struct, frozen=True):
 
 
 def is_exact(tail: Tail) -> bool:
-    """Whether the tail alone tells what was live before it."""
+    """Whether the tail alone shows which of its paths were live before it."""
     infos = [version.actions.commit_info for version in tail.versions]
     return all(info is not None and info.is_exact for info in infos) and not tail.removes["size"].null_count
 
 
 def net_changes_of_exact_tail(tail: Tail) -> NetChanges:
-    """The net changes of a tail for which `is_exact` holds: nothing else has to be read."""
+    """The net changes of a tail for which `is_exact` holds. The previous state is not needed."""
     actions = _Actions.of(tail)
     first, last = actions.first_per_path(), actions.last_per_path()
     was_live = ~actions.is_add[first]
@@ -64,7 +64,7 @@ def net_changes_of_exact_tail(tail: Tail) -> NetChanges:
 
 
 def net_changes(tail: Tail, live_before: pa.Table) -> NetChanges:
-    """The net changes of any tail, given the live entries before it (columns path and size)."""
+    """The net changes of any tail, given the previous live entries (columns path and size)."""
     actions = _Actions.of(tail)
     last = actions.last_per_path()
     is_live = actions.is_add[last]
@@ -79,7 +79,7 @@ def net_changes(tail: Tail, live_before: pa.Table) -> NetChanges:
 
 
 class _Actions(msgspec.Struct, frozen=True):
-    """All adds and removes of a tail in the order of the log; `row` is where each stands in its table."""
+    """All adds and removes of a tail, in log order. `row` is the row of each action in its table."""
 
     paths: pa.Array
     codes: npt.NDArray[np.int32]
@@ -98,11 +98,11 @@ class _Actions(msgspec.Struct, frozen=True):
         return cls(paths, paths.dictionary_encode().indices.to_numpy(), is_add[order], row[order])
 
     def first_per_path(self) -> npt.NDArray[np.int64]:
-        """Where the first action on each path stands, one per path."""
+        """The position of the first action on each path."""
         return np.unique(self.codes, return_index=True)[1]
 
     def last_per_path(self) -> npt.NDArray[np.int64]:
-        """Where the last action on each path stands, one per path and in the same order of paths."""
+        """The position of the last action on each path, in the same order of paths."""
         return len(self.codes) - 1 - np.unique(self.codes[::-1], return_index=True)[1]
 
 
@@ -111,14 +111,14 @@ def _adds(tail: Tail, actions: _Actions, positions: npt.NDArray[np.int64]) -> pa
     return tail.adds.take(pa.array(rows)).drop_columns(["sequence"])
 
 
-# Which manifest holds what a change touches, and what that does to the counts of each.
+# The effect of changes on manifests
 
 
-class Located(msgspec.Struct, frozen=True):
-    """A state after removes, before anything is written.
+class LocatedChanges(msgspec.Struct, frozen=True):
+    """A state with its changes located in its manifests, before anything is written.
 
-    `state` has the new tombstones and counts. `outdated` are paths whose old entry must go physically, because
-    a newer one joins the table. `paths` has the paths of each manifest that may hold what is gone.
+    `state` has the new tombstones and counts. `outdated` are paths whose old entry must be deleted physically, because
+    the table gets a newer one. `paths` has the paths of each manifest that may hold removed or outdated entries.
     """
 
     source: StateSource
@@ -128,7 +128,7 @@ class Located(msgspec.Struct, frozen=True):
 
     @property
     def with_outdated_entries(self) -> tuple[ManifestInfo, ...]:
-        """The manifests that have to be rewritten whatever else is done."""
+        """The manifests that must be rewritten in any case."""
         return tuple(
             info
             for info in self.state.manifests
@@ -136,11 +136,10 @@ class Located(msgspec.Struct, frozen=True):
         )
 
     def kept(self, rewritten: Set[str]) -> tuple[ManifestInfo, ...]:
-        """The manifests that are not rewritten."""
         return tuple(info for info in self.state.manifests if info.path not in rewritten)
 
     def survivors(self, rewritten: Set[str]) -> pa.Table:
-        """The live entries of manifests that are rewritten, with every column that other writers gave them."""
+        """The live entries of the rewritten manifests, with foreign columns."""
         manifests = [info for info in self.state.manifests if info.path in rewritten]
         tables = self.source.read(manifests, None)
         entries = pa.concat_tables([empty_entries(), *tables], promote_options="default")
@@ -150,7 +149,7 @@ class Located(msgspec.Struct, frozen=True):
         return entries if have_each_path_once(manifests, tables) else newest_per_path(entries)
 
     def tombstones_of(self, kept: Sequence[ManifestInfo]) -> pa.StringArray:
-        """The tombstones that these manifests still need, where the others are rewritten."""
+        """The tombstones that the kept manifests still need."""
         hiding = [info for info in kept if info.live_entry_count != info.num_entries]
         if not hiding:
             return no_tombstones()
@@ -173,18 +172,18 @@ class Located(msgspec.Struct, frozen=True):
         )
 
 
-def locate(source: StateSource, changes: NetChanges) -> Located:
-    """Find where the entries are that `changes` remove or replace.
+def locate(source: StateSource, changes: NetChanges) -> LocatedChanges:
+    """Find the manifests with the entries that `changes` remove or replace.
 
-    Only paths are read, and only of manifests that may hold such entries, or of which nobody counted those that live.
+    This reads only paths, and only those of manifests that may hold such entries or whose live count is unknown.
     """
-    before = _normalized(source.manifest)
+    before = _normalized(source.state)
     added = changes.adds["path"].combine_chunks()
     revived = before.tombstones.filter(pc.is_in(before.tombstones, value_set=added))
     outdated = pa.concat_arrays([changes.replaced["path"].combine_chunks(), revived])
     removed = changes.removed["path"].combine_chunks()
     if not len(outdated) and not len(removed):
-        return Located(source, before, outdated, {})
+        return LocatedChanges(source, before, outdated, {})
 
     uncounted = [info for info in before.manifests if info.live_entry_count == UNKNOWN_COUNT]
     touched = manifests_that_may_hold(before.manifests, pa.concat_arrays([outdated, removed]))
@@ -196,7 +195,7 @@ def locate(source: StateSource, changes: NetChanges) -> Located:
         for info in before.manifests
     )
     after = replace(before, manifests=manifests, tombstones=tombstones)
-    return Located(source, after, outdated, paths)
+    return LocatedChanges(source, after, outdated, paths)
 
 
 def _read_paths(source: StateSource, manifests: Sequence[ManifestInfo]) -> dict[str, pa.ChunkedArray]:
@@ -205,7 +204,7 @@ def _read_paths(source: StateSource, manifests: Sequence[ManifestInfo]) -> dict[
 
 
 def _normalized(state: StateManifest) -> StateManifest:
-    """The state with manifest paths that hold for other versions too, and counts where they follow."""
+    """The state with paths that are valid in states of other versions, and with counts where they are implied."""
     manifests = tuple(
         replace(
             info,

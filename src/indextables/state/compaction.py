@@ -1,8 +1,8 @@
-"""How entries are laid out over manifests: sorted by partition, cut where partitions end. Pure.
+"""Compaction of a state: when it is due, which manifests it rewrites, and how entries are laid out. Pure.
 
-A reader that wants one partition of a huge table should find it in few manifests, each of them small. A reader that
-wants everything should not have to open too many. So a large partitioned table is cut into about
-`_MANIFESTS_OF_LARGE_TABLE` pieces, and a small one is not cut at all.
+Entries are sorted by partition, and manifests end where partitions end. A reader of one partition of a huge table
+should find it in a few small manifests, and a reader of the whole table should not open too many. So a large
+partitioned table gets about `_MANIFESTS_OF_LARGE_TABLE` manifests, and a small one gets a single manifest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,27 +22,28 @@ from indextables.config.registry import (
     STATE_ENTRIES_PER_MANIFEST,
 )
 from indextables.pruning import map_values, parse_values
-from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo, StateManifest
+from indextables.state.schemas import UNKNOWN_COUNT
+from indextables.state.state_manifest import ManifestInfo, StateManifest
 
 _MANIFESTS_OF_LARGE_TABLE = 128
 _SMALLEST_TARGET_ENTRIES = 4096
 
 
 def target_entries(total_entries: int, entries_per_manifest: int, *, is_partitioned: bool) -> int:
-    """How many entries a manifest of a table of this size should have at most."""
+    """The maximum number of entries per manifest for a table of this size."""
     if not is_partitioned:
         return entries_per_manifest
     ideal = max(_SMALLEST_TARGET_ENTRIES, -(-total_entries // _MANIFESTS_OF_LARGE_TABLE))
     return min(ideal, entries_per_manifest)
 
 
-def pieces(
+def layout(
     entries: pa.Table, partition_columns: Sequence[str], schema: pa.Schema, max_entries: int
 ) -> Iterator[pa.Array]:
-    """The rows of each manifest: in the order of the partition values, and of at most `max_entries`.
+    """The rows of each new manifest, at most `max_entries`, sorted by partition values.
 
-    Values are compared by the columns' types, nulls last; a column with values that do not parse is compared as
-    text: the order is a matter of speed alone. Pieces end where partitions end, if that is possible.
+    Values are compared by the columns' types, nulls last. A column with invalid values is compared as text: the order
+    affects only speed. Manifests end where partitions end if possible.
     """
     values = [map_values(entries["partitionValues"], column) for column in partition_columns]
     keys = {
@@ -70,16 +71,13 @@ def _sort_key(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def _partition_starts(values: Sequence[pa.Array], rows: int) -> npt.NDArray[np.int64]:
-    """The rows at which another partition begins, 0 included."""
+    """The rows at which partitions begin, including 0."""
     is_start = np.zeros(rows, dtype=np.bool_)
     is_start[:1] = True
     for texts in values:
         codes = texts.dictionary_encode("encode").indices
         is_start[1:] |= np.diff(codes.to_numpy()) != 0
     return np.flatnonzero(is_start)
-
-
-# When to compact a state, and which of its manifests. Pure.
 
 
 class Trigger(Enum):
@@ -93,12 +91,12 @@ class Trigger(Enum):
     FORCED = "forced"
 
 
-# These concern every entry.
-_OF_EVERYTHING = frozenset({Trigger.FORCED, Trigger.RENORMALIZATION})
+# These rewrite every manifest.
+_FULL_TRIGGERS = frozenset({Trigger.FORCED, Trigger.RENORMALIZATION})
 
 
 class CompactionRules(msgspec.Struct, frozen=True):
-    """The thresholds, as configured."""
+    """The configured thresholds."""
 
     tombstone_threshold: float
     max_manifests: int
@@ -107,7 +105,6 @@ class CompactionRules(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "CompactionRules":
-        """The rules that a table's settings give."""
         return cls(
             tombstone_threshold=settings[STATE_COMPACTION_TOMBSTONE_THRESHOLD],
             max_manifests=settings[STATE_COMPACTION_MAX_MANIFESTS],
@@ -119,11 +116,10 @@ class CompactionRules(msgspec.Struct, frozen=True):
 def compaction_trigger(
     state: StateManifest, new_removes: int, rules: CompactionRules, *, is_partitioned: bool
 ) -> Trigger | None:
-    """Why a state should be compacted of whose tombstones so many are new, or None.
+    """Why a state with `new_removes` new tombstones should be compacted, or None.
 
-    A table that is simply large has many manifests and is not fragmented: compacting it would give as many
-    again. So the number of manifests counts only once it is twice what a compaction would leave, and only if enough
-    of them are small.
+    A large table has many manifests without being fragmented; a compaction would not reduce them. So the number of
+    manifests is a trigger only if it is more than twice the number after a compaction, and if enough of them are small.
     """
     tombstones = len(state.tombstones)
     if tombstones and tombstones > rules.tombstone_threshold * max(state.num_files, 1):
@@ -132,13 +128,13 @@ def compaction_trigger(
         return Trigger.LARGE_REMOVE
     target = _target(state, rules, is_partitioned=is_partitioned)
     compacted = _manifests_when_compact(state, rules, is_partitioned=is_partitioned)
-    if len(state.manifests) > max(rules.max_manifests, 2 * compacted) and _small_ones(state, target):
+    if len(state.manifests) > max(rules.max_manifests, 2 * compacted) and _small_manifests(state, target):
         return Trigger.MANIFEST_COUNT
     return None
 
 
 def would_help(state: StateManifest, rules: CompactionRules, *, is_partitioned: bool) -> bool:
-    """Whether a compaction would leave a state with fewer manifests or tombstones."""
+    """Whether a compaction would reduce the manifests or tombstones of a state."""
     compacted = _manifests_when_compact(state, rules, is_partitioned=is_partitioned)
     return bool(len(state.tombstones)) or len(state.manifests) > compacted
 
@@ -146,28 +142,28 @@ def would_help(state: StateManifest, rules: CompactionRules, *, is_partitioned: 
 def manifests_to_rewrite(
     state: StateManifest, trigger: Trigger, rules: CompactionRules, *, is_partitioned: bool
 ) -> tuple[ManifestInfo, ...]:
-    """The manifests that a compaction has to rewrite; the others stay as they are.
+    """The manifests that a compaction rewrites; the others stay.
 
-    Those with dead entries, so that no tombstone is needed any more, and the small ones, if that makes them fewer.
-    Where the state does not say how many entries of a manifest are dead, it has to be looked at.
+    These are the manifests with dead entries, which makes all tombstones obsolete, and the small ones, if a rewrite
+    reduces their number. A manifest whose count of dead entries is unknown is rewritten too.
     """
-    if trigger in _OF_EVERYTHING:
+    if trigger in _FULL_TRIGGERS:
         return state.manifests
-    small = _small_ones(state, _target(state, rules, is_partitioned=is_partitioned))
+    small = _small_manifests(state, _target(state, rules, is_partitioned=is_partitioned))
     return tuple(
         info for info in state.manifests if info.path in small or _may_have_dead_entries(info, state)
     )
 
 
-def _small_ones(state: StateManifest, target: int) -> frozenset[str]:
-    """The paths of the manifests of less than half the size that they should have, if to write them anew is worth it.
+def _small_manifests(state: StateManifest, target: int) -> frozenset[str]:
+    """The paths of the manifests of less than half the target size, if rewriting them reduces their number enough.
 
-    As manifests end where partitions end, they may come out smaller than they should be. But two that follow each
-    other are together larger than one should be, or they would be one. That limits how many come out.
+    New manifests end where partitions end, so they may be smaller than the target. But two consecutive ones together
+    exceed the target, or they would be one. This bounds the number of new manifests.
     """
     small = [info for info in state.manifests if info.num_entries < target // 2]
-    most = 2 * sum(info.num_entries for info in small) // target + 1
-    is_worth_it = 4 * most <= 3 * len(small)
+    max_rewritten = 2 * sum(info.num_entries for info in small) // target + 1
+    is_worth_it = 4 * max_rewritten <= 3 * len(small)
     return frozenset(info.path for info in small) if is_worth_it else frozenset()
 
 

@@ -1,7 +1,7 @@
-"""A manifest → file entries, whoever wrote it.
+"""Reads the file entries of manifests, including those of other writers.
 
-Fields are found by name; missing ones take their default, unknown ones become further columns. A manifest
-that is damaged in any way is an error, never a smaller table.
+Fields are found by name; missing fields take their defaults, and unknown fields become additional columns. A damaged
+manifest raises an error; it never silently drops entries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.fields import FILE_ENTRY_FIELDS, REQUIRED
 from indextables.state.avro.container import Container, parse_container
 from indextables.state.avro.decode import decode_records
 from indextables.state.avro.types import AvroFormatError
 
-# Every version of the format has these, and there is no value that could stand for them.
-_WITHOUT_DEFAULT = frozenset({"path", "size", "modificationTime", "addedAtVersion", "addedAtTimestamp"})
+# Every version of the format has these fields.
+_REQUIRED_FIELDS = frozenset(field.name for field in FILE_ENTRY_FIELDS if field.manifest_default is REQUIRED)
+_DEFAULTS = {field.name: field.manifest_default for field in FILE_ENTRY_FIELDS}
 
 _KNOWN_FIELDS = {field.name: field for field in FILE_ENTRY_SCHEMA}
 _KNOWN_TYPES = {name: field.type for name, field in _KNOWN_FIELDS.items()}
@@ -32,56 +34,56 @@ def read_manifest(
     columns: Sequence[str] | None = None,
     expected_entries: int | None = None,
 ) -> pa.Table:
-    """The entries of a manifest, in order, with the columns of `FILE_ENTRY_SCHEMA` and those it has beyond.
+    """The entries of a manifest, in order, with the columns of `FILE_ENTRY_SCHEMA` and its foreign columns.
 
-    A column that we do not know has the natural Arrow type of its Avro type, and its field id and logical type, if any,
-    under `b"field-id"` and `b"logical-type"` in its metadata. `columns` chooses columns, in that order.
-    `name` is the file's, for messages.
+    A foreign column has the natural Arrow type of its Avro type, and its field id and logical type, if any, under
+    `b"field-id"` and `b"logical-type"` in its metadata. `columns` selects columns, in that order. `name` is the file's,
+    for messages.
 
-    Raises ManifestCorruptedError if the manifest is damaged, exceeds the limits in `avro_container`, or does
-    not have exactly `expected_entries`; InvalidOptionError for a column that exists nowhere; StorageError if
-    there is no room for a temporary file.
+    Raises ManifestCorruptedError if the manifest is damaged, exceeds the limits in `state.avro.container`, or does not
+    have exactly `expected_entries`; InvalidOptionError for an unknown column; StorageError if there is no room for a
+    temporary file.
     """
     try:
-        return _decoded(_parsed(data, expected_entries), columns, name)
+        return _decode(_parse(data, expected_entries), columns, name)
     except AvroFormatError as error:
         raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
     except OSError as error:
         raise StorageError(
-            f"{name} cannot be decoded without room for temporary files ({error.strerror}); "
-            f"free some, or set TMPDIR to another place"
+            f"{name} cannot be decoded without room for temporary files ({error.strerror}); free disk space, or set "
+            f"TMPDIR to another directory"
         ) from error
 
 
-class ManifestFile(msgspec.Struct, frozen=True):
-    """A manifest as it was fetched, and how many entries it should have."""
+class FetchedManifest(msgspec.Struct, frozen=True):
+    """The bytes of a manifest, and the number of entries that its state expects."""
 
     data: bytes
     name: str
     expected_entries: int
 
 
-def read_manifests(files: Sequence[ManifestFile], columns: Sequence[str] | None) -> list[pa.Table]:
-    """What `read_manifest` gives for each; small manifests of one kind are far cheaper together.
+def read_manifests(files: Sequence[FetchedManifest], columns: Sequence[str] | None) -> list[pa.Table]:
+    """The results of `read_manifest`. Decoding small manifests with the same schema together is much cheaper.
 
-    Raises what `read_manifest` raises for the first one that cannot be read.
+    Raises what `read_manifest` raises for the first manifest that cannot be read.
     """
     try:
-        containers = [_parsed(file.data, file.expected_entries) for file in files]
+        containers = [_parse(file.data, file.expected_entries) for file in files]
         return [
             entries
             for _, alike in groupby(containers, lambda container: (container.schema, container.compression))
-            for entries in _decoded_together(list(alike), columns, files[0].name)
+            for entries in _decode_together(list(alike), columns, files[0].name)
         ]
     except (AvroFormatError, OSError):
-        # One by one, it shows which of them is to blame.
+        # Read them one by one, to name the one at fault.
         return [
             read_manifest(file.data, name=file.name, columns=columns, expected_entries=file.expected_entries)
             for file in files
         ]
 
 
-def _decoded_together(
+def _decode_together(
     containers: Sequence[Container], columns: Sequence[str] | None, name: str
 ) -> Iterator[pa.Table]:
     together = replace(
@@ -89,18 +91,18 @@ def _decoded_together(
         blocks=tuple(block for container in containers for block in container.blocks),
         num_records=sum(container.num_records for container in containers),
     )
-    entries, start = _decoded(together, columns, name), 0
+    entries, start = _decode(together, columns, name), 0
     for container in containers:
         yield entries.slice(start, container.num_records)
         start += container.num_records
 
 
-def _decoded(container: Container, columns: Sequence[str] | None, name: str) -> pa.Table:
-    chosen = _chosen(columns, [field.name for field in container.schema.fields], name)
-    return _resolved(decode_records(container, _KNOWN_TYPES, frozenset(chosen)), chosen)
+def _decode(container: Container, columns: Sequence[str] | None, name: str) -> pa.Table:
+    selected = _select(columns, [field.name for field in container.schema.fields], name)
+    return _resolve(decode_records(container, _KNOWN_TYPES, frozenset(selected)), selected)
 
 
-def _parsed(data: bytes, expected_entries: int | None) -> Container:
+def _parse(data: bytes, expected_entries: int | None) -> Container:
     container = parse_container(data)
     _validate(container, expected_entries)
     return container
@@ -109,12 +111,12 @@ def _parsed(data: bytes, expected_entries: int | None) -> Container:
 def _validate(container: Container, expected_entries: int | None) -> None:
     if expected_entries is not None and container.num_records != expected_entries:
         raise AvroFormatError(f"it has {container.num_records} entries, and should have {expected_entries}")
-    missing = _WITHOUT_DEFAULT.difference(field.name for field in container.schema.fields)
+    missing = _REQUIRED_FIELDS.difference(field.name for field in container.schema.fields)
     if missing:
         raise AvroFormatError(f"its schema has no field {', '.join(sorted(missing))}")
 
 
-def _chosen(columns: Sequence[str] | None, available: Sequence[str], name: str) -> list[str]:
+def _select(columns: Sequence[str] | None, available: Sequence[str], name: str) -> list[str]:
     everything = list(dict.fromkeys([*_KNOWN_FIELDS, *available]))
     if columns is None:
         return everything
@@ -124,12 +126,12 @@ def _chosen(columns: Sequence[str] | None, available: Sequence[str], name: str) 
     return list(columns)
 
 
-def _resolved(decoded: pa.Table, chosen: Sequence[str]) -> pa.Table:
-    """The chosen columns: ours in our types, the others as they are."""
+def _resolve(decoded: pa.Table, selected: Sequence[str]) -> pa.Table:
+    """The selected columns: known ones in their known types, foreign ones unchanged."""
     columns = dict(zip(decoded.column_names, decoded.columns, strict=True))
     fields: list[pa.Field] = []
     arrays: list[pa.ChunkedArray | pa.Array] = []
-    for name in chosen:
+    for name in selected:
         known = _KNOWN_FIELDS.get(name)
         column = columns.get(name)
         if known is None:
@@ -137,11 +139,11 @@ def _resolved(decoded: pa.Table, chosen: Sequence[str]) -> pa.Table:
             arrays.append(columns[name])
         else:
             fields.append(known)
-            arrays.append(_default(known, len(decoded)) if column is None else _converted(column, known))
+            arrays.append(_default_column(known, len(decoded)) if column is None else _convert(column, known))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.null_count and not field.nullable:
         raise AvroFormatError(f"{column.null_count} of its entries have no {field.name!r}")
     if column.type == field.type:
@@ -154,10 +156,6 @@ def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         ) from error
 
 
-def _default(field: pa.Field, rows: int) -> pa.Array:
-    if field.nullable:
-        return pa.nulls(rows, field.type)
-    if pa.types.is_boolean(field.type):
-        return pa.array(np.zeros(rows, np.bool_))
-    no_entries = pa.array([], pa.string())
-    return pa.MapArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), no_entries, no_entries)
+def _default_column(field: pa.Field, rows: int) -> pa.Array:
+    default = pa.array([_DEFAULTS[field.name]], field.type)
+    return default.take(pa.array(np.zeros(rows, np.int64)))

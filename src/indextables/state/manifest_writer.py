@@ -1,7 +1,7 @@
-"""File entries → a manifest or several, at once or batch by batch.
+"""Writes file entries to one or several manifests, at once or batch by batch, and uploads them.
 
-Columns beyond those of `FILE_ENTRY_SCHEMA` are what another writer put into a manifest that we rewrite: they
-are written too, so that a rewrite loses nothing.
+Foreign columns, beyond those of `FILE_ENTRY_SCHEMA`, come from manifests of other writers. They are written too, so
+that a rewrite loses nothing.
 """
 
 import io
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.fields import FILE_ENTRY_FIELDS
 from indextables.log.paths import LOG_PREFIX
 from indextables.pruning import partition_bounds
 from indextables.state.avro.arrow import avro_field_json
@@ -32,28 +33,27 @@ from indextables.state.avro.container import (
 )
 from indextables.state.avro.encode import back_to_back, encode_records
 from indextables.state.avro.types import AvroFormatError, Record, parse_schema
-from indextables.state.manifest_work import from_stream, to_stream
-from indextables.state.schemas import FILE_ENTRY_FIELDS, OPTIONAL_FILE_ENTRY_FIELDS, file_entry_schema
+from indextables.state.manifest_executor import from_stream, to_stream
+from indextables.state.schemas import file_entry_schema
 from indextables.state.state_manifest import ManifestInfo, new_manifest_path
 from indextables.storage import ObjectStore
 
 BLOCK_ROWS = 16_384
-# Blocks with more Arrow data than this are cut further, so that wide statistics do not make huge blocks.
+# Blocks with more Arrow data than this are divided further, so that wide statistics do not make huge blocks.
 BLOCK_BYTES = 16 << 20
 
-# A reader bounds sizes from above, so a writer keeps well below what a reader takes.
+# The limits of a writer are well below those of a reader.
 MAX_ENTRY_BYTES = MAX_BLOCK_BYTES // 4
 _MAX_MANIFEST_BYTES = MAX_FILE_BYTES // 2
 
 _COMPRESSION_THREADS = 2
 _MAX_BLOCKS_IN_FLIGHT = 4
 
-_ALWAYS_WRITTEN = frozenset(item["name"] for item in FILE_ENTRY_FIELDS)
-_OPTIONAL = frozenset(item["name"] for item in OPTIONAL_FILE_ENTRY_FIELDS)
+_ALWAYS_WRITTEN = frozenset(field.name for field in FILE_ENTRY_FIELDS if field.is_in_every_manifest)
 
 
 class ByteSink(Protocol):
-    """Whatever takes the bytes of a manifest in order: a file, a buffer, an upload."""
+    """Takes the bytes of a manifest in order: a file, a buffer, an upload."""
 
     def write(self, data: bytes, /) -> object:
         """Take all of `data`."""
@@ -62,11 +62,11 @@ class ByteSink(Protocol):
 def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:
     """A manifest with all rows of `entries`, in order. The same entries and codec yield the same bytes.
 
-    `entries` has the columns of `FILE_ENTRY_SCHEMA` (nullable ones may be missing) and any others. Optional
-    and foreign fields that no entry uses are left out.
+    `entries` has the columns of `FILE_ENTRY_SCHEMA` (nullable ones may be missing) and foreign columns. Rare and
+    foreign fields that no entry uses are left out.
 
-    Raises InvalidSchemaError if a column is missing or has a type that Avro cannot hold; InvalidActionError
-    if an entry lacks a required value or is too big; InvalidOptionError if a manifest cannot hold that many.
+    Raises InvalidSchemaError if a column is missing or has a type that Avro cannot represent; InvalidActionError if an
+    entry lacks a required value or is too large; InvalidOptionError if there are too many entries for one manifest.
     """
     sink = io.BytesIO()
     with ManifestWriter(sink, _schema_in_use(entries), codec, num_entries=len(entries)) as writer:
@@ -77,8 +77,8 @@ def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:
 def write_manifests(entries: pa.Table, counts: Sequence[int], codec: Codec = DEFAULT_CODEC) -> list[bytes]:
     """Manifests of the first `counts[0]` entries, the next `counts[1]`, and so on; otherwise as `write_manifest`.
 
-    Small ones are encoded together, because to encode a column costs as much as a thousand of its values. A field that
-    only some of them use is then in all of them.
+    Small manifests are encoded together, because the fixed cost of encoding a column equals that of a thousand values.
+    A field that only some of them use is then in all of them.
     """
     ends = list(accumulate(counts))
     if len(counts) == 1 or max(counts, default=0) > BLOCK_ROWS or entries.nbytes > BLOCK_BYTES:
@@ -96,7 +96,7 @@ def write_manifests(entries: pa.Table, counts: Sequence[int], codec: Codec = DEF
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """The fields of a manifest: as Avro writes them down, and as the columns that they come from."""
+    """The fields of a manifest: as an Avro schema, and as Arrow columns."""
 
     avro_schema: bytes
     record: Record
@@ -106,13 +106,13 @@ class _Layout(msgspec.Struct, frozen=True):
     def of(cls, schema: pa.Schema) -> "_Layout":
         foreign = [field.with_nullable(True) for field in schema if field.name not in FILE_ENTRY_SCHEMA.names]
         foreign_json = [avro_field_json(field) for field in foreign]
-        avro_schema = file_entry_schema(_OPTIONAL.intersection(schema.names), foreign_json)
+        avro_schema = file_entry_schema(schema.names, foreign_json)
         record = _parsed(avro_schema)
         by_name = {field.name: field for field in (*FILE_ENTRY_SCHEMA, *foreign)}
         return cls(avro_schema, record, pa.schema([by_name[field.name] for field in record.fields]))
 
     def encode(self, entries: pa.Table) -> pa.BinaryArray:
-        """Entries that have exactly these columns, as records."""
+        """Encode entries that have exactly these columns."""
         columns = [column.combine_chunks() for column in entries.columns]
         return encode_records(self.record, [_single_array(column) for column in columns])
 
@@ -120,11 +120,11 @@ class _Layout(msgspec.Struct, frozen=True):
 class ManifestWriter:
     """Writes a manifest in bounded memory: a few blocks of `BLOCK_ROWS` entries at a time.
 
-    Every column of `schema` becomes a field, used or not, because the header goes out first. If
-    `num_entries` is given, readers can notice a file that was cut off between two blocks.
+    Every column of `schema` becomes a field, used or not, because the header is written first. If `num_entries` is
+    given, readers can detect a file that was cut off between two blocks.
 
-    As a context manager it closes the manifest, except after an error: the sink then holds the beginning
-    of a manifest, which must not be published. The errors are those of `write_manifest`.
+    As a context manager it closes the manifest, except after an error: the sink then holds an incomplete manifest,
+    which must not be published. The errors are those of `write_manifest`.
     """
 
     def __init__(
@@ -156,15 +156,17 @@ class ManifestWriter:
             self._compressor.shutdown(cancel_futures=True)
 
     def write(self, entries: pa.Table | pa.RecordBatch) -> None:
-        """Append entries. They are kept until a block is full, and compressed in the background."""
+        """Append entries. They are buffered until a block is full, and compressed in the background."""
         table = pa.Table.from_batches([entries]) if isinstance(entries, pa.RecordBatch) else entries
         self.num_entries += len(table)
         if self.num_entries > MAX_RECORDS:
-            raise InvalidOptionError(f"a manifest holds at most {MAX_RECORDS} entries; write several")
+            raise InvalidOptionError(
+                f"a manifest holds at most {MAX_RECORDS} entries; write several manifests"
+            )
         pending = pa.concat_tables([self._pending, _conformed(table, self._layout.columns)])
         in_whole_blocks = len(pending) - len(pending) % BLOCK_ROWS
         for start in range(0, in_whole_blocks, BLOCK_ROWS):
-            for block in _cut(pending.slice(start, BLOCK_ROWS)):
+            for block in _divide(pending.slice(start, BLOCK_ROWS)):
                 payload = self._encode(block)
                 self._in_flight.append((len(block), self._compressor.submit(self._codec.compress, payload)))
                 if len(self._in_flight) > _MAX_BLOCKS_IN_FLIGHT:
@@ -172,25 +174,25 @@ class ManifestWriter:
         self._pending = pending.slice(in_whole_blocks)
 
     def close(self) -> None:
-        """Write what is pending. The sink then holds the whole manifest, and nothing may be appended."""
-        for block in _cut(self._pending):
+        """Write the buffered entries. The sink then holds the whole manifest."""
+        for block in _divide(self._pending):
             payload = self._encode(block)
             self._emit_in_flight()
-            # Most manifests are one small block, which is not worth a thread.
+            # Most manifests are one small block: not worth a thread.
             self._emit(encode_block(len(block), self._codec.compress(payload), self._sync))
         self._emit_in_flight()
         self._compressor.shutdown()
         self._pending = self._layout.columns.empty_table()
         if self._announced_entries not in (None, self.num_entries):
             raise InvalidActionError(
-                f"a manifest was announced with {self._announced_entries} entries, and got {self.num_entries}"
+                f"a manifest was announced with {self._announced_entries} entries, but got {self.num_entries}"
             )
 
     def _encode(self, block: pa.Table) -> pa.Buffer:
         payload = back_to_back(self._layout.encode(block))
         self._uncompressed_bytes += payload.size
         if payload.size > MAX_ENTRY_BYTES:
-            raise _entry_too_big(block)
+            raise _entry_too_large(block)
         if self._uncompressed_bytes > _MAX_MANIFEST_BYTES:
             raise InvalidOptionError(
                 f"a manifest holds at most {_MAX_MANIFEST_BYTES} bytes, too few for these entries; "
@@ -212,7 +214,7 @@ class ManifestWriter:
 
 
 def _schema_in_use(entries: pa.Table) -> pa.Schema:
-    """The columns that are always written, and the others that hold a value."""
+    """The columns that are in every manifest, and those that have a value."""
     return pa.schema(
         [
             field
@@ -230,7 +232,7 @@ def _parsed(avro_schema: bytes) -> Record:
 
 
 def _conformed(entries: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The entries with exactly the columns of `schema`."""
+    """The entries, with exactly the columns of `schema`."""
     given = dict(zip(entries.column_names, entries.columns, strict=True))
     arrays: list[pa.ChunkedArray | pa.Array] = []
     for field in schema:
@@ -245,7 +247,7 @@ def _conformed(entries: pa.Table, schema: pa.Schema) -> pa.Table:
         arrays.append(_cast(column, field))
     for name, column in given.items():
         if column.null_count < len(column):
-            raise InvalidSchemaError(f"column {name!r} holds values, but the manifest was begun without it")
+            raise InvalidSchemaError(f"column {name!r} has values, but is not in the schema of the manifest")
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -260,22 +262,22 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         ) from error
 
 
-def _cut(block: pa.Table) -> Iterator[pa.Table]:
-    """Halves of halves, until each is small enough."""
+def _divide(block: pa.Table) -> Iterator[pa.Table]:
+    """Halve a block until each part is small enough."""
     if block.nbytes > BLOCK_BYTES and len(block) > 1:
         half = len(block) // 2
-        yield from _cut(block.slice(0, half))
-        yield from _cut(block.slice(half))
+        yield from _divide(block.slice(0, half))
+        yield from _divide(block.slice(half))
     elif block.nbytes > MAX_ENTRY_BYTES:
-        raise _entry_too_big(block)
+        raise _entry_too_large(block)
     elif len(block):
         yield block
 
 
-def _entry_too_big(block: pa.Table) -> InvalidActionError:
+def _entry_too_large(block: pa.Table) -> InvalidActionError:
     path = block["path"][0].as_py()
     return InvalidActionError(
-        f"the entry of {path!r} needs more than the {MAX_ENTRY_BYTES} bytes that one may have"
+        f"the entry of {path!r} exceeds the limit of {MAX_ENTRY_BYTES} bytes; shorten its statistics"
     )
 
 
@@ -283,11 +285,11 @@ def _single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
 
 
-# Entries become manifests, a few at a time: encoded together, uploaded one by one.
+# Groups of manifests: encoded together, uploaded one by one
 
 
 class ManifestForm(msgspec.Struct, frozen=True):
-    """What all new manifests of a state have in common."""
+    """What all new manifests of a state share: the table's schema and partitioning, and the codec."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
@@ -295,44 +297,43 @@ class ManifestForm(msgspec.Struct, frozen=True):
 
 
 class NewManifest(msgspec.Struct, frozen=True):
-    """A manifest that was uploaded, and that no state refers to yet."""
+    """An uploaded manifest that no state refers to yet."""
 
     info: ManifestInfo
     size_bytes: int
 
     @property
     def key(self) -> str:
-        """Where it is, below the table's root."""
         return LOG_PREFIX + self.info.path
 
 
 class ManifestGroup(msgspec.Struct, frozen=True):
-    """The entries of some manifests, those of the first one first, and how many each of them has."""
+    """The entries of several manifests, in order, and the number of entries of each."""
 
     entries: pa.Table
     counts: tuple[int, ...]
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_travelled, (to_stream(self.entries), self.counts))
+        return (_unpickled_group, (to_stream(self.entries), self.counts))
 
 
-def _travelled(stream: bytes, counts: tuple[int, ...]) -> ManifestGroup:
+def _unpickled_group(stream: bytes, counts: tuple[int, ...]) -> ManifestGroup:
     return ManifestGroup(from_stream(stream), counts)
 
 
 def write_group(store: ObjectStore, form: ManifestForm, group: ManifestGroup) -> tuple[NewManifest, ...]:
-    """Upload the manifests of a group, under new names. Raises as `write_manifest`, and StorageError."""
+    """Upload the manifests of a group under new names. Raises what `write_manifest` raises, and StorageError."""
     manifests = []
     start = 0
     for count, data in zip(
         group.counts, write_manifests(group.entries, group.counts, form.codec), strict=True
     ):
-        manifests.append(_put(store, form, group.entries.slice(start, count), data))
+        manifests.append(_upload(store, form, group.entries.slice(start, count), data))
         start += count
     return tuple(manifests)
 
 
-def _put(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes) -> NewManifest:
+def _upload(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes) -> NewManifest:
     path = new_manifest_path()
     store.put(LOG_PREFIX + path, data)
     versions = pc.min_max(entries["addedAtVersion"]).as_py()

@@ -1,143 +1,183 @@
-"""The schemas of the state's Avro files, as data with field ids.
+"""The Avro schemas of manifests and of state manifests, and the field table of the latter.
 
-Fields are found by their names. The ids are kept for evolution: an id is never given to another field.
-Ids below 160 are the specification's; those from 160 on are ours.
+The fields of a manifest's entries come from `log.fields`. Readers find fields by name; the ids serve schema evolution.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import orjson
+import pyarrow as pa
+
+from indextables.log.actions import Int64
+from indextables.log.fields import FILE_ENTRY_FIELDS, REQUIRED, STRING_LIST, STRING_MAP, EntryField
 
 NAMESPACE = "io.indextables.state"
 
-FieldJson = Mapping[str, Any]
+# The version of the format, and the table protocol that a client needs to read it.
+FORMAT_VERSION = 1
+STATE_PROTOCOL_VERSION = 4
 
-_OPTIONAL_TEXT = ["null", "string"]
+UNKNOWN_COUNT = -1
+UNKNOWN_TIME = -1
+
+AvroFieldJson = Mapping[str, Any]
+
 _TEXT_MAP = {"type": "map", "values": "string"}
 _LONG_MAP = {"type": "map", "values": "long"}
 _TEXT_LIST = {"type": "array", "items": "string"}
+_OPTIONAL_TEXT = ["null", "string"]
 
 
-def _required(name: str, avro_type: Any, field_id: int, doc: str) -> FieldJson:
-    return {"name": name, "type": avro_type, "field-id": field_id, "doc": doc}
+# Manifests: file entries
+
+_AVRO_TYPES: Mapping[pa.DataType, Any] = {
+    pa.string(): "string",
+    pa.int64(): "long",
+    pa.int32(): "int",
+    pa.bool_(): "boolean",
+    STRING_MAP: _TEXT_MAP,
+    STRING_LIST: _TEXT_LIST,
+}
 
 
-def _optional(name: str, avro_type: Any, field_id: int, doc: str) -> FieldJson:
-    return {"name": name, "type": ["null", avro_type], "default": None, "field-id": field_id, "doc": doc}
+def file_entry_schema(rare_names: Collection[str], foreign_fields: Sequence[AvroFieldJson]) -> bytes:
+    """The schema of a manifest with these fields beyond those of every manifest.
 
-
-# In every manifest, in this order.
-FILE_ENTRY_FIELDS: tuple[FieldJson, ...] = (
-    _required("path", "string", 100, "Path of the split, relative to the table's root"),
-    _required("partitionValues", _TEXT_MAP, 101, "Partition values by column; null is an absent key"),
-    _required("size", "long", 102, "File size in bytes"),
-    _required("modificationTime", "long", 103, "File modification time (epoch milliseconds)"),
-    _required("dataChange", "boolean", 104, "Whether the file represents a change of data"),
-    _optional("stats", "string", 110, "JSON-encoded statistics"),
-    _optional("minValues", _TEXT_MAP, 111, "Lower bounds per column, for data skipping"),
-    _optional("maxValues", _TEXT_MAP, 112, "Upper bounds per column, for data skipping"),
-    _optional("numRecords", "long", 113, "Number of records in the file"),
-    _optional("footerStartOffset", "long", 120, "Byte offset where the footer begins"),
-    _optional("footerEndOffset", "long", 121, "Byte offset where the footer ends"),
-    {
-        "name": "hasFooterOffsets",
-        "type": "boolean",
-        "default": False,
-        "field-id": 124,
-        "doc": "Whether footer offsets are populated",
-    },
-    _optional("splitTags", _TEXT_LIST, 132, "Tags of the split"),
-    _optional("numMergeOps", "int", 134, "Number of merges that the split has been through"),
-    _optional("docMappingRef", "string", 135, "Key of the doc mapping in the schema registry"),
-    _optional("uncompressedSizeBytes", "long", 136, "Uncompressed size of the split's data"),
-    _required("addedAtVersion", "long", 140, "Transaction version that added the file"),
-    _required("addedAtTimestamp", "long", 141, "When the file was added (epoch milliseconds)"),
-)
-
-# In a manifest only if one of its entries has a value.
-OPTIONAL_FILE_ENTRY_FIELDS: tuple[FieldJson, ...] = (
-    _optional("deleteOpstamp", "long", 123, "Operation stamp of the last delete in the split"),
-    _optional("docMappingJson", "string", 133, "Doc mapping, inline"),
-    _optional("timeRangeStart", "string", 137, "Start of the split's time range"),
-    _optional("timeRangeEnd", "string", 138, "End of the split's time range"),
-    _optional("companionSourceFiles", _TEXT_LIST, 150, "Parquet files that a companion split indexes"),
-    _optional("companionDeltaVersion", "long", 151, "Delta version that a companion split was built from"),
-    _optional("companionFastFieldMode", "string", 152, "Fast field mode: DISABLED, HYBRID or PARQUET_ONLY"),
-    _optional("tags", _TEXT_MAP, 160, "Tags of the add action"),
-    _optional("hotcacheStartOffset", "long", 161, "Byte offset where the hot cache begins"),
-    _optional("hotcacheLength", "long", 162, "Length of the hot cache in bytes"),
-    _optional("unknownFields", "string", 163, "Fields of the add action without a column, as a JSON object"),
-)
-
-
-def file_entry_schema(optional_names: Collection[str], foreign_fields: Sequence[FieldJson]) -> bytes:
-    """The schema of a manifest that holds these optional fields, and fields that others have defined."""
-    optional = [item for item in OPTIONAL_FILE_ENTRY_FIELDS if item["name"] in optional_names]
+    `foreign_fields` are fields that other writers have defined.
+    """
+    rare = [field for field in _RARE_FIELDS if field.name in rare_names]
     return orjson.dumps(
         {
             "type": "record",
             "name": "FileEntry",
             "namespace": NAMESPACE,
             "doc": "A file entry representing a split in the table state",
-            "fields": [*FILE_ENTRY_FIELDS, *optional, *foreign_fields],
+            "fields": [*map(_entry_field_json, (*_COMMON_FIELDS, *rare)), *foreign_fields],
         }
     )
 
 
-_PARTITION_BOUNDS_ITEM = {
+def _entry_field_json(field: EntryField) -> AvroFieldJson:
+    avro_type = _AVRO_TYPES[field.type]
+    described: dict[str, Any] = {"name": field.name, "type": avro_type}
+    if field.default is None:
+        described["type"] = ["null", avro_type]
+    if field.default is not REQUIRED:
+        described["default"] = field.default
+    return {**described, "field-id": field.field_id, "doc": field.doc}
+
+
+def _in_order_of_ids(fields: Sequence[EntryField]) -> tuple[EntryField, ...]:
+    return tuple(sorted(fields, key=lambda field: field.field_id))
+
+
+_COMMON_FIELDS = _in_order_of_ids([field for field in FILE_ENTRY_FIELDS if field.is_in_every_manifest])
+_RARE_FIELDS = _in_order_of_ids([field for field in FILE_ENTRY_FIELDS if not field.is_in_every_manifest])
+
+
+# State manifests
+
+
+class StateField(msgspec.Struct, frozen=True):
+    """A field of a state manifest, or of a state manifest's record of one manifest.
+
+    `attribute` is its name in Python, `name` its name in Avro and in JSON. A field with a default may be missing.
+    `parsed_type` is what a reader accepts; None if that is the type of the attribute itself.
+    """
+
+    attribute: str
+    name: str
+    avro_type: Any
+    default: Any = REQUIRED
+    doc: str | None = None
+    parsed_type: Any = None
+
+    @property
+    def default_if_any(self) -> tuple[Any, ...]:
+        return () if self.default is REQUIRED else (self.default,)
+
+    @property
+    def avro_json(self) -> AvroFieldJson:
+        described: dict[str, Any] = {"name": self.name, "type": self.avro_type}
+        if self.default is not REQUIRED:
+            described["default"] = self.default
+        if self.doc is not None:
+            described["doc"] = self.doc
+        return described
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+FormatVersion = Annotated[int, msgspec.Meta(ge=1)]
+
+# An action as an object, or as JSON text.
+JsonAction = str | dict[str, Any]
+
+_BOUNDS_RECORD = {
     "type": "record",
     "name": "PartitionBoundsItem",
     "fields": [
-        {"name": "min", "type": ["null", "string"], "default": None},
-        {"name": "max", "type": ["null", "string"], "default": None},
+        {"name": "min", "type": _OPTIONAL_TEXT, "default": None},
+        {"name": "max", "type": _OPTIONAL_TEXT, "default": None},
     ],
 }
+_OPTIONAL_BOUNDS = ["null", {"type": "map", "values": _BOUNDS_RECORD}]
 
-_MANIFEST_INFO_ITEM = {
+MANIFEST_INFO_FIELDS: tuple[StateField, ...] = (
+    StateField("path", "path", "string"),
+    StateField("num_entries", "numEntries", "long"),
+    StateField("min_added_at_version", "minAddedAtVersion", "long"),
+    StateField("max_added_at_version", "maxAddedAtVersion", "long"),
+    StateField("partition_bounds", "partitionBounds", _OPTIONAL_BOUNDS, None),
+    StateField("tombstone_count", "tombstoneCount", "long", 0),
+    StateField("live_entry_count", "liveEntryCount", "long", UNKNOWN_COUNT),
+    # Ours: other readers skip them.
+    StateField("has_typed_bounds", "hasTypedBounds", "boolean", False),
+    StateField("first_path", "firstPath", _OPTIONAL_TEXT, None),
+    StateField("last_path", "lastPath", _OPTIONAL_TEXT, None),
+)
+
+_MANIFEST_INFO_RECORD = {
     "type": "record",
     "name": "ManifestInfoItem",
-    "fields": [
-        {"name": "path", "type": "string"},
-        {"name": "numEntries", "type": "long"},
-        {"name": "minAddedAtVersion", "type": "long"},
-        {"name": "maxAddedAtVersion", "type": "long"},
-        {
-            "name": "partitionBounds",
-            "type": ["null", {"type": "map", "values": _PARTITION_BOUNDS_ITEM}],
-            "default": None,
-        },
-        {"name": "tombstoneCount", "type": "long", "default": 0},
-        {"name": "liveEntryCount", "type": "long", "default": -1},
-        # Ours: other readers skip them.
-        {"name": "hasTypedBounds", "type": "boolean", "default": False},
-        {"name": "firstPath", "type": _OPTIONAL_TEXT, "default": None},
-        {"name": "lastPath", "type": _OPTIONAL_TEXT, "default": None},
-    ],
+    "fields": [field.avro_json for field in MANIFEST_INFO_FIELDS],
 }
+_MANIFEST_INFOS = {"type": "array", "items": _MANIFEST_INFO_RECORD}
 
-# The fields after `metadata` are ours: everything else that must survive the version files it came from.
+# JSON writers may write null for an empty collection.
+_Texts, _TextsByKey, _LongsByKey = list[str] | None, dict[str, str] | None, dict[str, Int64] | None
+_TextsByVersion = dict[int, str] | None
+_Actions = list[JsonAction] | None
+
+STATE_MANIFEST_FIELDS: tuple[StateField, ...] = (
+    StateField("format_version", "formatVersion", "int", REQUIRED, "Version of the state format"),
+    StateField(
+        "state_version", "stateVersion", "long", REQUIRED, "Transaction version that the state represents"
+    ),
+    StateField(
+        "created_at_ms", "createdAt", "long", REQUIRED, "When the state was written (epoch milliseconds)"
+    ),
+    StateField("num_files", "numFiles", "long", REQUIRED, "Number of live files, after tombstones"),
+    StateField("total_bytes", "totalBytes", "long", REQUIRED, "Size of all live files in bytes"),
+    StateField("manifests", "manifests", _MANIFEST_INFOS),
+    StateField("tombstones", "tombstones", _TEXT_LIST, [], "Paths that were removed", _Texts),
+    StateField("doc_mappings", "schemaRegistry", _TEXT_MAP, {}, "Doc mappings by hash", _TextsByKey),
+    StateField("protocol_version", "protocolVersion", "int", STATE_PROTOCOL_VERSION, "4 for the Avro state"),
+    StateField("metadata", "metadata", _OPTIONAL_TEXT, None, "metaData action, as JSON", JsonAction | None),
+    # Ours: everything else that must survive the version files it came from.
+    StateField("protocol", "protocol", _OPTIONAL_TEXT, None, "protocol action, as JSON", JsonAction | None),
+    StateField("skips", "skips", _TEXT_LIST, [], "Open mergeskip actions, as JSON", _Actions),
+    StateField("transactions", "transactions", _LONG_MAP, {}, "Last batch by streaming writer", _LongsByKey),
+    StateField("unknown_actions", "unknownActions", _TEXT_LIST, [], "Other actions, as JSON", _Texts),
+    StateField("timestamp_ms", "timestamp", "long", UNKNOWN_TIME, "Commit time (epoch milliseconds)"),
+    StateField("recent_commits", "recentCommits", _TEXT_MAP, {}, "Commit ids by version", _TextsByVersion),
+)
+
 STATE_MANIFEST_SCHEMA: Mapping[str, Any] = {
     "type": "record",
     "name": "StateManifest",
     "namespace": NAMESPACE,
     "doc": "The complete state of a table at one version",
-    "fields": [
-        {"name": "formatVersion", "type": "int", "doc": "Version of the state format"},
-        {"name": "stateVersion", "type": "long", "doc": "Transaction version that the state represents"},
-        {"name": "createdAt", "type": "long", "doc": "When the state was written (epoch milliseconds)"},
-        {"name": "numFiles", "type": "long", "doc": "Number of live files, after tombstones"},
-        {"name": "totalBytes", "type": "long", "doc": "Size of all live files in bytes"},
-        {"name": "manifests", "type": {"type": "array", "items": _MANIFEST_INFO_ITEM}},
-        {"name": "tombstones", "type": _TEXT_LIST, "default": [], "doc": "Paths that were removed"},
-        {"name": "schemaRegistry", "type": _TEXT_MAP, "default": {}, "doc": "Doc mappings by hash"},
-        {"name": "protocolVersion", "type": "int", "default": 4, "doc": "4 for the Avro state"},
-        {"name": "metadata", "type": _OPTIONAL_TEXT, "default": None, "doc": "metaData action, as JSON"},
-        {"name": "protocol", "type": _OPTIONAL_TEXT, "default": None, "doc": "protocol action, as JSON"},
-        {"name": "skips", "type": _TEXT_LIST, "default": [], "doc": "Open mergeskip actions, as JSON"},
-        {"name": "transactions", "type": _LONG_MAP, "default": {}, "doc": "Last batch by streaming writer"},
-        {"name": "unknownActions", "type": _TEXT_LIST, "default": [], "doc": "Other actions, as JSON"},
-        {"name": "timestamp", "type": "long", "default": -1, "doc": "Commit time (epoch milliseconds)"},
-        {"name": "recentCommits", "type": _TEXT_MAP, "default": {}, "doc": "Commit ids by version"},
-    ],
+    "fields": [field.avro_json for field in STATE_MANIFEST_FIELDS],
 }

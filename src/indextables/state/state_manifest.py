@@ -1,12 +1,12 @@
-"""How a state manifest names its manifests, and which key each name stands for.
+"""The state manifest: which manifests make up a table at one version, and everything else that a reader needs.
 
-Three forms occur: `manifests/manifest-<id>.avro` (shared by states, the one that we write), the same below
-`state-v<version>/`, and the bare file name, relative to the directory of the state itself.
+It is `_manifest.avro`, which is written and read, or `_manifest.json`, which is only read. Readers ignore unknown
+fields; missing fields take their defaults. `state.schemas` lists the fields.
 """
 
 import secrets
-from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from indextables.errors import ManifestCorruptedError, UnsafePathError, UnsupportedProtocolError
 from indextables.log.actions import (
     ACTION_NAMES,
+    Int64,
     Metadata,
-    Protocol,
+    ProtocolAction,
     SkipAction,
     encode_actions,
     parse_action,
@@ -30,7 +31,7 @@ from indextables.log.paths import (
     parse_log_path,
     state_dir,
 )
-from indextables.log.replay import LogHeader, registry_of
+from indextables.log.replay import LogHeader, registered_doc_mappings
 from indextables.log.segment import Base
 from indextables.pruning import Bounds
 from indextables.state.avro.container import (
@@ -41,82 +42,57 @@ from indextables.state.avro.container import (
     encode_header,
     parse_container,
 )
-from indextables.state.avro.decode import encode_row, read_rows
+from indextables.state.avro.decode import read_rows
+from indextables.state.avro.encode import encode_row
 from indextables.state.avro.types import AvroFormatError
-from indextables.state.schemas import STATE_MANIFEST_SCHEMA
+from indextables.state.schemas import (
+    FORMAT_VERSION,
+    MANIFEST_INFO_FIELDS,
+    STATE_MANIFEST_FIELDS,
+    STATE_MANIFEST_SCHEMA,
+    STATE_PROTOCOL_VERSION,
+    UNKNOWN_COUNT,
+    UNKNOWN_TIME,
+    Count,
+    FormatVersion,
+    JsonAction,
+    StateField,
+)
 from indextables.storage import ObjectStore
 from indextables.storage.keys import validate_key
 
-# Names are random, and nothing else keeps two writers apart: 128 bits never meet.
+A = TypeVar("A", Metadata, ProtocolAction, SkipAction)
+
+# Manifest names are random, and nothing else keeps two writers apart: 128 bits do not collide.
 _ID_BYTES = 16
 
-
-def new_manifest_path() -> str:
-    """A path for a manifest to be written, as a state manifest refers to it."""
-    name = f"manifest-{secrets.token_hex(_ID_BYTES)}.avro"
-    return f"{SHARED_MANIFEST_PATH}{name}"
-
-
-def manifest_key(path: str, state_version: int) -> str:
-    """The key, below the table's root, of a manifest that the state at `state_version` names.
-
-    Raises ManifestCorruptedError for a path of any other form: nothing outside the log's own folders is ever
-    read or deleted on the word of a state manifest.
-    """
-    relative = path if "/" in path else f"{state_dir(state_version)}/{path}"
-    key = f"{LOG_PREFIX}{relative}"
-    try:
-        validate_key(key)
-    except UnsafePathError as error:
-        raise _refused(path, state_version) from error
-    if not isinstance(parse_log_path(key), ManifestFile):
-        raise _refused(path, state_version)
-    return key
-
-
-def normalized_manifest_path(path: str, state_version: int) -> str:
-    """The same manifest, named so that states of other versions can refer to it. Raises as `manifest_key`."""
-    return manifest_key(path, state_version).removeprefix(LOG_PREFIX)
-
-
-def _refused(path: str, state_version: int) -> ManifestCorruptedError:
-    return ManifestCorruptedError(
-        f"the state of version {state_version} refers to {path[:200]!r}, which is no manifest of this log"
-    )
-
-
-# The state manifest: which manifests make up a table at one version, and everything else a reader needs.
-
-
-FORMAT_VERSION = 1
-PROTOCOL_VERSION = 4
-
-UNKNOWN_COUNT = -1
-UNKNOWN_TIME = -1
+_SCHEMA = orjson.dumps(STATE_MANIFEST_SCHEMA)
 
 
 def no_tombstones() -> pa.StringArray:
-    """The tombstones of a state in which every entry is live."""
     return pa.array([], pa.string())
 
 
-class ManifestInfo(msgspec.Struct, frozen=True):
+def _names_on_disk(fields: Sequence[StateField]) -> dict[str, str]:
+    return {field.attribute: field.name for field in fields}
+
+
+class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_INFO_FIELDS)):
     """What a state knows about one of its manifests without opening it.
 
-    `path` is as written: see `manifest_path` for its three forms. `partition_bounds` is None if nobody
-    computed them, and such a manifest is never pruned. `has_typed_bounds` says that they were compared by the
-    columns' types; other writers compare texts. It is the mark of our own writer, with bounds or without.
-    `live_entry_count` may be UNKNOWN_COUNT. `first_path` and `last_path`, in the order of their characters, are None if
-    nobody looked.
+    `path` is as written: see `manifest_key` for its three forms. `partition_bounds` is None if the writer did not
+    compute them; such a manifest is never pruned. `has_typed_bounds` means that the writer compared values by the
+    columns' types; other writers compare texts. Our own writer sets it even without bounds. `live_entry_count` may be
+    UNKNOWN_COUNT. `first_path` and `last_path`, in code point order, are None if the writer did not compute them.
     """
 
     path: str
-    num_entries: int
-    min_added_at_version: int
-    max_added_at_version: int
+    num_entries: Count
+    min_added_at_version: Int64
+    max_added_at_version: Int64
     partition_bounds: Mapping[str, Bounds] | None = None
-    tombstone_count: int = 0
-    live_entry_count: int = UNKNOWN_COUNT
+    tombstone_count: Int64 = 0
+    live_entry_count: Int64 = UNKNOWN_COUNT
     has_typed_bounds: bool = False
     first_path: str | None = None
     last_path: str | None = None
@@ -125,111 +101,178 @@ class ManifestInfo(msgspec.Struct, frozen=True):
 class StateManifest(msgspec.Struct, frozen=True):
     """The state of a table at `state_version`.
 
-    `num_files` and `total_bytes` count live files: entries of the manifests whose path is not in
-    `tombstones`, an Arrow array because there may be many. `metadata` and the fields after it (which other
-    writers do not have) are None or empty if unknown. `timestamp_ms` is the commit time of `state_version`,
-    or UNKNOWN_TIME.
+    `num_files` and `total_bytes` count live files: entries of the manifests whose path is not in `tombstones`, an Arrow
+    array because there may be many. `doc_mappings` maps hashes to JSON. `metadata` and the fields after it (which other
+    writers do not write) are None or empty if unknown. `timestamp_ms` is the commit time of `state_version`, or
+    UNKNOWN_TIME.
     """
 
-    state_version: int
-    created_at_ms: int
-    num_files: int
-    total_bytes: int
+    state_version: Count
+    created_at_ms: Int64
+    num_files: Count
+    total_bytes: Count
     manifests: tuple[ManifestInfo, ...]
     tombstones: pa.StringArray = msgspec.field(default_factory=no_tombstones)
-    schema_registry: Mapping[str, str] = msgspec.field(default_factory=dict)
-    protocol_version: int = PROTOCOL_VERSION
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    protocol_version: int = STATE_PROTOCOL_VERSION
     metadata: Metadata | None = None
-    protocol: Protocol | None = None
+    protocol: ProtocolAction | None = None
     skips: tuple[SkipAction, ...] = ()
     transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     unknown_actions: tuple[str, ...] = ()
-    timestamp_ms: int = UNKNOWN_TIME
+    timestamp_ms: Int64 = UNKNOWN_TIME
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
-    format_version: int = FORMAT_VERSION
+    format_version: FormatVersion = FORMAT_VERSION
 
 
-# State manifests ↔ bytes: `_manifest.avro`, written and read, and `_manifest.json`, which is only read.
-#
-# Fields that we do not know are ignored; those that are missing take their default.
+def read_state_manifest(store: ObjectStore, base: Base) -> StateManifest:
+    """Read a state manifest in either format. Raises ManifestCorruptedError if it is damaged or of another version."""
+    name = f"{store.url}/{base.meta.key}"
+    path = parse_log_path(base.meta.key)
+    data = store.get(base.meta.key)
+    is_avro = isinstance(path, StateManifestFile) and path.is_avro
+    manifest = decode_state_manifest(data, name) if is_avro else decode_json_state_manifest(data, name)
+    if manifest.state_version != base.version:
+        raise ManifestCorruptedError(
+            f"{name}: holds the state of version {manifest.state_version}, not of {base.version}"
+        )
+    return manifest
 
 
-A = TypeVar("A", Metadata, Protocol, SkipAction)
+def header_of(manifest: StateManifest) -> LogHeader:
+    """The log header that a state carries.
 
-_MAX_LONG = 2**63 - 1
-_Long = Annotated[int, msgspec.Meta(ge=-_MAX_LONG - 1, le=_MAX_LONG)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_LONG)]
-_JsonAction = str | dict[str, Any]
-
-_SCHEMA = orjson.dumps(STATE_MANIFEST_SCHEMA)
-
-
-class _BoundsItem(msgspec.Struct):
-    min: str | None = None
-    max: str | None = None
-
-
-class _ManifestItem(msgspec.Struct, rename="camel"):
-    path: str
-    num_entries: _Count
-    min_added_at_version: _Long
-    max_added_at_version: _Long
-    partition_bounds: dict[str, _BoundsItem] | None = None
-    tombstone_count: _Long = 0
-    live_entry_count: _Long = UNKNOWN_COUNT
-    has_typed_bounds: bool = False
-    first_path: str | None = None
-    last_path: str | None = None
-
-
-class _OnDisk(msgspec.Struct, rename="camel"):
-    """The fields of both formats, by their names there. JSON writers may put null for an empty collection."""
-
-    format_version: Annotated[int, msgspec.Meta(ge=1)]
-    state_version: _Count
-    created_at: _Long
-    num_files: _Count
-    total_bytes: _Count
-    manifests: list[_ManifestItem]
-    tombstones: list[str] | None = None
-    schema_registry: dict[str, str] | None = None
-    protocol_version: int = PROTOCOL_VERSION
-    metadata: _JsonAction | None = None
-    protocol: _JsonAction | None = None
-    skips: list[_JsonAction] | None = None
-    transactions: dict[str, _Long] | None = None
-    unknown_actions: list[str] | None = None
-    timestamp: _Long = UNKNOWN_TIME
-    recent_commits: dict[int, str] | None = None
+    States of other writers have no protocol and often no metadata: these are None then.
+    """
+    is_timed = manifest.timestamp_ms != UNKNOWN_TIME
+    return LogHeader(
+        version=manifest.state_version,
+        timestamp_ms=manifest.timestamp_ms if is_timed else manifest.created_at_ms,
+        protocol=manifest.protocol,
+        metadata=manifest.metadata,
+        doc_mappings={**manifest.doc_mappings, **registered_doc_mappings(manifest.metadata)},
+        skips={skip.path: skip for skip in manifest.skips},
+        transactions=manifest.transactions,
+        recent_commits=manifest.recent_commits,
+        unknown_actions=manifest.unknown_actions,
+    )
 
 
 def encode_state_manifest(manifest: StateManifest, codec: Codec = DEFAULT_CODEC) -> bytes:
     """The content of `_manifest.avro`. The same manifest and codec yield the same bytes."""
     header, sync = encode_header(_SCHEMA, codec, num_records=1)
-    row = encode_row(STATE_MANIFEST_SCHEMA, _record(manifest))
+    record = {
+        field.name: _ENCODERS.get(field.attribute, _unchanged)(getattr(manifest, field.attribute))
+        for field in STATE_MANIFEST_FIELDS
+    }
+    row = encode_row(STATE_MANIFEST_SCHEMA, record)
     return header + encode_block(1, codec.compress(row), sync)
 
 
 def decode_state_manifest(data: bytes, name: str) -> StateManifest:
-    """A state manifest from `_manifest.avro`. `name` is the file's, for messages.
+    """Decode `_manifest.avro`; `name` is the file's, for messages.
 
-    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format is newer than
-    this release.
+    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format is newer than this
+    release.
     """
     try:
-        row = _only_row(parse_container(data))
-        return _state_manifest(msgspec.convert(row, _OnDisk, strict=False), name)
+        return _decoded(_only_row(parse_container(data)), name)
     except (AvroFormatError, msgspec.ValidationError, orjson.JSONDecodeError) as error:
         raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
 
 
 def decode_json_state_manifest(data: bytes, name: str) -> StateManifest:
-    """A state manifest from `_manifest.json`, with the errors of `decode_state_manifest`."""
+    """Decode `_manifest.json`, with the errors of `decode_state_manifest`."""
     try:
-        # This parser, unlike the typed one, bounds how deep the text may be nested.
-        return _state_manifest(msgspec.convert(orjson.loads(data), _OnDisk, strict=False), name)
+        # Unlike msgspec's typed decoder, this parser limits how deep the text may be nested.
+        return _decoded(orjson.loads(data), name)
     except (msgspec.ValidationError, orjson.JSONDecodeError) as error:
         raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
+
+
+def new_manifest_path() -> str:
+    """A unique path for a new manifest, as a state manifest refers to it."""
+    name = f"manifest-{secrets.token_hex(_ID_BYTES)}.avro"
+    return f"{SHARED_MANIFEST_PATH}{name}"
+
+
+def manifest_key(path: str, state_version: int) -> str:
+    """The key, below the table's root, of a manifest that the state at `state_version` names.
+
+    Three forms of `path` occur: `manifests/manifest-<id>.avro` (shared by states; the one that we write), the same
+    below `state-v<version>/`, and the bare file name, relative to the state's own directory. Raises
+    ManifestCorruptedError for any other form, so that a state manifest never makes us read or delete a file outside
+    the log's own folders.
+    """
+    relative = path if "/" in path else f"{state_dir(state_version)}/{path}"
+    key = f"{LOG_PREFIX}{relative}"
+    try:
+        validate_key(key)
+    except UnsafePathError as error:
+        raise _invalid_path(path, state_version) from error
+    if not isinstance(parse_log_path(key), ManifestFile):
+        raise _invalid_path(path, state_version)
+    return key
+
+
+def normalized_manifest_path(path: str, state_version: int) -> str:
+    """The form of a manifest's path that states of every version can refer to. Raises as `manifest_key`."""
+    return manifest_key(path, state_version).removeprefix(LOG_PREFIX)
+
+
+def _invalid_path(path: str, state_version: int) -> ManifestCorruptedError:
+    return ManifestCorruptedError(
+        f"the state of version {state_version} refers to {path[:200]!r}, which is not a manifest of this log"
+    )
+
+
+# Decoded and encoded form of each field. Fields that are not listed here are the same in both.
+
+
+def _action_json(action: Metadata | ProtocolAction | SkipAction | None) -> str | None:
+    return None if action is None else encode_actions([action]).decode().strip()
+
+
+def _parse_json_action(found: JsonAction, kind: type[A]) -> A:
+    """An action with its name, `{"metaData": {…}}`, or bare; as an object, or as JSON text."""
+    value = orjson.loads(found) if isinstance(found, str) else found
+    name = ACTION_NAMES[kind]
+    return parse_action(value[name] if isinstance(value, dict) and name in value else value, kind)
+
+
+_ENCODERS: Mapping[str, Callable[[Any], Any]] = {
+    "manifests": msgspec.to_builtins,
+    "tombstones": lambda paths: paths.to_pylist(),
+    "doc_mappings": dict,
+    "metadata": _action_json,
+    "protocol": _action_json,
+    "skips": lambda actions: [_action_json(action) for action in actions],
+    "transactions": dict,
+    "unknown_actions": list,
+    "recent_commits": lambda commits: {str(version): commit_id for version, commit_id in commits.items()},
+}
+_DECODERS: Mapping[str, Callable[[Any], Any]] = {
+    "tombstones": lambda paths: pa.array(paths or [], pa.string()),
+    "doc_mappings": lambda mappings: mappings or {},
+    "metadata": lambda action: None if action is None else _parse_json_action(action, Metadata),
+    "protocol": lambda action: None if action is None else _parse_json_action(action, ProtocolAction),
+    "skips": lambda actions: tuple(_parse_json_action(action, SkipAction) for action in actions or ()),
+    "transactions": lambda batches: batches or {},
+    "unknown_actions": lambda actions: tuple(actions or ()),
+    "recent_commits": lambda commits: commits or {},
+}
+
+
+# The fields before they are decoded, by their names on disk.
+_ATTRIBUTE_TYPES = {field.name: field.type for field in msgspec.structs.fields(StateManifest)}
+_Parsed = msgspec.defstruct(
+    "_Parsed",
+    [
+        (field.attribute, field.parsed_type or _ATTRIBUTE_TYPES[field.attribute], *field.default_if_any)
+        for field in STATE_MANIFEST_FIELDS
+    ],
+    rename=_names_on_disk(STATE_MANIFEST_FIELDS),
+)
 
 
 def _only_row(container: Container) -> dict[str, Any]:
@@ -239,84 +282,28 @@ def _only_row(container: Container) -> dict[str, Any]:
     return row
 
 
-def _record(manifest: StateManifest) -> dict[str, Any]:
-    return {
-        "formatVersion": manifest.format_version,
-        "stateVersion": manifest.state_version,
-        "createdAt": manifest.created_at_ms,
-        "numFiles": manifest.num_files,
-        "totalBytes": manifest.total_bytes,
-        "manifests": [_manifest_record(info) for info in manifest.manifests],
-        "tombstones": manifest.tombstones.to_pylist(),
-        "schemaRegistry": dict(manifest.schema_registry),
-        "protocolVersion": manifest.protocol_version,
-        "metadata": None if manifest.metadata is None else _action_json(manifest.metadata),
-        "protocol": None if manifest.protocol is None else _action_json(manifest.protocol),
-        "skips": [_action_json(skip) for skip in manifest.skips],
-        "transactions": dict(manifest.transactions),
-        "unknownActions": list(manifest.unknown_actions),
-        "timestamp": manifest.timestamp_ms,
-        "recentCommits": {str(version): commit for version, commit in manifest.recent_commits.items()},
-    }
-
-
-def _manifest_record(info: ManifestInfo) -> dict[str, Any]:
-    return {
-        "path": info.path,
-        "numEntries": info.num_entries,
-        "minAddedAtVersion": info.min_added_at_version,
-        "maxAddedAtVersion": info.max_added_at_version,
-        "partitionBounds": _bounds_record(info.partition_bounds),
-        "tombstoneCount": info.tombstone_count,
-        "liveEntryCount": info.live_entry_count,
-        "hasTypedBounds": info.has_typed_bounds,
-        "firstPath": info.first_path,
-        "lastPath": info.last_path,
-    }
-
-
-def _bounds_record(bounds: Mapping[str, Bounds] | None) -> dict[str, Any] | None:
-    if bounds is None:
-        return None
-    return {column: {"min": bound.min, "max": bound.max} for column, bound in bounds.items()}
-
-
-def _action_json(action: Metadata | Protocol | SkipAction) -> str:
-    return encode_actions([action]).decode().strip()
-
-
-def _state_manifest(found: _OnDisk, name: str) -> StateManifest:
-    if found.format_version > FORMAT_VERSION:
+def _decoded(record: Any, name: str) -> StateManifest:
+    parsed: Any = msgspec.convert(record, _Parsed, strict=False)
+    if parsed.format_version > FORMAT_VERSION:
         raise UnsupportedProtocolError(
-            f"{name} has the state format {found.format_version}; this release reads up to {FORMAT_VERSION}, "
+            f"{name} has the state format {parsed.format_version}; this release reads up to {FORMAT_VERSION}, "
             f"so upgrade indextables"
         )
-    return _with_counts_that_add_up(
-        StateManifest(
-            format_version=found.format_version,
-            state_version=found.state_version,
-            created_at_ms=found.created_at,
-            num_files=found.num_files,
-            total_bytes=found.total_bytes,
-            manifests=tuple(_manifest_info(item) for item in found.manifests),
-            tombstones=pa.array(found.tombstones or [], pa.string()),
-            schema_registry=found.schema_registry or {},
-            protocol_version=found.protocol_version,
-            metadata=None if found.metadata is None else _action(found.metadata, Metadata),
-            protocol=None if found.protocol is None else _action(found.protocol, Protocol),
-            skips=tuple(_action(skip, SkipAction) for skip in found.skips or ()),
-            transactions=found.transactions or {},
-            unknown_actions=tuple(found.unknown_actions or ()),
-            timestamp_ms=found.timestamp,
-            recent_commits=found.recent_commits or {},
-        )
-    )
+    values = {
+        field.attribute: _DECODERS.get(field.attribute, _unchanged)(getattr(parsed, field.attribute))
+        for field in STATE_MANIFEST_FIELDS
+    }
+    return _without_stale_counts(StateManifest(**values))
 
 
-def _with_counts_that_add_up(state: StateManifest) -> StateManifest:
-    """The state, without the counts of its manifests if they are wrong.
+def _unchanged(value: Any) -> Any:
+    return value
 
-    Other writers add tombstones, and leave the counts as they were in the state that they go on from.
+
+def _without_stale_counts(state: StateManifest) -> StateManifest:
+    """The state, without the counts of its manifests if they do not add up.
+
+    Other writers add tombstones and copy the counts of the previous state unchanged.
     """
     manifests = state.manifests
     live = [info.live_entry_count for info in manifests]
@@ -325,66 +312,3 @@ def _with_counts_that_add_up(state: StateManifest) -> StateManifest:
         return state
     uncounted = (replace(info, tombstone_count=0, live_entry_count=UNKNOWN_COUNT) for info in manifests)
     return replace(state, manifests=tuple(uncounted))
-
-
-def _manifest_info(item: _ManifestItem) -> ManifestInfo:
-    bounds = item.partition_bounds
-    return ManifestInfo(
-        path=item.path,
-        num_entries=item.num_entries,
-        min_added_at_version=item.min_added_at_version,
-        max_added_at_version=item.max_added_at_version,
-        partition_bounds=bounds
-        if bounds is None
-        else {column: Bounds(bound.min, bound.max) for column, bound in bounds.items()},
-        tombstone_count=item.tombstone_count,
-        live_entry_count=item.live_entry_count,
-        has_typed_bounds=item.has_typed_bounds,
-        first_path=item.first_path,
-        last_path=item.last_path,
-    )
-
-
-def _action(found: _JsonAction, kind: type[A]) -> A:
-    """An action as the log has it, `{"metaData": {…}}`, or bare; as an object, or as JSON text."""
-    value = orjson.loads(found) if isinstance(found, str) else found
-    name = ACTION_NAMES[kind]
-    return parse_action(value[name] if isinstance(value, dict) and name in value else value, kind)
-
-
-# The file that makes a state directory a state.
-
-
-def read_state_manifest(store: ObjectStore, base: Base) -> StateManifest:
-    """A state manifest, in either format. Raises ManifestCorruptedError if it is damaged or mislabelled."""
-    name = f"{store.url}/{base.meta.key}"
-    path = parse_log_path(base.meta.key)
-    data = store.get(base.meta.key)
-    is_avro = isinstance(path, StateManifestFile) and path.is_avro
-    manifest = decode_state_manifest(data, name) if is_avro else decode_json_state_manifest(data, name)
-    if manifest.state_version != base.version:
-        raise ManifestCorruptedError(f"{name}: holds the state of version {manifest.state_version}")
-    return manifest
-
-
-# Between the header of the log and the state manifest that carries it.
-
-
-def header_of(manifest: StateManifest) -> LogHeader:
-    """What a state says about the table apart from its files.
-
-    States of other writers say neither the protocol nor, often, the metadata: those are None then.
-    """
-    return LogHeader(
-        version=manifest.state_version,
-        timestamp_ms=manifest.created_at_ms
-        if manifest.timestamp_ms == UNKNOWN_TIME
-        else manifest.timestamp_ms,
-        protocol=manifest.protocol,
-        metadata=manifest.metadata,
-        schema_registry={**manifest.schema_registry, **registry_of(manifest.metadata)},
-        skips={skip.path: skip for skip in manifest.skips},
-        transactions=manifest.transactions,
-        recent_commits=manifest.recent_commits,
-        unknown_actions=manifest.unknown_actions,
-    )

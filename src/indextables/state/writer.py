@@ -1,7 +1,11 @@
-"""Doc mappings, stored once: entries carry the hash, the registry the JSON.
+"""Writes states: incrementally, or compacted.
 
-Tables of the first protocol versions carry the JSON in every entry. Other writers may have hashed the same mapping
-in several spellings; above a threshold those are brought together again.
+An incremental write adds one manifest with the new entries, and a state manifest that also refers to the old manifests.
+Removes become tombstones. A tombstone hides a path in every manifest, so if a path is re-added while a manifest still
+has an old entry for it, the writer rewrites that manifest without the old entry.
+
+A state at version v is a pure function of the versions up to v. It is written only if absent; the writer that loses the
+race deletes its files and never reuses them for another version.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +24,9 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
+from indextables.log.checkpoint import publish_checkpoint
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
-from indextables.log.version_file import publish
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.state.avro.container import Codec
 from indextables.state.changes import NetChanges, locate
@@ -30,11 +34,11 @@ from indextables.state.compaction import (
     CompactionRules,
     Trigger,
     compaction_trigger,
+    layout,
     manifests_to_rewrite,
-    pieces,
     target_entries,
 )
-from indextables.state.manifest_work import portions, work_elsewhere
+from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_writer import (
     BLOCK_ROWS,
     ManifestForm,
@@ -46,85 +50,15 @@ from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, encode_state_manifest, no_tombstones
 from indextables.storage import ObjectStore, PutOutcome
 
-
-def deduplicate(entries: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
-    """Entries without inline doc mappings, and the registry with those that they had.
-
-    A mapping that is no JSON stays where it is. An entry that has a reference already keeps it.
-    """
-    inline = entries["docMappingJson"]
-    if inline.null_count == entries.num_rows:
-        return entries, dict(registry)
-    found: dict[str, str] = {}
-    hashes: dict[str, str | None] = {}
-    for mapping in pc.unique(inline.drop_null()).to_pylist():
-        hashes[mapping] = hash_or_none(mapping)
-        if (hash_ := hashes[mapping]) is not None:
-            found[hash_] = mapping
-    references = _translated(inline, hashes)
-    is_moved = pc.is_valid(references)
-    entries = _with_column(entries, "docMappingRef", pc.coalesce(entries["docMappingRef"], references))
-    left = pc.if_else(is_moved, pa.scalar(None, pa.string()), inline)
-    return _with_column(entries, "docMappingJson", left), {**found, **registry}
-
-
-def is_renormalization_due(registry: Mapping[str, str], threshold: int) -> bool:
-    """Whether there are more mappings than `threshold`, and some of them under another hash than the canonical one."""
-    return len(registry) > threshold and any(
-        hash_or_none(mapping) not in (None, hash_) for hash_, mapping in registry.items()
-    )
-
-
-def renormalize(
-    entries: pa.Table, registry: Mapping[str, str], threshold: int
-) -> tuple[pa.Table, dict[str, str]]:
-    """References by canonical hash, if there are more mappings than `threshold`."""
-    references = entries["docMappingRef"]
-    if not is_renormalization_due(registry, threshold) or references.null_count == entries.num_rows:
-        return entries, dict(registry)
-    canonical: dict[str, str | None] = {}
-    merged = dict(registry)
-    for reference in pc.unique(references.drop_null()).to_pylist():
-        mapping = registry.get(reference)
-        hash_ = hash_or_none(mapping) if mapping is not None else None
-        canonical[reference] = hash_ or reference
-        if hash_ is not None and mapping is not None:
-            merged.setdefault(hash_, mapping)
-    return _with_column(entries, "docMappingRef", _translated(references, canonical)), merged
-
-
-def _translated(column: pa.ChunkedArray, translation: Mapping[str, str | None]) -> pa.ChunkedArray:
-    """A column through a dictionary of its few distinct values."""
-    encoded = column.combine_chunks().dictionary_encode()
-    values = pa.array([translation[value] for value in encoded.dictionary.to_pylist()], pa.string())
-    return pa.chunked_array([values.take(encoded.indices)])
-
-
-def _with_column(entries: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
-    index = entries.schema.get_field_index(name)
-    return entries.set_column(index, entries.schema.field(index), column)
-
-
-# Writing a state: only what is new, or compacted.
-#
-# An incremental write adds one manifest with the new entries and a state manifest that points to the old
-# ones; removes become tombstones. A path that comes back while an old entry of it lies in a manifest needs
-# care, because a tombstone hides the path in every manifest: the manifest with the old entry is rewritten
-# without it.
-#
-# A state at version v is a pure function of the versions up to v. It is written if absent; the loser's is
-# thrown away and never relabelled.
-
-
-# Each holds the encoded entries of one manifest; beyond a few, memory grows faster than speed.
+# Each thread holds the encoded entries of one manifest: more threads cost more memory than they save time.
 _PARALLEL_WRITES = 4
 
 
 class StateTarget(msgspec.Struct, frozen=True):
-    """Where a state goes and how it is laid out.
+    """Where a state is written, and its layout.
 
-    It is published soon after `started_ms`, or not at all; and only as long as `origin` is there, the key of the state
-    whose manifests it goes on to use.
+    It is published soon after `started_ms` or not at all, and only if `origin` still exists: the key of the state
+    manifest whose manifests it shares. With an `executor`, manifests may be written outside this process.
     """
 
     store: ObjectStore
@@ -133,12 +67,18 @@ class StateTarget(msgspec.Struct, frozen=True):
     renormalize_threshold: int
     started_ms: int
     origin: str | None = None
+    executor: ManifestExecutor | None = None
 
     @classmethod
     def from_settings(
-        cls, store: ObjectStore, schema: pa.Schema, partition_columns: tuple[str, ...], settings: Settings
+        cls,
+        store: ObjectStore,
+        schema: pa.Schema,
+        partition_columns: tuple[str, ...],
+        settings: Settings,
+        executor: ManifestExecutor | None = None,
     ) -> "StateTarget":
-        """The target that a table's settings give, of a write that starts now."""
+        """The target for a table's settings, for a write that starts now."""
         codec = Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL])
         return cls(
             store=store,
@@ -146,16 +86,16 @@ class StateTarget(msgspec.Struct, frozen=True):
             rules=CompactionRules.from_settings(settings),
             renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
             started_ms=store.clock.now_ms(),
+            executor=executor,
         )
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether entries have partition values to sort by."""
         return bool(self.form.partition_columns)
 
 
 class StateWritten(msgspec.Struct, frozen=True):
-    """What a write did. `is_written` is false if another writer's state of this version was there first."""
+    """The result of a write. `is_written` is false if another writer published a state of this version first."""
 
     is_written: bool
     trigger: Trigger | None
@@ -167,13 +107,13 @@ class StateWritten(msgspec.Struct, frozen=True):
 def write_full_state(
     target: StateTarget, header: LogHeader, entries: pa.Table, trigger: Trigger | None = None
 ) -> StateWritten:
-    """Write a state of all these live entries, with new manifests only; `trigger` is why, if it is a compaction."""
-    entries, registry = deduplicate(entries, header.schema_registry)
-    entries, registry = renormalize(entries, registry, target.renormalize_threshold)
+    """Write a state of all live entries, with new manifests only. `trigger` is the reason if it is a compaction."""
+    entries, doc_mappings = deduplicate(entries, header.doc_mappings)
+    entries, doc_mappings = renormalize(entries, doc_mappings, target.renormalize_threshold)
     new = _write_compact(target, entries, entries.num_rows)
     state = _state(
         target,
-        replace(header, schema_registry=registry),
+        replace(header, doc_mappings=doc_mappings),
         manifests=tuple(file.info for file in new),
         tombstones=no_tombstones(),
         num_files=entries.num_rows,
@@ -185,14 +125,14 @@ def write_full_state(
 def write_next_state(
     target: StateTarget, header: LogHeader, base: StateSource, changes: NetChanges, trigger: Trigger | None
 ) -> StateWritten:
-    """Write the state that `changes` make of `base`, compacting it if that is due or a `trigger` is given.
+    """Write the state that results from applying `changes` to `base`; compact it if due, or if a `trigger` is given.
 
-    Nothing of the base is read unless something was removed or came back, or it is compacted. Raises
-    ManifestCorruptedError if a manifest that is needed cannot be read; nothing is published then.
+    The manifests of the base are read only if entries were removed or re-added, or for a compaction. Raises
+    ManifestCorruptedError if a needed manifest cannot be read; nothing is published then.
     """
-    adds, registry = deduplicate(changes.adds, header.schema_registry)
+    adds, doc_mappings = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
-    trigger = trigger or _trigger(target, located.state, changes, base.manifest, registry)
+    trigger = trigger or _trigger(target, located.state, changes, base.state, doc_mappings)
     rewritten = {info.path for info in located.with_outdated_entries}
     if trigger is not None:
         chosen = manifests_to_rewrite(
@@ -203,13 +143,13 @@ def write_next_state(
     survivors = located.survivors(rewritten)
     if trigger is not None:
         survivors, adds = pa.concat_tables([survivors, adds], promote_options="default"), adds.slice(0, 0)
-    survivors, registry = _normalized(target, survivors, registry)
-    adds, registry = _normalized(target, adds, registry)
+    survivors, doc_mappings = _normalized(target, survivors, doc_mappings)
+    adds, doc_mappings = _normalized(target, adds, doc_mappings)
     new = [*_write_compact(target, survivors, num_files), *_write_together(target, adds)]
     kept = located.kept(rewritten)
     state = _state(
         target,
-        replace(header, schema_registry=registry),
+        replace(header, doc_mappings=doc_mappings),
         manifests=(*kept, *(file.info for file in new)),
         tombstones=located.tombstones_of(kept),
         num_files=num_files,
@@ -226,14 +166,14 @@ def _trigger(
     state: StateManifest,
     changes: NetChanges,
     base: StateManifest,
-    registry: Mapping[str, str],
+    doc_mappings: Mapping[str, str],
 ) -> Trigger | None:
-    """Why the state should be compacted that `changes` make of `base`, or None."""
+    """Why the new state should be compacted, or None."""
     threshold = target.renormalize_threshold
-    # Once it was done, what is added later is brought into the same form, and no old entry is touched again. States of
-    # other writers, which do not note down the protocol, may hold anything.
-    was_due = base.protocol is not None and is_renormalization_due(base.schema_registry, threshold)
-    if is_renormalization_due(registry, threshold) and not was_due:
+    # After the first renormalization, every write renormalizes its new entries, so the old ones need no rewrite. States
+    # of other writers, which have no protocol, may hold any references.
+    was_due = base.protocol is not None and is_renormalization_due(base.doc_mappings, threshold)
+    if is_renormalization_due(doc_mappings, threshold) and not was_due:
         return Trigger.RENORMALIZATION
     return compaction_trigger(
         state, changes.removed.num_rows, target.rules, is_partitioned=target.is_partitioned
@@ -241,14 +181,14 @@ def _trigger(
 
 
 def _normalized(
-    target: StateTarget, entries: pa.Table, registry: Mapping[str, str]
+    target: StateTarget, entries: pa.Table, doc_mappings: Mapping[str, str]
 ) -> tuple[pa.Table, dict[str, str]]:
-    entries, registry = deduplicate(entries, registry)
-    return renormalize(entries, registry, target.renormalize_threshold)
+    entries, doc_mappings = deduplicate(entries, doc_mappings)
+    return renormalize(entries, doc_mappings, target.renormalize_threshold)
 
 
 def _write_compact(target: StateTarget, entries: pa.Table, num_files: int) -> list[NewManifest]:
-    """Entries as manifests of the size that is right for a table of so many files."""
+    """Write entries to manifests of the target size for a table of `num_files` files."""
     limit = target.rules.entries_per_manifest
     return _write_manifests(
         target, entries, target_entries(num_files, limit, is_partitioned=target.is_partitioned)
@@ -256,34 +196,33 @@ def _write_compact(target: StateTarget, entries: pa.Table, num_files: int) -> li
 
 
 def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]:
-    """New entries as one manifest, unless they are too many for one."""
+    """Write new entries to one manifest, or to several if there are too many."""
     return _write_manifests(target, entries, target.rules.entries_per_manifest)
 
 
 def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
-    places = pieces(entries, target.form.partition_columns, target.form.schema, limit)
+    places = layout(entries, target.form.partition_columns, target.form.schema, limit)
     groups = _groups(entries, list(places))
-    work = work_elsewhere()
-    written = None if work is None else work.write(target.store, target.form, groups)
+    written = None if target.executor is None else target.executor.write(target.form, groups)
     return _write_here(target, groups) if written is None else written
 
 
 def _groups(entries: pa.Table, places: Sequence[pa.Array]) -> list[ManifestGroup]:
-    """The entries at these places, a manifest for each place, and a few of them at a time."""
+    """Groups of manifests; `places` has the rows of each manifest."""
     if not places:
         return []
-    # All at once, because to take a few costs in proportion to what they are taken from.
+    # One take for all manifests, because the cost of a take is proportional to the size of the whole table.
     rows = pa.concat_arrays(places)
     ordered = entries if _is_in_order(rows) else entries.take(rows)
     groups, start = [], 0
-    for portion in portions(map(len, places), int, BLOCK_ROWS):
-        groups.append(ManifestGroup(ordered.slice(start, sum(portion)), tuple(portion)))
-        start += sum(portion)
+    for counts in batches(map(len, places), int, BLOCK_ROWS):
+        groups.append(ManifestGroup(ordered.slice(start, sum(counts)), tuple(counts)))
+        start += sum(counts)
     return groups
 
 
 def _is_in_order(rows: pa.Array) -> bool:
-    """Whether these are all rows, one after the other."""
+    """Whether these are all rows in their original order."""
     return bool(np.array_equal(rows.to_numpy(), np.arange(len(rows))))
 
 
@@ -311,7 +250,7 @@ def _state(
         total_bytes=total_bytes,
         manifests=manifests,
         tombstones=tombstones,
-        schema_registry=header.schema_registry,
+        doc_mappings=header.doc_mappings,
         metadata=header.metadata,
         protocol=header.protocol,
         skips=tuple(header.skips.values()),
@@ -325,14 +264,10 @@ def _state(
 def _publish(
     target: StateTarget, state: StateManifest, new: Sequence[NewManifest], trigger: Trigger | None
 ) -> StateWritten:
-    """Write the state manifest if absent. Manifests that only the loser would have used are deleted.
-
-    Raises CheckpointWriteError if the write took so long that the manifests may be gone, and
-    ConcurrentMaintenanceError if a concurrent cleanup removed the state that it builds on: its manifests go next.
-    """
+    """Write the state manifest if absent; otherwise delete the new manifests. Raises as `publish_checkpoint`."""
     data = encode_state_manifest(state, target.form.codec)
     version = state.state_version
-    outcome = publish(
+    outcome = publish_checkpoint(
         target.store, state_manifest_key(version), data, version, target.started_ms, target.origin
     )
     is_written = outcome is PutOutcome.WRITTEN
@@ -349,3 +284,67 @@ def _publish(
 
 def _bytes(entries: pa.Table) -> int:
     return pc.sum(entries["size"]).as_py() or 0
+
+
+# Doc mappings, stored once: entries carry the hash, the doc-mapping registry has the JSON
+#
+# Tables of the first protocol versions carry the JSON in every entry. Other writers may have hashed the same mapping in
+# several spellings; above a threshold, the writer renormalizes the references to the canonical hash.
+
+
+def deduplicate(entries: pa.Table, doc_mappings: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
+    """The entries without inline doc mappings, and the registry with these mappings added.
+
+    A mapping that is not valid JSON stays inline. An entry that already has a reference keeps it.
+    """
+    inline = entries["docMappingJson"]
+    if inline.null_count == entries.num_rows:
+        return entries, dict(doc_mappings)
+    found: dict[str, str] = {}
+    hashes: dict[str, str | None] = {}
+    for mapping in pc.unique(inline.drop_null()).to_pylist():
+        hashes[mapping] = hash_or_none(mapping)
+        if (hash_ := hashes[mapping]) is not None:
+            found[hash_] = mapping
+    references = _translated(inline, hashes)
+    is_moved = pc.is_valid(references)
+    entries = _with_column(entries, "docMappingRef", pc.coalesce(entries["docMappingRef"], references))
+    left = pc.if_else(is_moved, pa.scalar(None, pa.string()), inline)
+    return _with_column(entries, "docMappingJson", left), {**found, **doc_mappings}
+
+
+def is_renormalization_due(doc_mappings: Mapping[str, str], threshold: int) -> bool:
+    """Whether there are more than `threshold` mappings, and some of them have a hash that is not the canonical one."""
+    return len(doc_mappings) > threshold and any(
+        hash_or_none(mapping) not in (None, hash_) for hash_, mapping in doc_mappings.items()
+    )
+
+
+def renormalize(
+    entries: pa.Table, doc_mappings: Mapping[str, str], threshold: int
+) -> tuple[pa.Table, dict[str, str]]:
+    """The entries with references by canonical hash if that is due, and the registry with these hashes added."""
+    references = entries["docMappingRef"]
+    if not is_renormalization_due(doc_mappings, threshold) or references.null_count == entries.num_rows:
+        return entries, dict(doc_mappings)
+    canonical: dict[str, str | None] = {}
+    merged = dict(doc_mappings)
+    for reference in pc.unique(references.drop_null()).to_pylist():
+        mapping = doc_mappings.get(reference)
+        hash_ = hash_or_none(mapping) if mapping is not None else None
+        canonical[reference] = hash_ or reference
+        if hash_ is not None and mapping is not None:
+            merged.setdefault(hash_, mapping)
+    return _with_column(entries, "docMappingRef", _translated(references, canonical)), merged
+
+
+def _translated(column: pa.ChunkedArray, translation: Mapping[str, str | None]) -> pa.ChunkedArray:
+    """Translate a column with few distinct values."""
+    encoded = column.combine_chunks().dictionary_encode()
+    values = pa.array([translation[value] for value in encoded.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([values.take(encoded.indices)])
+
+
+def _with_column(entries: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    index = entries.schema.get_field_index(name)
+    return entries.set_column(index, entries.schema.field(index), column)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from indextables.config import Settings
 from indextables.config.setting import Setting
 from indextables.errors import InvalidStatementError
+from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import LocalRunner, Progress, Runner
 from indextables.statements.nodes import TableName, Target
 from indextables.storage import StoreLocation
@@ -38,7 +39,7 @@ class Caller:
         """How a table is reached, whether it is there or not. Raises InvalidOptionError and InvalidStatementError."""
         options = {**self.session, **self.options}
         location = StoreLocation.of(self._path(target), storage_options=self.storage_options, options=options)
-        return TableContext(location.open(), self.settings(), location)
+        return with_manifests_by(TableContext(location.open(), self.settings(), location), self.runner)
 
     def snapshot(self, target: Target) -> Snapshot:
         """The newest version of a table. Raises what `load_snapshot` raises."""

@@ -1,12 +1,10 @@
 """From the text of a statement to its answer."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import pyarrow as pa
 
-from indextables.ops.checkpoint.manifests_by_runner import manifests_by_runner
 from indextables.ops.runner import Progress, Runner
 from indextables.statements import nodes
 from indextables.statements.caller import Caller, TableResolver
@@ -45,15 +43,7 @@ def run_statement(statement: Statement, caller: Caller) -> pa.Table:
 
     The caller's runner also works on the manifests of the table, if these are very many.
     """
-    with _work_on_manifests(statement, caller):
-        return _COMMANDS[type(statement)](statement, caller)
-
-
-def _work_on_manifests(statement: Statement, caller: Caller) -> AbstractContextManager[None]:
-    target = getattr(statement, "target", None)
-    if target is None or caller.runner is None:
-        return nullcontext()
-    return manifests_by_runner(caller.context(target), caller.runner)
+    return _COMMANDS[type(statement)](statement, caller)
 
 
 # The types of the first arguments are those of the keys.

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from indextables.errors import ConcurrentMaintenanceError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
-from indextables.log.segment import list_log
+from indextables.log.segment import VersionEntry, list_log
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import UNKNOWN_COUNT, ManifestInfo
-from indextables.storage import ObjectMeta
+from indextables.state.state_manifest import ManifestInfo
 from indextables.table.load import load_snapshot
 from indextables.table.log_reader import read_tail
 from indextables.table.snapshot import Snapshot
@@ -65,11 +65,11 @@ def changes_since(snapshot: Snapshot, since_version: int) -> ChangeSet:
     listing = list_log(snapshot.context.store, from_version=since_version + 1)
     wanted = range(since_version + 1, snapshot.version + 1)
     if all(version in listing.versions for version in wanted):
-        return _read(snapshot, since_version, [(version, listing.versions[version]) for version in wanted])
+        return _read(snapshot, since_version, [listing.version_file(version) for version in wanted])
     return _compare(snapshot, since_version)
 
 
-def _read(snapshot: Snapshot, since_version: int, files: Sequence[tuple[int, ObjectMeta]]) -> ChangeSet:
+def _read(snapshot: Snapshot, since_version: int, files: Sequence[VersionEntry]) -> ChangeSet:
     try:
         tail = read_tail(snapshot.context, files)
     except ObjectNotFoundError as error:
@@ -130,7 +130,7 @@ def difference(older: Snapshot | None, newer: Snapshot) -> Difference:
         return _compare_entries(empty_entries(), newer.entries)
     before, after = older.source, newer.source
     are_states = isinstance(before, StateSource) and isinstance(after, StateSource)
-    if not are_states or older.segment.tail or newer.segment.tail:
+    if not are_states or older.segment.version_files or newer.segment.version_files:
         return _compare_entries(older.entries, newer.entries)
     assert isinstance(before, StateSource)
     assert isinstance(after, StateSource)
@@ -144,7 +144,7 @@ def _compare_entries(before: pa.Table, after: pa.Table) -> Difference:
 def _compare_states(before: StateSource, after: StateSource) -> Difference:
     shared = _manifest_identities(before) & _manifest_identities(after)
     left, right = _outside(before, shared), _outside(after, shared)
-    since = before.manifest.state_version
+    since = before.state.state_version
     are_our_own = all(_is_our_own(info) for info in (*left, *right))
     # These have no new entries. They are read at most to find which files of the older state are still live.
     kept = [info for info in right if are_our_own and info.max_added_at_version <= since]
@@ -184,7 +184,7 @@ def _manifest_identities(source: StateSource) -> frozenset[tuple[str, int, int]]
     """The identity of each shared manifest with its live entries: the path, and the tombstone and entry counts."""
     return frozenset(
         (info.path, info.tombstone_count, info.live_entry_count)
-        for info in source.manifest.manifests
+        for info in source.state.manifests
         if info.path.startswith(SHARED_MANIFEST_PATH) and info.live_entry_count != UNKNOWN_COUNT
     )
 
@@ -192,7 +192,7 @@ def _manifest_identities(source: StateSource) -> frozenset[tuple[str, int, int]]
 def _outside(source: StateSource, shared: frozenset[tuple[str, int, int]]) -> list[ManifestInfo]:
     return [
         info
-        for info in source.manifest.manifests
+        for info in source.state.manifests
         if (info.path, info.tombstone_count, info.live_entry_count) not in shared
     ]
 

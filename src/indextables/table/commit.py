@@ -46,7 +46,7 @@ from indextables.log.decode import LogFile
 from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import version_key
 from indextables.log.protocol import check_writable
-from indextables.log.segment import list_log
+from indextables.log.segment import VersionEntry, list_log
 from indextables.log.version_file import Conflict, compress, find_version_file, write_version_file
 from indextables.storage import ObjectMeta
 from indextables.table.conflict import reason_after_cleanup, reason_to_give_up
@@ -169,7 +169,7 @@ def _try(
     meta = _meta(context, version, data)
     log_file = LogFile(version, f"{context.url}/{meta.key}", lines, meta.last_modified_ms)
     remember(context, meta, log_file)
-    later = snapshot.extended([(version, meta)], [log_file])
+    later = snapshot.extended([VersionEntry(version, meta)], [log_file])
     return CommitResult(later, True, tries, plan.given_up)
 
 
@@ -294,7 +294,7 @@ def _newest_checkpoint(planned_on: Snapshot, version: int) -> int:
     and the hint may be missing or turned back, so after a checkpoint the log is listed.
     """
     store = planned_on.context.store
-    hint = read_hint(store) if planned_on.segment.tail else None
+    hint = read_hint(store) if planned_on.segment.version_files else None
     if hint is not None:
         return hint.version
     return max(list_log(store, from_version=version).bases, default=-1)

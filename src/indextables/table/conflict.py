@@ -19,7 +19,7 @@ import msgspec
 
 from indextables.log.actions import Metadata
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.table.intent import ChangeProperties, EmptyCommit, Intent, Kind, RecordTransaction
 from indextables.table.log_reader import summary_of
 from indextables.table.snapshot import Snapshot
@@ -149,7 +149,7 @@ def _without_doc_mappings(metadata: Metadata) -> Metadata:
     properties = {
         key: value
         for key, value in metadata.configuration.items()
-        if not key.startswith(SCHEMA_PROPERTY_PREFIX)
+        if not key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
     return msgspec.structs.replace(metadata, configuration=properties)
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from indextables.config import Settings
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
 from indextables.log.actions import Metadata
+from indextables.state.manifest_executor import ManifestExecutor
 from indextables.storage import ObjectMeta, ObjectStore, StoreLocation
 
 T = TypeVar("T")
@@ -34,11 +35,13 @@ class TableContext(msgspec.Struct, frozen=True):
     """What every operation on a table needs. Cheap to create; holds no state of the table itself.
 
     `location` lets another process open the same store. It is None if only this process can reach the store.
+    `manifest_executor` reads and writes the manifests of a very large state; without one, this process does.
     """
 
     store: ObjectStore
     settings: Settings
     location: StoreLocation | None = None
+    manifest_executor: ManifestExecutor | None = None
 
     @property
     def url(self) -> str:

@@ -10,8 +10,7 @@ import pyarrow as pa
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.actions import CommitInfo
 from indextables.log.decode import VersionSummary
-from indextables.log.segment import Base, LogListing, list_log
-from indextables.storage import ObjectMeta
+from indextables.log.segment import Base, LogListing, VersionEntry, list_log
 from indextables.table.context import TableContext
 from indextables.table.log_reader import read_base, read_summaries
 
@@ -120,7 +119,7 @@ def _readable_commits(context: TableContext, newest_version: int) -> list[Commit
 
 
 def _commits(context: TableContext, listing: LogListing, newest_version: int) -> list[Commit]:
-    files = [(version, meta) for version, meta in listing.versions.items() if version <= newest_version]
+    files = [file for file in listing.version_files if file.version <= newest_version]
     summaries = {summary.version: summary for summary in _summaries(context, files)}
     commits: list[Commit] = []
     latest_ms = 0
@@ -138,7 +137,7 @@ def _commits(context: TableContext, listing: LogListing, newest_version: int) ->
     return commits
 
 
-def _summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[VersionSummary]:
+def _summaries(context: TableContext, files: Sequence[VersionEntry]) -> list[VersionSummary]:
     """The summaries of version files. Unreadable files are skipped with a warning: a checkpoint may cover them."""
     try:
         return read_summaries(context, files)
@@ -148,7 +147,9 @@ def _summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -
             try:
                 found += read_summaries(context, [file])
             except (LogCorruptedError, ObjectNotFoundError) as error:
-                logger.warning("%s: the commit of version %d cannot be read: %s", context.url, file[0], error)
+                logger.warning(
+                    "%s: the commit of version %d cannot be read: %s", context.url, file.version, error
+                )
         return found
 
 

@@ -24,15 +24,22 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
-from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, contiguous_versions, list_log
+from indextables.log.segment import (
+    Gap,
+    LogListing,
+    LogSegment,
+    VersionEntry,
+    build_segment,
+    contiguous_versions,
+    list_log,
+)
 from indextables.log.version_file import find_object, find_version_file
-from indextables.storage import ObjectMeta
 from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of
 from indextables.table.context import TableContext, stamp
 from indextables.table.log_reader import (
@@ -168,7 +175,7 @@ def _build(context: TableContext, start: _Start, excluded_bases: Collection[str]
     header = _cached_header(context, segment)
     tail = None
     if header is None:
-        tail = read_last_actions(context, segment.tail)
+        tail = read_last_actions(context, segment.version_files)
         header = replay_header(start.header, tail.versions, removed_paths(tail))
         if header.metadata is None or header.protocol is None:
             header = _recover_identity(context, header)
@@ -204,13 +211,13 @@ def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
     bases = {base.version: base for base in listing.bases_newest_first() if base.version < header.version}
     versions = {version for version in listing.versions if version <= header.version}
     metadata: Metadata | None = header.metadata
-    protocol: Protocol | None = header.protocol
+    protocol: ProtocolAction | None = header.protocol
     # From newest to oldest: the newest metadata and the newest protocol are in effect.
     for version in sorted(versions.union(bases), reverse=True):
         if metadata and protocol:
             break
         if version in versions:
-            summary = read_tail(context, [(version, listing.versions[version])]).versions[0].actions
+            summary = read_tail(context, [listing.version_file(version)]).versions[0].actions
             metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
         if version in bases:
             try:
@@ -258,7 +265,7 @@ def _out_of_reach(
 def _warn_if_lost(snapshot: Snapshot, hint: LastCheckpoint) -> None:
     """Warn if the hint, which was read before the log was listed, names a version that is out of reach."""
     newest = snapshot.version if snapshot.gap is None else snapshot.gap.newest
-    if hint.bears_witness_beyond(newest):
+    if hint.proves_version_after(newest):
         logger.warning(
             "%s: %s names a checkpoint of version %d, and the newest version that can be read is %d; commits in "
             "between are not visible. Restore the log from a backup, or rebuild it with REPAIR INDEXFILES "
@@ -273,7 +280,7 @@ def _check_not_reused(snapshot: Snapshot, listing: LogListing) -> None:
     Its file looks like a part of the log, but a later checkpoint remembers the commit id of the original version.
     """
     context, found = snapshot.context, snapshot.header.recent_commits
-    tail = [version for version, _ in snapshot.segment.tail if version in found]
+    tail = [file.version for file in snapshot.segment.version_files if file.version in found]
     later = [base for base in listing.bases_newest_first() if base.version > snapshot.version]
     for base in reversed(later) if tail else ():
         try:
@@ -304,7 +311,7 @@ def reload_from_newest_base(snapshot: Snapshot) -> Snapshot:
 def reload_if_tail_is_long(snapshot: Snapshot) -> Snapshot:
     """The snapshot, read from a newer checkpoint if its tail is long and there is one."""
     segment = snapshot.segment
-    if len(segment.tail) <= _MAX_TAIL:
+    if len(segment.version_files) <= _MAX_TAIL:
         return snapshot
     hint = read_hint(snapshot.context.store)
     known = segment.base.version if segment.base is not None else -1
@@ -355,9 +362,9 @@ def follow(snapshot: Snapshot) -> CaughtUp:
 
     Requests the next versions by name, which takes as long in a long log as in a short one. A listing does not.
     """
-    files: list[tuple[int, ObjectMeta]] = []
+    files: list[VersionEntry] = []
     while (meta := find_version_file(snapshot.context.store, snapshot.version + len(files) + 1)) is not None:
-        files.append((snapshot.version + len(files) + 1, meta))
+        files.append(VersionEntry(snapshot.version + len(files) + 1, meta))
         if len(files) > _MAX_FOLLOWED_VERSIONS:
             return catch_up(snapshot)
     try:
@@ -386,7 +393,7 @@ def _is_base_file_listed(snapshot: Snapshot, listing: LogListing) -> bool:
     return any(stamp(meta) == base_file for meta in found)
 
 
-def _extend(snapshot: Snapshot, files: Sequence[tuple[int, ObjectMeta]]) -> CaughtUp:
+def _extend(snapshot: Snapshot, files: Sequence[VersionEntry]) -> CaughtUp:
     if not files:
         return CaughtUp(snapshot, ())
     log_files = read_log_files(snapshot.context, files)

@@ -16,7 +16,7 @@ from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary
 from indextables.log.entries import EntrySource, MemorySource
 from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet_checkpoint
 from indextables.log.replay import LogHeader
-from indextables.log.segment import Base, BaseFormat, LogListing
+from indextables.log.segment import Base, BaseFormat, LogListing, VersionEntry
 from indextables.log.version_file import find_version_file, read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import header_of, read_state_manifest
@@ -53,21 +53,21 @@ def with_unlisted_versions(
     return replace(listing, versions=dict(sorted(versions.items())))
 
 
-def read_log_files(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[LogFile]:
+def read_log_files(context: TableContext, files: Sequence[VersionEntry]) -> list[LogFile]:
     """Version files in the given order. Cached files need no request."""
     cache, store = context.cache.versions, context.store
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
     found: dict[int, LogFile] = {}
-    for version, meta in files:
-        log_file = cache.get(store, stamp(meta), expiration)
+    for file in files:
+        log_file = cache.get(store, stamp(file.meta), expiration)
         if log_file is not None:
-            found[version] = log_file
-    missing = [(version, meta) for version, meta in files if version not in found]
+            found[file.version] = log_file
+    missing = [file for file in files if file.version not in found]
     fetched = read_version_files(store, missing, parallelism=context.read_parallelism)
-    for (version, meta), log_file in zip(missing, fetched, strict=True):
-        found[version] = log_file
-        remember(context, meta, log_file)
-    return [found[version] for version, _ in files]
+    for file, log_file in zip(missing, fetched, strict=True):
+        found[file.version] = log_file
+        remember(context, file.meta, log_file)
+    return [found[file.version] for file in files]
 
 
 def remember(context: TableContext, meta: ObjectMeta, log_file: LogFile) -> None:
@@ -78,7 +78,7 @@ def remember(context: TableContext, meta: ObjectMeta, log_file: LogFile) -> None
 
 def read_tail(
     context: TableContext,
-    files: Sequence[tuple[int, ObjectMeta]],
+    files: Sequence[VersionEntry],
     unknown: UnknownContent = UnknownContent.IGNORE,
 ) -> Tail:
     """All actions of version files. Raises LogCorruptedError, which names the file."""
@@ -86,7 +86,7 @@ def read_tail(
     return tails[0] if len(tails) == 1 else _join(tails)
 
 
-def read_summaries(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[VersionSummary]:
+def read_summaries(context: TableContext, files: Sequence[VersionEntry]) -> list[VersionSummary]:
     """Version files without their adds and removes, in the given order."""
     tails = _decode(context, files, UnknownContent.IGNORE)
     return [summary for tail in tails for summary in tail.versions]
@@ -101,7 +101,7 @@ def summary_of(log_file: LogFile) -> VersionSummary:
     return VersionSummary(log_file.version, actions.commit_info.timestamp, actions)
 
 
-def read_last_actions(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> Tail:
+def read_last_actions(context: TableContext, files: Sequence[VersionEntry]) -> Tail:
     """The actions of version files that a replay needs.
 
     Keeps only the last actions on each path while it reads, so a file that is overwritten many times takes memory once.
@@ -120,8 +120,11 @@ def read_base(
 ) -> tuple[LogHeader, EntrySource]:
     """A checkpoint or state, through the cache. Raises as `read_base_uncached` does."""
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
-    load = partial(read_base_uncached, context, base, unknown)
-    return cached(context.cache.checkpoints, context.store, (stamp(base.meta), unknown), expiration, load)
+    load = partial(_read_base, context, base, unknown)
+    header, source = cached(
+        context.cache.checkpoints, context.store, (stamp(base.meta), unknown), expiration, load
+    )
+    return header, _with_executor(context, source)
 
 
 def read_base_uncached(
@@ -131,8 +134,20 @@ def read_base_uncached(
 
     Raises CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError or another StorageError.
     """
+    header, source = _read_base(context, base, unknown)
+    return header, _with_executor(context, source)
+
+
+def _with_executor(context: TableContext, source: EntrySource) -> EntrySource:
+    """The source with the caller's manifest executor. Cached sources are shared, so they have none."""
+    if context.manifest_executor is None or not isinstance(source, StateSource):
+        return source
+    return replace(source, executor=context.manifest_executor)
+
+
+def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tuple[LogHeader, EntrySource]:
     try:
-        return _read_base(context, base, unknown)
+        return _decode_base(context, base, unknown)
     except (CheckpointCorruptionError, CheckpointValidationError):
         raise
     except LogCorruptedError as error:
@@ -140,7 +155,7 @@ def read_base_uncached(
         raise CheckpointCorruptionError(str(error)) from error
 
 
-def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tuple[LogHeader, EntrySource]:
+def _decode_base(context: TableContext, base: Base, unknown: UnknownContent) -> tuple[LogHeader, EntrySource]:
     match base.format:
         case BaseFormat.AVRO_STATE:
             manifest = read_state_manifest(context.store, base)
@@ -153,9 +168,7 @@ def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tu
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 
-def _decode(
-    context: TableContext, files: Sequence[tuple[int, ObjectMeta]], unknown: UnknownContent
-) -> Iterator[Tail]:
+def _decode(context: TableContext, files: Sequence[VersionEntry], unknown: UnknownContent) -> Iterator[Tail]:
     """Version files as tails, in order: at least one tail, which may be empty."""
     pending: list[LogFile] = []
     for batch in _fetch_batches(files):
@@ -167,13 +180,13 @@ def _decode(
         yield decode_tail(pending, unknown)
 
 
-def _fetch_batches(files: Sequence[tuple[int, ObjectMeta]]) -> Iterator[Sequence[tuple[int, ObjectMeta]]]:
+def _fetch_batches(files: Sequence[VersionEntry]) -> Iterator[Sequence[VersionEntry]]:
     start, size = 0, 0
-    for index, (_, meta) in enumerate(files):
-        if index > start and (index - start == _FILES_PER_FETCH or size + meta.size > _BYTES_PER_FETCH):
+    for index, file in enumerate(files):
+        if index > start and (index - start == _FILES_PER_FETCH or size + file.meta.size > _BYTES_PER_FETCH):
             yield files[start:index]
             start, size = index, 0
-        size += meta.size
+        size += file.meta.size
     yield files[start:]
 
 

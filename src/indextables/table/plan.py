@@ -15,7 +15,7 @@ from indextables.errors import CommitConflictError, InvalidActionError, UnsafePa
 from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.protocol import upgraded
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
 from indextables.table.intent import (
     Append,
@@ -202,7 +202,7 @@ def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> 
     registered = {
         key: value
         for key, value in snapshot.metadata.configuration.items()
-        if key.startswith(SCHEMA_PROPERTY_PREFIX)
+        if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
     metadata = msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
     return Plan(
@@ -235,7 +235,7 @@ def _registration(doc_mappings: Mapping[str, str], snapshot: Snapshot) -> tuple[
 
     A state may have them already. They are registered all the same: the version files must be complete without it.
     """
-    registered = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in doc_mappings.items()}
+    registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in doc_mappings.items()}
     if registered.keys() <= snapshot.metadata.configuration.keys():
         return ()
     configuration = {**registered, **snapshot.metadata.configuration}

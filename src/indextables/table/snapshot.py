@@ -19,12 +19,12 @@ from indextables.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.log.protocol import check_readable
 from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Gap, LogSegment, list_log
+from indextables.log.segment import Gap, LogSegment, VersionEntry, list_log
 from indextables.predicates import Predicate, bind
 from indextables.pruning import match_partitions, prune_files
 from indextables.schema import from_spark_json
@@ -61,7 +61,7 @@ class Snapshot:
         context: TableContext,
         segment: LogSegment,
         header: LogHeader,
-        protocol: Protocol,
+        protocol: ProtocolAction,
         metadata: Metadata,
         source: EntrySource,
         tail: Tail | None = None,
@@ -94,8 +94,8 @@ class Snapshot:
     @property
     def base_file(self) -> ObjectMeta:
         """The newest file that this snapshot was read from: the next commit builds on it."""
-        if self.segment.tail:
-            return self.segment.tail[-1][1]
+        if self.segment.version_files:
+            return self.segment.version_files[-1].meta
         assert self.segment.base is not None  # a segment has a base or a tail
         return self.segment.base.meta
 
@@ -110,7 +110,7 @@ class Snapshot:
     @lazy_property
     def tail(self) -> Tail:
         """The versions after the base, reduced to the actions that a replay needs."""
-        return read_last_actions(self.context, self.segment.tail)
+        return read_last_actions(self.context, self.segment.version_files)
 
     @lazy_property
     def entries(self) -> pa.Table:
@@ -130,11 +130,11 @@ class Snapshot:
 
     @property
     def num_files(self) -> int:
-        return self.entries.num_rows if self.segment.tail else self.source.num_files
+        return self.entries.num_rows if self.segment.version_files else self.source.num_files
 
     @property
     def total_bytes(self) -> int:
-        if not self.segment.tail:
+        if not self.segment.version_files:
             return self.source.total_bytes
         return pc.sum(self.entries["size"]).as_py() or 0
 
@@ -173,7 +173,7 @@ class Snapshot:
         entries = _project(self._load(PathSelection(wanted), columns).entries, columns)
         return entries.filter(pc.is_in(entries["path"], value_set=wanted))
 
-    def extended(self, files: Sequence[tuple[int, ObjectMeta]], log_files: Sequence[LogFile]) -> "Snapshot":
+    def extended(self, files: Sequence[VersionEntry], log_files: Sequence[LogFile]) -> "Snapshot":
         """The snapshot after the versions that directly follow this one; `log_files` are the contents of `files`.
 
         Decodes the adds and removes only if the entries of this snapshot are in memory. Raises LogCorruptedError, and
@@ -189,7 +189,12 @@ class Snapshot:
         context = self.context
         if header.metadata != self.metadata:
             context = context.with_properties(header.metadata)
-        segment = replace(self.segment, version=files[-1][0], tail=(*self.segment.tail, *files), gap=None)
+        segment = replace(
+            self.segment,
+            version=files[-1].version,
+            version_files=(*self.segment.version_files, *files),
+            gap=None,
+        )
         later = Snapshot(
             context, segment, header, protocol, header.metadata, self.source, recover=self._recover
         )
@@ -261,7 +266,7 @@ class Snapshot:
 
     def _is_listed(self) -> bool:
         """Whether the checkpoint and the version files of this snapshot are still in the store, unchanged."""
-        base, files = self.segment.base, [meta for _, meta in self.segment.tail]
+        base, files = self.segment.base, [file.meta for file in self.segment.version_files]
         first = base.version if base is not None else 0
         listing = list_log(self.context.store, from_version=first)
         found = {stamp(meta) for meta in listing.versions.values()}
@@ -272,7 +277,7 @@ class Snapshot:
 def segment_identity(segment: LogSegment) -> tuple[int, Stamp | None, Stamp | None]:
     """The files that a segment is read from. Segments with the same identity have the same content."""
     base = stamp(segment.base.meta) if segment.base is not None else None
-    last = stamp(segment.tail[-1][1]) if segment.tail else None
+    last = stamp(segment.version_files[-1].meta) if segment.version_files else None
     return (segment.version, base, last)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import LogCorruptedError, StorageError
-from indextables.ops.checkpoint.manifests_by_runner import ReadManifests, WriteManifests, manifests_by_runner
+from indextables.ops.checkpoint.manifests_by_runner import ReadManifests, WriteManifests, with_manifests_by
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.runner import Failed, LocalRunner, Succeeded, Task, TaskOutcome
 from indextables.state.manifest_writer import ManifestGroup
@@ -77,9 +77,9 @@ def manifests_of(path: str) -> set[str]:
 def test_a_runner_reads_the_same_entries(context: TableContext) -> None:
     expected = load_snapshot(context).entries
     runner = Travelling()
-    with manifests_by_runner(context, runner):
-        assert load_snapshot(context).entries.equals(expected)
-        paths = load_snapshot(context).select(columns=["path"]).entries
+    by_runner = with_manifests_by(context, runner)
+    assert load_snapshot(by_runner).entries.equals(expected)
+    paths = load_snapshot(by_runner).select(columns=["path"]).entries
     assert paths.equals(expected.select(["path"]))
     assert runner.ran == [READING] * 2
     assert load_snapshot(context).entries.equals(expected)
@@ -89,13 +89,12 @@ def test_a_runner_reads_the_same_entries(context: TableContext) -> None:
 def test_other_tables_and_small_states_are_read_here(context: TableContext, tmp_path: Path) -> None:
     other = IndexTable.create(str(tmp_path / "other"), SCHEMA, options=FEW)._snapshot.context
     runner = Travelling()
-    with manifests_by_runner(other, runner):
-        assert load_snapshot(context).entries.num_rows == 7
+    assert load_snapshot(with_manifests_by(other, runner)).entries.num_rows == 0
+    assert load_snapshot(context).entries.num_rows == 7
     for limit in ("64", "0"):
         options = {**FEW, "spark.indextables.state.manifestsPerDriver": limit}
         few = IndexTable(context.url, options=options)._snapshot.context
-        with manifests_by_runner(few, runner):
-            assert load_snapshot(few).entries.num_rows == 7
+        assert load_snapshot(with_manifests_by(few, runner)).entries.num_rows == 7
         IndexTable(context.url, options=options).compact(runner=runner)
     assert runner.ran == []
 
@@ -105,8 +104,8 @@ def test_a_manifest_that_a_runner_cannot_read_is_no_smaller_table(context: Table
     manifest.write_bytes(b"?")
     for version in range(8):
         (Path(path) / "_transaction_log" / f"{version:020d}.json").unlink()
-    with manifests_by_runner(context, Travelling()), pytest.raises(LogCorruptedError):
-        _ = load_snapshot(context).entries
+    with pytest.raises(LogCorruptedError):
+        _ = load_snapshot(with_manifests_by(context, Travelling())).entries
 
 
 def test_a_runner_compacts_to_the_state_that_this_process_compacts_to(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_a_runner_compacts_to_the_state_that_this_process_compacts_to(tmp_path: 
 
 def _shape(table: IndexTable) -> dict[str, Any]:
     """What a state says, without what is random: the names of files."""
-    state = table._snapshot.source.manifest
+    state = table._snapshot.source.state
     entries = table.files()
     return {
         "files": state.num_files,

@@ -128,8 +128,8 @@ def test_manifests_without_merged_splits_stay_as_they_are(tmp_path):
 def manifests_of(place: str) -> set[str]:
     source = IndexTable(place)._snapshot.source
     assert isinstance(source, StateSource)
-    assert not len(source.manifest.tombstones)
-    return {info.path for info in source.manifest.manifests}
+    assert not len(source.state.tombstones)
+    return {info.path for info in source.state.manifests}
 
 
 def test_compaction_can_be_switched_off(tmp_path):

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.entries import STRING_MAP
+from indextables.log.fields import STRING_MAP
 from indextables.ops.merge.plan import MergeRules, plan_groups
 
 PARTITION_COLUMNS = ("day", "hour")

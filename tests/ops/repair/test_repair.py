@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from indextables import errors
-from indextables.log.actions import Protocol, TransactionAction
+from indextables.log.actions import ProtocolAction, TransactionAction
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import split_refs
@@ -390,7 +390,7 @@ def test_writer_that_commits_during_the_repair_wins():
 
 def test_table_of_a_newer_protocol_is_refused():
     store = whole_table()
-    write_version(store, NEWEST + 1, Protocol(min_reader_version=99, min_writer_version=99))
+    write_version(store, NEWEST + 1, ProtocolAction(min_reader_version=99, min_writer_version=99))
     corrupt_hint(store)
     before = contents(store)
     with pytest.raises(errors.UnsupportedProtocolError):

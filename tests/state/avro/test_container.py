@@ -1,4 +1,4 @@
-"""Compression of blocks, and the bounds on what comes out of them."""
+"""Compression of blocks, and the bounds on their decompressed size."""
 
 import sys
 from contextlib import suppress
@@ -48,7 +48,7 @@ def test_content_cut_off_anywhere_is_refused(compression):
 
 
 @pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.SNAPPY])
-def test_checksum_notices_every_other_byte(compression):
+def test_checksum_detects_every_changed_byte(compression):
     content = b"some content, and more of it" * 3
     compressed = Codec(compression).compress(content)
     for position in range(len(compressed)):
@@ -106,7 +106,7 @@ def test_zstd_frame_that_lies_about_its_size_is_bounded_by_its_blocks():
 
 @settings(max_examples=100)
 @given(data=st.binary(min_size=1, max_size=60), prefix=st.sampled_from([b"", b"\x28\xb5\x2f\xfd"]))
-def test_zstd_bound_of_any_bytes_is_a_number_or_a_refusal(data, prefix):
+def test_zstd_bound_of_arbitrary_bytes_is_a_number_or_an_error(data, prefix):
     with suppress(AvroFormatError):
         assert zstd_size_bound(memoryview(prefix + data)) >= 0
 

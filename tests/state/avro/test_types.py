@@ -1,4 +1,4 @@
-"""Avro schemas that others wrote: what is understood, and what is refused."""
+"""Avro schemas of other writers: what the parser accepts and what it refuses."""
 
 import fastavro
 import orjson
@@ -32,7 +32,7 @@ def parse(*types, **options):
     return parse_schema(orjson.dumps(schema(*types, **options)))
 
 
-def test_every_kind_of_type_is_understood():
+def test_every_kind_of_type_is_parsed():
     parsed = parse(
         "long",
         {"type": "string"},
@@ -110,7 +110,7 @@ def test_fields_of_one_name_are_refused():
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a.b", "é", "a" * (MAX_NAME_LENGTH + 1)])
-def test_names_that_are_none_are_refused(name):
+def test_invalid_names_are_refused(name):
     with pytest.raises(AvroFormatError, match="a name that is not one"):
         parse("int", names=[name])
 
@@ -123,8 +123,8 @@ def test_deep_schemas_are_refused():
         parse(nested)
 
 
-def test_schemas_that_multiply_are_refused():
-    """Each record holds the one before twice: a kilobyte of schema would describe a million fields."""
+def test_exponentially_growing_schemas_are_refused():
+    """Each record holds the previous one twice: a kilobyte of schema would describe a million fields."""
     fields = [
         {"name": "t0", "type": {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}}
     ]

@@ -20,7 +20,7 @@ from indextables.cli.options import (
 from indextables.cli.output import print_facts, print_heading, print_line
 from indextables.cli.progress import working
 from indextables.index_table import IndexTable
-from indextables.log.actions import Protocol
+from indextables.log.actions import ProtocolAction
 from indextables.ops.describe import is_schema_registry, shown_properties
 from indextables.storage import StoreLocation
 
@@ -84,7 +84,7 @@ def _document(table: IndexTable, path: str) -> dict[str, Any]:
     }
 
 
-def _facts(document: dict[str, Any], protocol: Protocol) -> list[tuple[str, str]]:
+def _facts(document: dict[str, Any], protocol: ProtocolAction) -> list[tuple[str, str]]:
     rows, created_ms = document["numRows"], document["createdTime"]
     facts = [
         ("path", document["path"]),
@@ -102,7 +102,7 @@ def _facts(document: dict[str, Any], protocol: Protocol) -> list[tuple[str, str]
     return [(name, value) for name, value in facts if value is not None]
 
 
-def _protocol_text(protocol: Protocol) -> str:
+def _protocol_text(protocol: ProtocolAction) -> str:
     versions = f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
     features = sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())})
     return f"{versions} ({', '.join(features)})" if features else versions

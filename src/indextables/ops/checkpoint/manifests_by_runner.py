@@ -1,41 +1,44 @@
-"""The manifests of a gigantic state, read and written by the tasks of a runner, each of them a portion."""
+"""The manifests of a very large state, read and written by the tasks of a runner."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.config.registry import STATE_MANIFESTS_PER_DRIVER
 from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore
 from indextables.ops.uploads import delete_quietly
-from indextables.state.manifest_work import from_stream, manifests_by, portions, to_stream
+from indextables.state.manifest_executor import batches, from_stream, to_stream
 from indextables.state.manifest_writer import ManifestForm, ManifestGroup, NewManifest, write_group
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo
-from indextables.storage import ObjectStore
 from indextables.table import TableContext
 
 T = TypeVar("T")
 
-# Entries that one task decodes, if a manifest does not have more: less is not worth a job.
+# A task decodes at least so many entries: fewer are not worth a task.
 _ENTRIES_PER_TASK: Final = 200_000
 
 
-def manifests_by_runner(context: TableContext, runner: Runner | None) -> AbstractContextManager[None]:
-    """Let a runner, if there is one, work on the manifests of a table within the block.
+def with_manifests_by(context: TableContext, runner: Runner | None) -> TableContext:
+    """The context, with `runner` reading and writing the manifests of the table; unchanged without a runner.
 
-    Where there are no more of them than the settings say, this process does it, which is faster then.
+    This process still handles states with no more manifests than `state.manifestsPerDriver`, because that is faster.
     """
-    return nullcontext() if runner is None else manifests_by(_ManifestsByRunner(context, runner))
+    if runner is None:
+        return context
+    limit = context.settings[STATE_MANIFESTS_PER_DRIVER]
+    return replace(context, manifest_executor=_RunnerExecutor(TaskStore.of(context), limit, runner))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadManifests(Task[tuple[bytes, ...]]):
-    """Decodes manifests of one state; the result is an Arrow stream for each."""
+    """Decodes manifests of one state. The result is an Arrow stream for each."""
 
     store: TaskStore
     state_version: int
@@ -58,55 +61,55 @@ class WriteManifests(Task[tuple[NewManifest, ...]]):
     group: ManifestGroup
 
     def run(self, interruption: Interruption) -> tuple[NewManifest, ...]:
-        """Upload them under new names. Raises what `write_group` raises; what it left is for a garbage collection."""
+        """Upload the manifests under new names.
+
+        Raises what `write_group` raises. PURGE garbage-collects the manifests of a failed attempt.
+        """
         interruption.check()
         return write_group(self.store.store, self.form, self.group)
 
     def discard(self, result: tuple[NewManifest, ...]) -> None:
-        """Delete them."""
         delete_quietly(self.store.store, [manifest.key for manifest in result])
 
 
-class _ManifestsByRunner(msgspec.Struct, frozen=True):
-    context: TableContext
+class _RunnerExecutor(msgspec.Struct, frozen=True):
+    """A `ManifestExecutor` that hands the work to a runner if there are more than `max_manifests_here` manifests.
+
+    A `max_manifests_here` of 0 turns it off.
+    """
+
+    store: TaskStore
+    max_manifests_here: int
     runner: Runner
 
     def read(
-        self,
-        store: ObjectStore,
-        state_version: int,
-        manifests: Sequence[ManifestInfo],
-        columns: Sequence[str] | None,
+        self, state_version: int, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None
     ) -> list[pa.Table] | None:
-        if not self._takes(store, len(manifests)):
+        if not self._takes(len(manifests)):
             return None
         names = None if columns is None else tuple(columns)
         streams = self._run(
             "reading the table's state",
             [
-                ReadManifests(TaskStore.of(self.context), state_version, tuple(portion), names)
-                for portion in portions(manifests, attrgetter("num_entries"), _ENTRIES_PER_TASK)
+                ReadManifests(self.store, state_version, tuple(batch), names)
+                for batch in batches(manifests, attrgetter("num_entries"), _ENTRIES_PER_TASK)
             ],
         )
-        return [from_stream(stream) for portion in streams for stream in portion]
+        return [from_stream(stream) for batch in streams for stream in batch]
 
-    def write(
-        self, store: ObjectStore, form: ManifestForm, groups: Sequence[ManifestGroup]
-    ) -> list[NewManifest] | None:
-        if not self._takes(store, sum(len(group.counts) for group in groups)):
+    def write(self, form: ManifestForm, groups: Sequence[ManifestGroup]) -> list[NewManifest] | None:
+        if not self._takes(sum(len(group.counts) for group in groups)):
             return None
         written = self._run(
-            "writing the table's state",
-            [WriteManifests(TaskStore.of(self.context), form, group) for group in groups],
+            "writing the table's state", [WriteManifests(self.store, form, group) for group in groups]
         )
         return [manifest for group in written for manifest in group]
 
-    def _takes(self, store: ObjectStore, num_manifests: int) -> bool:
-        limit = self.context.settings[STATE_MANIFESTS_PER_DRIVER]
-        return 0 < limit < num_manifests and store.identity == self.context.store.identity
+    def _takes(self, num_manifests: int) -> bool:
+        return 0 < self.max_manifests_here < num_manifests
 
     def _run(self, description: str, tasks: Sequence[Task[T]]) -> list[T]:
-        """The results of all tasks, in order. Raises the first error, and takes back what the others have done."""
+        """The results of all tasks, in order. Raises the first error and discards the other results then."""
         results: dict[int, T] = {}
         is_done = False
         try:

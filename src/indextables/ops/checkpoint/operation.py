@@ -45,16 +45,15 @@ from indextables.metrics import (
     STATE_WRITE_DURATION_MS,
 )
 from indextables.ops.checkpoint.cleanup import read_entries
-from indextables.ops.checkpoint.manifests_by_runner import manifests_by_runner
+from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
+from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
-from indextables.state.state_manifest import PROTOCOL_VERSION
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
-from indextables.table.load import reload_from_newest_base
 from indextables.table.log_reader import read_base, read_base_uncached, read_tail
 
 
@@ -76,7 +75,11 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     target = StateTarget.from_settings(
-        snapshot.context.store, snapshot.schema, snapshot.partition_columns, snapshot.context.settings
+        snapshot.context.store,
+        snapshot.schema,
+        snapshot.partition_columns,
+        snapshot.context.settings,
+        snapshot.context.manifest_executor,
     )
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
@@ -84,7 +87,7 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says
-    tail = read_tail(snapshot.context, snapshot.segment.tail, UnknownContent.KEEP)
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     going_on = replace(target, origin=base.meta.key)
     return write_next_state(going_on, _as_current(header), source, _changes(source, tail), trigger)
@@ -98,8 +101,8 @@ def _as_current(header: LogHeader) -> LogHeader:
         header,
         protocol=replace(
             protocol,
-            min_reader_version=max(protocol.min_reader_version, PROTOCOL_VERSION),
-            min_writer_version=max(protocol.min_writer_version, PROTOCOL_VERSION),
+            min_reader_version=max(protocol.min_reader_version, STATE_PROTOCOL_VERSION),
+            min_writer_version=max(protocol.min_writer_version, STATE_PROTOCOL_VERSION),
         ),
     )
 
@@ -107,12 +110,12 @@ def _as_current(header: LogHeader) -> LogHeader:
 def is_compact(snapshot: Snapshot) -> bool:
     """Whether the snapshot is a state already that a compaction would not improve."""
     base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE or snapshot.segment.tail:
+    if base is None or base.format is not BaseFormat.AVRO_STATE or snapshot.segment.version_files:
         return False
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # what the format of the base says
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.manifest, rules, is_partitioned=bool(snapshot.partition_columns))
+    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
 
 
 def _changes(source: StateSource, tail: Tail) -> NetChanges:
@@ -148,8 +151,7 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
     and CheckpointWriteError, also for a write that took so long that its files may have been garbage-collected. A
     `runner` does the work on manifests, if these are very many.
     """
-    with manifests_by_runner(snapshot.context, runner):
-        return _write(reload_from_newest_base(snapshot), _WRITERS[_configured_format(snapshot)])
+    return _write(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
 
 
 def compact(
@@ -163,8 +165,13 @@ def compact(
     nothing else. In the older formats every checkpoint is compact. A `runner` does the work on manifests, if these
     are very many.
     """
-    with manifests_by_runner(snapshot.context, runner):
-        return _compact(reload_from_newest_base(snapshot), trigger)
+    return _compact(_reloaded(snapshot, runner), trigger)
+
+
+def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
+    """The snapshot's version from its newest base, with manifests read and written by the runner."""
+    context = with_manifests_by(snapshot.context, runner)
+    return load_snapshot(context, snapshot.version).sharing_entries_of(snapshot)
 
 
 def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
@@ -329,7 +336,7 @@ def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
         checkpoint_id=_checkpoint_id(parts),
         format="json-multipart" if parts else base.format.value,
         state_dir=state_dir(base.version) if is_state else None,
-        protocol_version=max(protocol_version, PROTOCOL_VERSION) if is_state else protocol_version,
+        protocol_version=max(protocol_version, STATE_PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 
@@ -361,7 +368,7 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.tail, UnknownContent.KEEP)
+    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 

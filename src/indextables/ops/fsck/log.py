@@ -13,7 +13,7 @@ from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Base, BaseFormat, LogListing
+from indextables.log.segment import Base, BaseFormat, LogListing, VersionEntry
 from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.references import read_actions
@@ -72,7 +72,7 @@ def reachable_versions(listing: LogListing) -> frozenset[int]:
 def check_promise(head: Snapshot, hint: LastCheckpoint | None) -> Iterator[Finding]:
     """The version that the hint names is there. It must have been read before the head, which may have moved on."""
     newest = head.version if head.gap is None else head.gap.newest
-    if hint is not None and hint.bears_witness_beyond(newest):
+    if hint is not None and hint.proves_version_after(newest):
         yield Finding(
             Severity.ERROR,
             "version-lost",
@@ -102,9 +102,7 @@ def check_hint(context: TableContext, listing: LogListing) -> Iterator[Finding]:
         yield Finding(Severity.INFO, "hint-behind", LAST_CHECKPOINT_KEY, message, _CHECKPOINT_AGAIN)
 
 
-def check_version_files(
-    context: TableContext, versions: Iterable[tuple[int, ObjectMeta]]
-) -> Iterator[Finding]:
+def check_version_files(context: TableContext, versions: Iterable[VersionEntry]) -> Iterator[Finding]:
     """Every version file can be read."""
     files = list(versions)
     try:
@@ -117,7 +115,7 @@ def check_version_files(
             yield from check_version_files(context, files[: len(files) // 2])
             yield from check_version_files(context, files[len(files) // 2 :])
         else:
-            yield Finding(Severity.ERROR, "version-unreadable", files[0][1].key, str(error), _REPAIR)
+            yield Finding(Severity.ERROR, "version-unreadable", files[0].meta.key, str(error), _REPAIR)
 
 
 def check_base(context: TableContext, base: Base) -> CheckedBase | Finding:
@@ -146,9 +144,7 @@ def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBa
         if any(version not in listing.versions for version in between):
             continue
         try:
-            tail = read_last_actions(
-                head.context, [(version, listing.versions[version]) for version in between]
-            )
+            tail = read_last_actions(head.context, [listing.version_file(version) for version in between])
         except (LogCorruptedError, ObjectNotFoundError):
             continue  # found by the check of version files
         header = replay_header(before.header, tail.versions, removed_paths(tail))

@@ -55,7 +55,7 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
     findings += check_reach(head, listing)
     lost = list(check_promise(head, hint))
     findings += lost or check_hint(context, listing)
-    findings += check_version_files(context, listing.versions.items())
+    findings += check_version_files(context, listing.version_files)
     findings += check_replays(head, listing, bases)
     is_whole = not lost and head.gap is None
     findings += _check_splits(head, listing, bases, metas, remedy=_PURGE if is_whole else _KEEP)
@@ -91,7 +91,7 @@ def _check_splits(
 def _history(context: TableContext, listing: LogListing, bases: list[CheckedBase]) -> pa.Array | None:
     """The splits that any version refers to which can be read; None if the log is damaged or names others."""
     live, reachable = LivePaths(context), reachable_versions(listing)
-    files = [(version, meta) for version, meta in listing.versions.items() if version in reachable]
+    files = [file for file in listing.version_files if file.version in reachable]
     try:
         for checked in bases:
             live.add(checked.base)

@@ -137,9 +137,9 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
     protected, expendable = LivePaths(context), LivePaths(context)
     for base in listing.bases_newest_first():
         (protected if base in retained.bases.get(base.version, ()) else expendable).add(base)
-    kept = read_actions(context, retained.versions.items())
+    kept = read_actions(context, retained.version_files)
     gone = read_actions(
-        context, [item for item in listing.versions.items() if item[0] not in retained.versions]
+        context, [file for file in listing.version_files if file.version not in retained.versions]
     )
     references = _References(
         protected=pc.unique(pa.concat_arrays([protected.paths(), kept.added])),
@@ -196,7 +196,7 @@ def _check_may_purge(head: Snapshot, hint: LastCheckpoint | None) -> None:
             f"unreadable although version {head.gap.newest} exists, and what it refers to is unknown. Restore the "
             f"file, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
         )
-    if hint is not None and hint.bears_witness_beyond(head.version):
+    if hint is not None and hint.proves_version_after(head.version):
         raise LogGapError(
             f"{head.context.url}: nothing was deleted, because there was a checkpoint of version {hint.version}, and "
             f"the newest version that can be read is {head.version}; what the lost ones refer to is unknown. Restore "
@@ -207,7 +207,8 @@ def _check_may_purge(head: Snapshot, hint: LastCheckpoint | None) -> None:
 def _whole_listing(head: Snapshot) -> LogListing:
     """The log as it is now, with version files that a listing may have missed."""
     listing = list_log(head.context.store)
-    versions = dict(sorted({**dict(head.segment.tail), **listing.versions}.items()))
+    known = {file.version: file.meta for file in head.segment.version_files}
+    versions = dict(sorted({**known, **listing.versions}.items()))
     return replace(listing, versions=versions)
 
 

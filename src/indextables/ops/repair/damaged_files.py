@@ -15,7 +15,7 @@ from indextables.log.decode import NO_VERSIONS, LogFile, Tail, UnknownContent, d
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.log.paths import JsonCheckpoint, JsonCheckpointPart, ManifestFile, parse_log_path
 from indextables.log.replay import LogHeader
-from indextables.log.segment import Base, BaseFormat
+from indextables.log.segment import Base, BaseFormat, VersionEntry
 from indextables.log.version_file import CODEC_GZIP, COMPRESSION_MAGIC, MAX_LOG_FILE_BYTES, read_version_files
 from indextables.ops.references import key_or_path, normalised_paths
 from indextables.ops.repair.report import Problem
@@ -98,15 +98,13 @@ class Run(msgspec.Struct, frozen=True):
         )
 
 
-def read_runs(
-    context: TableContext, files: Sequence[tuple[int, ObjectMeta]], ends: Collection[int] = ()
-) -> list[Run]:
+def read_runs(context: TableContext, files: Sequence[VersionEntry], ends: Collection[int] = ()) -> list[Run]:
     """Version files, given in order, as runs in that order; one ends at each of `ends`. Raises StorageError."""
     runs: list[Run] = []
     start = 0
     for index in range(1, len(files) + 1):
-        last = files[index - 1][0]
-        is_end = index == len(files) or files[index][0] != last + 1 or last in ends
+        last = files[index - 1].version
+        is_end = index == len(files) or files[index].version != last + 1 or last in ends
         if is_end or index - start == _FILES_AT_ONCE:
             runs += _read(context, files[start:index])
             start = index
@@ -125,7 +123,7 @@ def keyed(tail: Tail, root_url: str) -> Tail:
     return Tail(tail.versions, with_keys(tail.adds, root_url), with_keys(tail.removes, root_url))
 
 
-def _read(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> list[Run]:
+def _read(context: TableContext, files: Sequence[VersionEntry]) -> list[Run]:
     try:
         read = read_version_files(context.store, files, parallelism=context.read_parallelism)
         tail = decode_tail(read, UnknownContent.KEEP)
@@ -135,11 +133,11 @@ def _read(context: TableContext, files: Sequence[tuple[int, ObjectMeta]]) -> lis
             middle = len(files) // 2
             return [*_read(context, files[:middle]), *_read(context, files[middle:])]
         return [_salvaged(context, files[0], error)]
-    return [Run(files[0][0], files[-1][0], keyed(tail, context.url))]
+    return [Run(files[0].version, files[-1].version, keyed(tail, context.url))]
 
 
-def _salvaged(context: TableContext, file: tuple[int, ObjectMeta], error: LogCorruptedError) -> Run:
-    version, meta = file
+def _salvaged(context: TableContext, file: VersionEntry, error: LogCorruptedError) -> Run:
+    version, meta = file.version, file.meta
     name = f"{context.url}/{meta.key}"
     lines = whole_lines(context.store.get(meta.key), name)
     tail = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)

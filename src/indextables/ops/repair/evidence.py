@@ -129,9 +129,9 @@ class _Reading(msgspec.Struct):
 
     def _runs(self, after_version: int, last: int | None = None) -> list[Run]:
         files = [
-            (version, meta)
-            for version, meta in self.listing.versions.items()
-            if version > after_version and (last is None or version <= last)
+            file
+            for file in self.listing.version_files
+            if file.version > after_version and (last is None or file.version <= last)
         ]
         # What is left of a checkpoint comes right after the version that it is of.
         ends = {broken.run.last for broken in self.broken}
@@ -179,7 +179,7 @@ class _Reading(msgspec.Struct):
     def _newest_version(self) -> int:
         witnesses = [getattr(parse_log_path(meta.key), "version", -1) for meta in self.metas]
         hint = read_hint(self.context.store)
-        if hint is not None and hint.bears_witness_beyond(-1):
+        if hint is not None and hint.proves_version_after(-1):
             witnesses.append(hint.version)
         return max(witnesses, default=-1)
 
@@ -202,14 +202,14 @@ class _Reading(msgspec.Struct):
         broken = [each.header for each in self.broken if each.header is not None]
         newest = max([header, *broken], key=lambda each: each.version)
         metadata, protocol = self._usable(newest.metadata), newest.protocol
-        registry = dict(newest.schema_registry)
+        registry = dict(newest.doc_mappings)
         for other in [header, *broken, *self.headers]:
             metadata, protocol = metadata or self._usable(other.metadata), protocol or other.protocol
-            registry = {**other.schema_registry, **registry}
+            registry = {**other.doc_mappings, **registry}
         for summary in reversed([summary for run in runs for summary in run.tail.versions]):
             metadata = metadata or self._usable(summary.actions.metadata)
             protocol = protocol or summary.actions.protocol
-        return replace(newest, metadata=metadata, protocol=protocol, schema_registry=registry)
+        return replace(newest, metadata=metadata, protocol=protocol, doc_mappings=registry)
 
     def _usable(self, metadata: Metadata | None) -> Metadata | None:
         """Metadata whose schema can be read: a file without checksums may be damaged and look whole."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 from indextables.config import Settings
 from indextables.config.registry import INDEXING_TYPEMAP
 from indextables.errors import IndexTablesError, LogCorruptedError
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.protocol import CURRENT_PROTOCOL, DEFAULT_PROTOCOL, check_writable
-from indextables.log.replay import SCHEMA_PROPERTY_PREFIX, LogHeader
+from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
 from indextables.schema import from_spark_json, to_spark_json
 from indextables.split.doc_mapping import DocMapping, FieldKind
@@ -34,8 +34,8 @@ class Identity(msgspec.Struct, frozen=True):
     """Metadata and protocol of the new log, the doc mappings by hash, and what about them cannot be known."""
 
     metadata: Metadata
-    protocol: Protocol
-    schema_registry: Mapping[str, str]
+    protocol: ProtocolAction
+    doc_mappings: Mapping[str, str]
     undecided: tuple[str, ...] = ()
 
 
@@ -56,11 +56,11 @@ def identify(
         protocol = header.protocol or CURRENT_PROTOCOL
     check_writable(protocol, url)
     told = mappings_of(splits if header.metadata is None else taken)
-    new = {hash_: text for hash_, text in told.items() if hash_ not in header.schema_registry}
-    registered = {f"{SCHEMA_PROPERTY_PREFIX}{hash_}": text for hash_, text in new.items()}
+    new = {hash_: text for hash_, text in told.items() if hash_ not in header.doc_mappings}
+    registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": text for hash_, text in new.items()}
     configuration = {**metadata.configuration, **registered}
     metadata = msgspec.structs.replace(metadata, configuration=configuration)
-    return Identity(metadata, protocol, {**header.schema_registry, **new}, tuple(undecided))
+    return Identity(metadata, protocol, {**header.doc_mappings, **new}, tuple(undecided))
 
 
 def _metadata_of(splits: Sequence[FoundSplit], url: str, undecided: list[str]) -> Metadata:

@@ -141,7 +141,7 @@ def _header(plan: RepairPlan, identity: Identity, before: LogHeader, info: Commi
         timestamp_ms=info.timestamp,
         protocol=identity.protocol,
         metadata=identity.metadata,
-        schema_registry=identity.schema_registry,
+        doc_mappings=identity.doc_mappings,
         skips={path: skip for path, skip in before.skips.items() if path in paths},
         recent_commits=dict(sorted(commits.items())[-RECENT_COMMITS:]),
     )

@@ -1,1 +1,1 @@
-"""Avro, by column: types, containers, encoding and decoding. Knows nothing of states or manifests."""
+"""Columnar Avro: types, containers, encoding and decoding. Independent of states and manifests."""

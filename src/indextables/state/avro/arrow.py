@@ -1,4 +1,4 @@
-"""Which Arrow type holds which Avro type, and how a column that we do not know is written back."""
+"""The mapping between Avro and Arrow types, for fields that a reader finds and for foreign columns of a rewrite."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ _AVRO_NAMES: dict[pa.DataType, str] = {arrow: name for name, arrow in _PRIMITIVE
 
 
 def arrow_field(field: RecordField) -> pa.Field:
-    """The column for a field, with the field's id and its logical type in its metadata."""
+    """The Arrow field for an Avro field, with its id and its logical type in the metadata."""
     metadata: dict[bytes, bytes] = {}
     if field.field_id is not None:
         metadata[FIELD_ID] = str(field.field_id).encode()
@@ -47,7 +47,7 @@ def arrow_field(field: RecordField) -> pa.Field:
 
 
 def arrow_type(avro_type: AvroType) -> pa.DataType:
-    """The plain Arrow type of a value. A union of several types has none: it is kept as JSON text."""
+    """The Arrow type of an Avro type. Values of a union of several types become JSON text."""
     match avro_type:
         case Primitive(name):
             return _PRIMITIVE_TYPES[name]
@@ -67,12 +67,11 @@ def arrow_type(avro_type: AvroType) -> pa.DataType:
 
 
 def is_nullable(avro_type: AvroType) -> bool:
-    """Whether a value of the type can be null."""
     return avro_type == NULL or (isinstance(avro_type, Union) and NULL in avro_type.branches)
 
 
 def is_columnar(avro_type: AvroType) -> bool:
-    """Whether the columnar decoder yields `arrow_type` for the type, up to a cast."""
+    """Whether the fast decoder supports the type, and yields `arrow_type` up to a cast."""
     match avro_type:
         case Primitive(name):
             return name != "null"
@@ -92,7 +91,7 @@ def is_columnar(avro_type: AvroType) -> bool:
 
 
 def avro_field_json(field: pa.Field) -> dict[str, Any]:
-    """A nullable Avro field for a column that the specification does not list, with its id and logical type if any.
+    """A nullable Avro field for a foreign column, with its id and logical type if it has them.
 
     Raises InvalidSchemaError if no Avro type holds the column.
     """
@@ -108,7 +107,7 @@ def avro_field_json(field: pa.Field) -> dict[str, Any]:
 
 
 def _avro_json(arrow: pa.DataType, path: str) -> Any:
-    """The Avro type of an Arrow type. `path`, with dots, is unique and becomes the namespace of its names."""
+    """The Avro type of an Arrow type. The dotted `path` is unique and becomes the namespace of named types."""
     if arrow in _AVRO_NAMES:
         return _AVRO_NAMES[arrow]
     if isinstance(arrow, pa.FixedSizeBinaryType):

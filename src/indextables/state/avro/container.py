@@ -1,7 +1,8 @@
-"""An upper bound for the size of zstd data, from its frame and block headers, without decompressing it.
+"""Avro object container files: the header and the frame of each block, and the compression of blocks.
 
-A frame may announce its content size, but nothing holds it to that until it has been decompressed. Its
-blocks cannot lie: each yields at most the block maximum. Layout: RFC 8878, section 3.1.
+Layout: magic, metadata map, 16-byte sync marker; then blocks of count, size, payload, sync marker. Our sync marker is a
+digest of the header before it, and our metadata says so: a reader then detects a damaged schema. Our metadata also has
+the number of records if the writer knew it: a reader then detects a file that was cut off between blocks.
 """
 
 import sys
@@ -17,86 +18,27 @@ import pyarrow as pa
 from indextables.errors import InvalidOptionError
 from indextables.state.avro.types import AvroFormatError, Record, parse_schema
 
-_FRAME_MAGIC = 0xFD2FB528
-_SKIPPABLE_MAGIC = 0x184D2A50
-_SKIPPABLE_MASK = 0xFFFFFFF0
-_MAGIC_BYTES = 4
-_SKIPPABLE_HEADER_BYTES = 8
-_BLOCK_HEADER_BYTES = 3
-_CHECKSUM_BYTES = 4
-_MAX_BLOCK_BYTES = 128 * 1024
-
-_DICTIONARY_ID_BYTES = (0, 1, 2, 4)
-_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
-_RAW, _RUN_LENGTH, _COMPRESSED = range(3)
-
-
-def zstd_size_bound(data: memoryview) -> int:
-    """At most this many bytes come out of `data`. Raises AvroFormatError unless it is whole zstd frames."""
-    bound = 0
-    at = 0
-    while at < len(data):
-        magic = _little_endian(data, at, _MAGIC_BYTES)
-        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-            at += _SKIPPABLE_HEADER_BYTES + _little_endian(data, at + _MAGIC_BYTES, 4)
-        elif magic == _FRAME_MAGIC:
-            frame_bound, at = _frame(data, at + _MAGIC_BYTES)
-            bound += frame_bound
-        else:
-            raise AvroFormatError("a block is not zstd data")
-    if at != len(data):
-        raise AvroFormatError("a block of zstd data is cut off")
-    return bound
-
-
-def _frame(data: memoryview, at: int) -> tuple[int, int]:
-    """The bound of one frame, whose descriptor is at `at`, and where the frame ends."""
-    block_maximum, has_checksum, at = _frame_header(data, at)
-    bound = 0
-    is_last = False
-    while not is_last:
-        header = _little_endian(data, at, _BLOCK_HEADER_BYTES)
-        is_last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        if kind > _COMPRESSED or size > _MAX_BLOCK_BYTES:
-            raise AvroFormatError("a block is not valid zstd data")
-        bound += block_maximum if kind == _COMPRESSED else size
-        at += _BLOCK_HEADER_BYTES + (1 if kind == _RUN_LENGTH else size)
-    return bound, at + (_CHECKSUM_BYTES if has_checksum else 0)
-
-
-def _frame_header(data: memoryview, at: int) -> tuple[int, bool, int]:
-    """The most that one block of the frame yields, whether a checksum follows, and where the blocks start."""
-    descriptor = _little_endian(data, at, 1)
-    is_single_segment = bool(descriptor & 0x20)
-    content_size_flag = descriptor >> 6
-    at += 1
-    window = 0
-    if not is_single_segment:
-        exponent, mantissa = divmod(_little_endian(data, at, 1), 8)
-        window = (1 << (10 + exponent)) * (8 + mantissa) // 8
-        at += 1
-    at += _DICTIONARY_ID_BYTES[descriptor & 3]
-    content_size_bytes = _CONTENT_SIZE_BYTES[content_size_flag]
-    if is_single_segment:
-        content_size_bytes = max(content_size_bytes, 1)
-        window = _little_endian(data, at, content_size_bytes) + (256 if content_size_bytes == 2 else 0)
-    at += content_size_bytes
-    return min(window, _MAX_BLOCK_BYTES), bool(descriptor & 4), at
-
-
-def _little_endian(data: memoryview, at: int, size: int) -> int:
-    if at + size > len(data):
-        raise AvroFormatError("a block of zstd data is cut off")
-    return int.from_bytes(data[at : at + size], "little")
-
-
-# The compression of Avro blocks: what we write, and what we read with a bound on what comes out.
-
-
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
+
+# The limits of a reader: records per file, and uncompressed bytes per block and per file.
+MAX_RECORDS = 10_000_000
+MAX_BLOCK_BYTES = 256 << 20
+MAX_FILE_BYTES = 2 << 30
+
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_MAX_VARINT_BYTES = 10
+_SCHEMA_KEY = "avro.schema"
+_CODEC_KEY = "avro.codec"
+_SYNC_KEY = "indextables.sync"
+_SYNC_IS_HEADER_DIGEST = b"header-digest"
+_RECORDS_KEY = "indextables.records"
+
+
+# Compression of blocks
 
 _CRC_BYTES = 4
 _RAW_DEFLATE = -15
@@ -113,7 +55,7 @@ class Compression(Enum):
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """How to compress; `level` is zstd's or deflate's own, None for its default."""
+    """A codec and its compression level; None is the codec's default level."""
 
     compression: Compression
     level: int | None = None
@@ -139,14 +81,14 @@ class Codec(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_option(cls, name: str, level: int | None = None) -> "Codec":
-        """The codec that a setting names: zstd (the only one to use the level), snappy, deflate or none."""
+        """The codec that a setting names: zstd (the only one that uses the level), snappy, deflate or none."""
         compression = cls._OPTIONS.get(name.lower())
         if compression is None:
             raise InvalidOptionError(f"unknown compression {name!r}; choose one of {', '.join(cls._OPTIONS)}")
         return cls(compression, level if compression is Compression.ZSTD else None)
 
     def compress(self, payload: bytes | pa.Buffer) -> bytes:
-        """One block's payload. zstd blocks carry a checksum, so that a damaged byte is noticed."""
+        """Compress the payload of one block. zstd blocks carry a checksum, so that readers detect damage."""
         match self.compression:
             case Compression.ZSTD:
                 options: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}
@@ -165,12 +107,12 @@ class Codec(msgspec.Struct, frozen=True):
 
 DEFAULT_CODEC = Codec(Compression.ZSTD, level=3)
 
-# Codecs whose compressed blocks, put one after the other, are the compressed form of all their content.
+# Codecs whose compressed blocks can be concatenated and decompressed as one.
 CONCATENABLE = frozenset({Compression.ZSTD, Compression.NONE})
 
 
 def find_compression(name: str) -> Compression:
-    """The codec of a file. Raises AvroFormatError if this release cannot read it."""
+    """The codec with this name. Raises AvroFormatError if this release cannot read it."""
     try:
         return Compression(name)
     except ValueError as error:
@@ -179,16 +121,16 @@ def find_compression(name: str) -> Compression:
 
 
 def size_bound(compression: Compression, payload: memoryview, max_bytes: int) -> int:
-    """An upper bound for the content of a block of a `CONCATENABLE` codec, found without decompressing it.
+    """An upper bound for the decompressed size of a block of a `CONCATENABLE` codec, without decompressing it.
 
-    Raises AvroFormatError if it may exceed `max_bytes`, or is visibly damaged.
+    Raises AvroFormatError if the bound exceeds `max_bytes`, or if the block is visibly damaged.
     """
     bound = zstd_size_bound(payload) if compression is Compression.ZSTD else len(payload)
     return _checked_size(bound, max_bytes)
 
 
 def decompress(compression: Compression, payload: memoryview, max_bytes: int) -> bytes:
-    """The content of a block. Raises AvroFormatError if it is damaged or holds more than `max_bytes`."""
+    """Decompress a block. Raises AvroFormatError if it is damaged or holds more than `max_bytes`."""
     match compression:
         case Compression.ZSTD:
             return _decompress_zstd(payload, max_bytes)
@@ -216,7 +158,7 @@ def _decompress_zstd(payload: memoryview, max_bytes: int) -> bytes:
 
 
 def _snappy_size(payload: memoryview) -> int:
-    """The size that raw snappy data announces; the library refuses data that yields another size."""
+    """The size that raw snappy data announces. The library rejects data that yields another size."""
     size = 0
     for position, byte in enumerate(payload[:_MAX_SNAPPY_LENGTH_BYTES]):
         size |= (byte & 0x7F) << (7 * position)
@@ -247,45 +189,104 @@ def _decompress_deflate(payload: memoryview, max_bytes: int) -> bytes:
         raise AvroFormatError(f"a block of deflate data is damaged ({error})") from error
     if inflate.unconsumed_tail or (not inflate.eof and len(content) == max_bytes):
         raise AvroFormatError(f"a block holds more than the {max_bytes} bytes allowed")
-    # Behind the data, some writers leave a part of the zlib checksum, which the format does not have.
+    # Some writers leave a part of the zlib checksum after the data, although the format has none.
     if not inflate.eof:
         raise AvroFormatError("a block of deflate data is cut off")
     return content
 
 
-# Avro object container files: the header and the frame of each block, written and walked.
+# An upper bound for the size of zstd data, from its frame and block headers, without decompressing it
 #
-# Layout: magic, metadata map, 16-byte sync marker; then blocks of count, size, payload, sync marker. Our sync
-# marker is a digest of the header before it, and the metadata says so: a damaged schema is then noticed. Our
-# metadata also says how many records there are, if the writer knew: a file cut off between blocks is noticed.
+# A frame may announce its content size, but a reader can verify that only by decompressing. Each block yields at most
+# the block maximum, whatever the frame announces. Layout: RFC 8878, section 3.1.
+
+_FRAME_MAGIC = 0xFD2FB528
+_SKIPPABLE_MAGIC = 0x184D2A50
+_SKIPPABLE_MASK = 0xFFFFFFF0
+_MAGIC_BYTES = 4
+_SKIPPABLE_HEADER_BYTES = 8
+_BLOCK_HEADER_BYTES = 3
+_CHECKSUM_BYTES = 4
+_MAX_ZSTD_BLOCK_BYTES = 128 * 1024
+
+_DICTIONARY_ID_BYTES = (0, 1, 2, 4)
+_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+_RAW, _RUN_LENGTH, _COMPRESSED = range(3)
 
 
-# What a reader takes from one file: records, and uncompressed bytes per block and in all.
-MAX_RECORDS = 10_000_000
-MAX_BLOCK_BYTES = 256 << 20
-MAX_FILE_BYTES = 2 << 30
+def zstd_size_bound(data: memoryview) -> int:
+    """An upper bound for the decompressed size. Raises AvroFormatError unless `data` is whole zstd frames."""
+    bound = 0
+    at = 0
+    while at < len(data):
+        magic = _little_endian(data, at, _MAGIC_BYTES)
+        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+            at += _SKIPPABLE_HEADER_BYTES + _little_endian(data, at + _MAGIC_BYTES, 4)
+        elif magic == _FRAME_MAGIC:
+            frame_bound, at = _frame(data, at + _MAGIC_BYTES)
+            bound += frame_bound
+        else:
+            raise AvroFormatError("a block is not zstd data")
+    if at != len(data):
+        raise AvroFormatError("a block of zstd data is cut off")
+    return bound
 
-_MAGIC = b"Obj\x01"
-_SYNC_BYTES = 16
-_MAX_VARINT_BYTES = 10
-_SCHEMA_KEY = "avro.schema"
-_CODEC_KEY = "avro.codec"
-_SYNC_KEY = "indextables.sync"
-_SYNC_IS_HEADER_DIGEST = b"header-digest"
-_RECORDS_KEY = "indextables.records"
+
+def _frame(data: memoryview, at: int) -> tuple[int, int]:
+    """The bound of the frame whose descriptor is at `at`, and the position after the frame."""
+    block_maximum, has_checksum, at = _frame_header(data, at)
+    bound = 0
+    is_last = False
+    while not is_last:
+        header = _little_endian(data, at, _BLOCK_HEADER_BYTES)
+        is_last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        if kind > _COMPRESSED or size > _MAX_ZSTD_BLOCK_BYTES:
+            raise AvroFormatError("a block is not valid zstd data")
+        bound += block_maximum if kind == _COMPRESSED else size
+        at += _BLOCK_HEADER_BYTES + (1 if kind == _RUN_LENGTH else size)
+    return bound, at + (_CHECKSUM_BYTES if has_checksum else 0)
+
+
+def _frame_header(data: memoryview, at: int) -> tuple[int, bool, int]:
+    """The maximum size of a block, whether a checksum follows the frame, and the position of the first block."""
+    descriptor = _little_endian(data, at, 1)
+    is_single_segment = bool(descriptor & 0x20)
+    content_size_flag = descriptor >> 6
+    at += 1
+    window = 0
+    if not is_single_segment:
+        exponent, mantissa = divmod(_little_endian(data, at, 1), 8)
+        window = (1 << (10 + exponent)) * (8 + mantissa) // 8
+        at += 1
+    at += _DICTIONARY_ID_BYTES[descriptor & 3]
+    content_size_bytes = _CONTENT_SIZE_BYTES[content_size_flag]
+    if is_single_segment:
+        content_size_bytes = max(content_size_bytes, 1)
+        window = _little_endian(data, at, content_size_bytes) + (256 if content_size_bytes == 2 else 0)
+    at += content_size_bytes
+    return min(window, _MAX_ZSTD_BLOCK_BYTES), bool(descriptor & 4), at
+
+
+def _little_endian(data: memoryview, at: int, size: int) -> int:
+    if at + size > len(data):
+        raise AvroFormatError("a block of zstd data is cut off")
+    return int.from_bytes(data[at : at + size], "little")
+
+
+# Files
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One block: how many records it claims to hold, and its payload, still compressed."""
+    """One block: the number of records that it claims, and its compressed payload."""
 
     count: int
     payload: memoryview
 
 
 class Container(msgspec.Struct, frozen=True):
-    """A file whose structure is sound: every block is whole, in its place, and followed by the marker.
+    """A file whose structure is valid: every block is complete and followed by the sync marker.
 
-    What the blocks hold has not been looked at; `num_records` is what they claim together.
+    The contents of the blocks are not validated; `num_records` is what the blocks claim together.
     """
 
     schema: Record
@@ -295,7 +296,7 @@ class Container(msgspec.Struct, frozen=True):
 
 
 def parse_container(data: bytes) -> Container:
-    """Walk a file without decompressing anything. Raises AvroFormatError for every kind of damage."""
+    """Parse a file without decompressing its blocks. Raises AvroFormatError for any kind of damage."""
     view = memoryview(data)
     if view[: len(_MAGIC)] != _MAGIC:
         raise AvroFormatError("it does not start like an Avro file" if data else "it is empty")
@@ -319,9 +320,9 @@ def parse_container(data: bytes) -> Container:
 
 
 def encode_header(schema: bytes, codec: Codec, num_records: int | None) -> tuple[bytes, bytes]:
-    """The header of a file, and the sync marker (its end) that must follow every block.
+    """The header of a file, and the sync marker at its end, which must follow every block.
 
-    `num_records` is None for a writer that cannot know it yet.
+    `num_records` is None if the writer does not know it yet.
     """
     metadata = {
         _SCHEMA_KEY: schema,
@@ -337,7 +338,7 @@ def encode_header(schema: bytes, codec: Codec, num_records: int | None) -> tuple
 
 
 def encode_block(count: int, payload: bytes, sync: bytes) -> bytes:
-    """A block with a payload that is compressed already."""
+    """A block from a compressed payload."""
     return b"".join((encode_long(count), encode_long(len(payload)), payload, sync))
 
 
@@ -353,7 +354,7 @@ def encode_long(value: int) -> bytes:
 
 
 def encode_bytes(value: bytes) -> bytes:
-    """A length, and the bytes: the encoding of Avro's bytes and strings."""
+    """A length and the bytes: the encoding of Avro's bytes and strings."""
     return encode_long(len(value)) + value
 
 
@@ -368,7 +369,7 @@ def _read_metadata(view: memoryview, at: int) -> tuple[Mapping[str, bytes], int]
         if count == 0:
             return metadata, at
         if count < 0:
-            # A negative count is followed by the size of the items in bytes, for readers that skip them.
+            # A negative count is followed by the size of the items in bytes, which lets readers skip them.
             _, at = _read_long(view, at)
         for _ in range(abs(count)):
             key, at = _read_bytes(view, at)

@@ -1,4 +1,10 @@
-"""Avro records → Python values → Arrow, one by one: for schemas without columns, and for single records."""
+"""Decodes Avro records to Arrow: a fast columnar decoder, and a slow one for few records and unusual schemas.
+
+The fast decoder is DataFusion's. It silently stops at the end of a truncated file, and it never returns from a block
+that holds more records than it claims. So it never gets the file itself. It gets the blocks as one block that claims
+endless records, followed by guard records, and is asked for one record more than the file should have. That last record
+is the first guard exactly if the file has as many records as its blocks claim.
+"""
 
 import io
 import json
@@ -43,141 +49,16 @@ from indextables.state.avro.types import (
     schema_json,
 )
 
-
-def read_rows(container: Container) -> Iterator[dict[str, Any]]:
-    """The records as dictionaries: maps as dictionaries, enums as text, logical types as what they annotate.
-
-    Raises AvroFormatError if a block holds more, fewer or other records than it claims, or too much.
-    """
-    # Here, because it takes its time to import, and a table with few versions has no Avro files.
-    import fastavro
-
-    schema = fastavro.parse_schema(schema_json(container.schema))
-    file_bytes = 0
-    for number, block in enumerate(container.blocks, start=1):
-        content = decompress(container.compression, block.payload, MAX_BLOCK_BYTES)
-        file_bytes += len(content)
-        if file_bytes > MAX_FILE_BYTES:
-            raise AvroFormatError(f"it holds more than the {MAX_FILE_BYTES} bytes allowed")
-        stream = io.BytesIO(content)
-        for _ in range(block.count):
-            try:
-                row = fastavro.schemaless_reader(stream, schema, None)
-            except Exception as error:  # whatever the library stumbles over, the record is damaged
-                raise AvroFormatError(
-                    f"block {number} is damaged ({type(error).__name__}: {error})"
-                ) from error
-            yield row  # type: ignore[misc]  # the schema is a record
-        if stream.read(1):
-            raise AvroFormatError(f"block {number} holds more than the {block.count} records that it claims")
-
-
-def encode_row(schema: Mapping[str, Any], row: Mapping[str, Any]) -> bytes:
-    """A record as it stands in a block. Raises what fastavro does if it is not of the schema."""
-    import fastavro  # see read_rows
-
-    stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, fastavro.parse_schema(dict(schema)), row)
-    return stream.getvalue()
-
-
-def decode_rows(container: Container, known_types: Mapping[str, pa.DataType]) -> pa.Table:
-    """The same table as `avro_decode.decode_records` yields, for every schema, and slowly."""
-    values: dict[str, list[Any]] = {field.name: [] for field in container.schema.fields}
-    for row in read_rows(container):
-        for name, column in values.items():
-            column.append(row[name])
-    fields: list[pa.Field] = []
-    columns: list[pa.Array] = []
-    for avro_field in container.schema.fields:
-        field = arrow_field(avro_field)
-        known = known_types.get(avro_field.name)
-        if known is not None and _has_no_plain_type(avro_field.type):
-            fields.append(field.with_type(known))
-            columns.append(_array(avro_field.name, map(_without_dicts, values[avro_field.name]), known))
-        else:
-            fields.append(field)
-            plain = (_plain(value, avro_field.type) for value in values[avro_field.name])
-            columns.append(_array(avro_field.name, plain, field.type))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
-
-
-def _array(name: str, values: Iterator[Any], arrow: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(list(values), arrow)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise AvroFormatError(f"its field {name!r} has values that are not {arrow} ({error})") from error
-
-
-def _first_line_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-
-
-def _has_no_plain_type(avro_type: AvroType) -> bool:
-    return isinstance(avro_type, Union) and optional_branch(avro_type) is None
-
-
-def _plain(value: Any, avro_type: AvroType) -> Any:
-    """A value as `avro_arrow.arrow_type` has it: maps as items, and values of several types as JSON text."""
-    if value is None:
-        return None
-    match avro_type:
-        case Array(items):
-            return [_plain(item, items) for item in value]
-        case Map(values):
-            return [(key, _plain(item, values)) for key, item in value.items()]
-        case Record(fields):
-            return {field.name: _plain(value[field.name], field.type) for field in fields}
-        case Union():
-            branch = optional_branch(avro_type)
-            return _json_text(value) if branch is None else _plain(value, branch)
-        case _:
-            return value
-
-
-def _without_dicts(value: Any) -> Any:
-    return list(value.items()) if isinstance(value, dict) else value
-
-
-def _json_text(value: Any) -> str:
-    # Avro's own JSON form: a byte is the character with its number.
-    return json.dumps(value, ensure_ascii=False, default=lambda data: bytes(data).decode("latin-1"))
-
-
-# Avro records → Arrow: a fast columnar decoder, and a slow one for few records and what the fast one cannot
-# decode.
-#
-# The fast decoder is DataFusion's. It stops silently at the end of a cut-off file, and it never returns from
-# a block that holds more records than it claims. So it is never given the file itself: it gets the blocks as
-# one that claims endless records, followed by guard records, and is asked for one record more than there
-# should be. Exactly if the records are as many as they claim, that one is the first guard.
-
-
-# So few records take either decoder the same time, but for the start of the fast one in this process.
+# For so few records both decoders take the same time, not counting the start-up of the fast one.
 _FEW_RECORDS = 64
 
-# So much uncompressed data is decoded at a time, to bound the memory beyond the result.
+# Uncompressed bytes that are decoded at a time. This bounds the memory beyond the result.
 _GROUP_BYTES = 16 << 20
-# Large batches are no faster, and the decoder holds more than one of them.
+# Larger batches are no faster, and the decoder holds several of them.
 _MAX_BATCH_ROWS = 4096
 _ENDLESS = 1 << 40
 _GUARD_FIELD = "path"
 _STRING = Primitive("string")
-
-
-class _Runtime(msgspec.Struct):
-    """The fast decoder's threads do not survive a fork, and a child that waits for them waits forever."""
-
-    was_started: bool = False
-    was_lost_in_fork: bool = False
-
-    def lose(self) -> None:
-        self.was_lost_in_fork = self.was_started
-
-
-_runtime = _Runtime()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_runtime.lose)
 
 
 def decode_records(
@@ -185,10 +66,9 @@ def decode_records(
 ) -> pa.Table:
     """All records, in order, one column per field of the writer's schema.
 
-    A column that `known_types` lists may come in another type than that, if its values can be cast to it. The
-    schema must have a string field `path`. With `columns`, others may be left out. Raises AvroFormatError if the
-    records are not exactly as many as the blocks claim, or any of them is damaged; OSError if there is no room for
-    temporary files.
+    A column in `known_types` may have another type, if its values can be cast to the known type. The schema must have a
+    string field `path`. With `columns`, other columns may be left out. Raises AvroFormatError if the blocks do not hold
+    exactly as many records as they claim, or if a record is damaged; OSError if there is no room for temporary files.
     """
     if (
         container.num_records <= _FEW_RECORDS
@@ -207,8 +87,34 @@ def decode_records(
     return pa.Table.from_batches(batches).cast(schema)
 
 
+@lru_cache(maxsize=32)
+def _is_columnar(schema: Record) -> bool:
+    return is_columnar(schema) and any(
+        field.name == _GUARD_FIELD and _STRING in (field.type, optional_branch(field.type))
+        for field in schema.fields
+    )
+
+
+# The fast decoder
+
+
+class _Runtime(msgspec.Struct):
+    """The fast decoder's threads do not survive a fork. A forked child must not use them: it would wait forever."""
+
+    was_started: bool = False
+    was_lost_in_fork: bool = False
+
+    def lose(self) -> None:
+        self.was_lost_in_fork = self.was_started
+
+
+_runtime = _Runtime()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_runtime.lose)
+
+
 class _Layout(msgspec.Struct, frozen=True):
-    """What follows from a columnar schema alone. A large table has many manifests, and few schemas.
+    """What the fast decoder derives from a schema. It is cached: a large table has many manifests and few schemas.
 
     A guard record is `guard_prefix`, the guard, and `guard_suffix`.
     """
@@ -231,19 +137,11 @@ def _layout_of(schema: Record) -> _Layout:
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """Payloads that, put one after the other, are the compressed form of `count` records."""
+    """Payloads whose concatenation is the compressed form of `count` records."""
 
     compression: Compression
     payloads: Sequence[memoryview | bytes]
     count: int
-
-
-@lru_cache(maxsize=32)
-def _is_columnar(schema: Record) -> bool:
-    return is_columnar(schema) and any(
-        field.name == _GUARD_FIELD and _STRING in (field.type, optional_branch(field.type))
-        for field in schema.fields
-    )
 
 
 def _groups(container: Container) -> Iterator[_Group]:
@@ -272,7 +170,7 @@ def _groups(container: Container) -> Iterator[_Group]:
 
 
 def _decode_group(layout: _Layout, group: _Group, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    """The records of a group. So many guards follow that the last batch is full: only full ones come out."""
+    """Decode a group. Enough guards follow to fill the last batch, because the decoder returns only full batches."""
     rows = group.count + 1
     num_batches = -(-rows // _MAX_BATCH_ROWS)
     batch_rows = -(-rows // num_batches)
@@ -298,7 +196,7 @@ def _write_guarded(file: IO[bytes], layout: _Layout, group: _Group, guards: byte
 
 
 def _around_guard(schema: Record) -> tuple[bytes, bytes]:
-    """What comes before and after the guard in a record that is otherwise as short as the schema allows."""
+    """The bytes before and after the guard, in a record that is otherwise as short as the schema allows."""
     at = next(index for index, field in enumerate(schema.fields) if field.name == _GUARD_FIELD)
     before, guard, after = schema.fields[:at], schema.fields[at].type, schema.fields[at + 1 :]
     branch = encode_long(guard.branches.index(_STRING)) if isinstance(guard, Union) else b""
@@ -323,7 +221,7 @@ def _shortest(avro_type: AvroType) -> bytes:
 
 
 def _read(file: Path, columns: Sequence[str], rows: int, batch_rows: int) -> pa.Table:
-    # Many uses of a table never decode a manifest, and the library is a large one.
+    # Imported lazily: it is a large library, and many uses of a table never decode a manifest.
     from datafusion import SessionConfig, SessionContext
 
     _runtime.was_started = True
@@ -348,3 +246,93 @@ def _is_guarded(paths: pa.ChunkedArray, guard: str) -> bool:
     """Whether the last path is a guard, and the one before is not."""
     is_last_guard = paths[-1].as_py() == guard
     return is_last_guard and (len(paths) == 1 or paths[-2].as_py() != guard)
+
+
+# The slow decoder: record by record, by way of Python values
+
+
+def read_rows(container: Container) -> Iterator[dict[str, Any]]:
+    """The records as dictionaries: maps as dictionaries, enums as text, logical types as their underlying types.
+
+    Raises AvroFormatError if a block is damaged, too large, or does not hold as many records as it claims.
+    """
+    # Imported lazily: it is slow to import, and a table with few versions has no Avro files.
+    import fastavro
+
+    schema = fastavro.parse_schema(schema_json(container.schema))
+    file_bytes = 0
+    for number, block in enumerate(container.blocks, start=1):
+        content = decompress(container.compression, block.payload, MAX_BLOCK_BYTES)
+        file_bytes += len(content)
+        if file_bytes > MAX_FILE_BYTES:
+            raise AvroFormatError(f"it holds more than the {MAX_FILE_BYTES} bytes allowed")
+        stream = io.BytesIO(content)
+        for _ in range(block.count):
+            try:
+                row = fastavro.schemaless_reader(stream, schema, None)
+            except Exception as error:  # the library raises many kinds; each means a damaged record
+                raise AvroFormatError(
+                    f"block {number} is damaged ({type(error).__name__}: {error})"
+                ) from error
+            yield row  # type: ignore[misc]  # the schema is a record
+        if stream.read(1):
+            raise AvroFormatError(f"block {number} holds more than the {block.count} records that it claims")
+
+
+def decode_rows(container: Container, known_types: Mapping[str, pa.DataType]) -> pa.Table:
+    """What `decode_records` returns, for every schema, record by record."""
+    values: dict[str, list[Any]] = {field.name: [] for field in container.schema.fields}
+    for row in read_rows(container):
+        for name, column in values.items():
+            column.append(row[name])
+    fields: list[pa.Field] = []
+    columns: list[pa.Array] = []
+    for avro_field in container.schema.fields:
+        field = arrow_field(avro_field)
+        known = known_types.get(avro_field.name)
+        if known is not None and _has_no_plain_type(avro_field.type):
+            fields.append(field.with_type(known))
+            columns.append(_array(avro_field.name, map(_without_dicts, values[avro_field.name]), known))
+        else:
+            fields.append(field)
+            plain = (_plain(value, avro_field.type) for value in values[avro_field.name])
+            columns.append(_array(avro_field.name, plain, field.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _array(name: str, values: Iterator[Any], arrow: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(list(values), arrow)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise AvroFormatError(f"its field {name!r} has values that are not {arrow} ({error})") from error
+
+
+def _has_no_plain_type(avro_type: AvroType) -> bool:
+    return isinstance(avro_type, Union) and optional_branch(avro_type) is None
+
+
+def _plain(value: Any, avro_type: AvroType) -> Any:
+    """A value in the form of `arrow_type`: maps as items, and values of general unions as JSON text."""
+    if value is None:
+        return None
+    match avro_type:
+        case Array(items):
+            return [_plain(item, items) for item in value]
+        case Map(values):
+            return [(key, _plain(item, values)) for key, item in value.items()]
+        case Record(fields):
+            return {field.name: _plain(value[field.name], field.type) for field in fields}
+        case Union():
+            branch = optional_branch(avro_type)
+            return _json_text(value) if branch is None else _plain(value, branch)
+        case _:
+            return value
+
+
+def _without_dicts(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def _json_text(value: Any) -> str:
+    # Avro's own JSON encoding: each byte is the character with that code point.
+    return json.dumps(value, ensure_ascii=False, default=lambda data: bytes(data).decode("latin-1"))

@@ -1,13 +1,14 @@
-"""Arrow columns → the bytes of Avro records, by column and without a loop over rows.
+"""Encodes Arrow columns as Avro records, column by column, without a loop over rows.
 
-Each column becomes pieces, one value per row and piece: bytes that are computed (varints, union tags,
-lengths, map ends) and bytes that Arrow holds already (texts). Joining the pieces row by row yields a binary
-array whose data buffer is the payload of the block. Maps and lists do the same one level down: their
-elements stand in the order of the rows, so the elements of a row are a slice of the joined elements.
+Each column becomes pieces, with one value per row: computed bytes (varints, union tags, lengths, map ends) and bytes
+that Arrow already holds (texts). Joining the pieces row by row yields a binary array whose data buffer is the payload
+of the block. Maps and lists work the same way one level down: their elements are in row order, so the elements of a row
+are a slice of the joined elements.
 """
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,32 +19,32 @@ import pyarrow.compute as pc
 from indextables.state.avro.container import encode_bytes, encode_long
 from indextables.state.avro.types import NULL, Array, AvroType, Fixed, Map, Primitive, Record, Union
 
-# Which rows yield bytes; None stands for all of them, the common case.
+# Which rows yield bytes; None means all of them, the common case.
 _Mask: TypeAlias = npt.NDArray[np.bool_] | None
 _Longs: TypeAlias = npt.NDArray[np.int64]
 
 _STRING = Primitive("string")
-# With more keys than that, a column for each costs more than it saves.
+# Beyond this many keys, one column per key costs more than it saves.
 _MAX_UNIFORM_KEYS = 64
 _NOTHING = pa.scalar(b"", pa.binary())
 _FLOATS = {"float": np.dtype("<f4"), "double": np.dtype("<f8")}
 
 
-class _Computed(msgspec.Struct, frozen=True):
-    """The first `lengths[row]` bytes of each row of a matrix; all of them if `lengths` is None."""
+class _Matrix(msgspec.Struct, frozen=True):
+    """Computed bytes: the first `lengths[row]` bytes of each row; all of them if `lengths` is None."""
 
     matrix: npt.NDArray[np.uint8]
     lengths: _Longs | None
 
 
-_Piece: TypeAlias = _Computed | pa.Array
+_Piece: TypeAlias = _Matrix | pa.Array
 
 
 def encode_records(schema: Record, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-    """The records: one per row, with a column for each field of `schema`.
+    """Encode one record per row. `columns` has one column for each field of `schema`.
 
-    Each column has the field's Arrow type (see `avro_arrow`), and no null where the field allows none. Null
-    elements of a list or map that allows none are left out. The rows together must stay below 2 GiB.
+    Each column has the Arrow type of the field (see `state.avro.arrow`), and no nulls if the field is required. Null
+    elements of lists and maps that do not allow them are left out. All rows together must stay below 2 GiB.
     """
     pieces: list[_Piece] = []
     for field, column in zip(schema.fields, columns, strict=True):
@@ -52,14 +53,23 @@ def encode_records(schema: Record, columns: Sequence[pa.Array]) -> pa.BinaryArra
 
 
 def back_to_back(records: pa.BinaryArray) -> pa.Buffer:
-    """The bytes of encoded records as a block has them. Nothing is copied."""
+    """The concatenated bytes of encoded records: the payload of a block. Nothing is copied."""
     offsets = _offsets(records)
     data = records.buffers()[2]
     return pa.py_buffer(b"") if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
+def encode_row(schema: Mapping[str, Any], row: Mapping[str, Any]) -> bytes:
+    """Encode a single record. Raises what fastavro raises if the record does not match the schema."""
+    import fastavro  # lazily: see `read_rows`
+
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(dict(schema)), row)
+    return stream.getvalue()
+
+
 def _pieces(avro_type: AvroType, column: pa.Array, present: _Mask) -> list[_Piece]:
-    """The pieces of a column. Rows that are not `present` (their parent is null) yield no bytes at all."""
+    """The pieces of a column. Rows that are not `present` (because their parent is null) yield no bytes."""
     match avro_type:
         case Union(branches):
             return _union_pieces(branches, column, present)
@@ -92,7 +102,7 @@ def _pieces(avro_type: AvroType, column: pa.Array, present: _Mask) -> list[_Piec
 
 
 def _union_pieces(branches: tuple[AvroType, ...], column: pa.Array, present: _Mask) -> list[_Piece]:
-    """A union of null and one other type: the index of the branch (a varint) and, unless null, the value."""
+    """A union of null and one other type: the index of the branch (a varint) and, if not null, the value."""
     null_index = branches.index(NULL)
     value_index = 1 - null_index
     has_value = _valid(column)
@@ -104,7 +114,7 @@ def _union_pieces(branches: tuple[AvroType, ...], column: pa.Array, present: _Ma
 
 
 class _Elements(msgspec.Struct, frozen=True):
-    """The elements of a list (one part) or a map (keys and values), of all rows, in order."""
+    """The elements of all lists (one part) or maps (keys and values) of a column, in row order."""
 
     types: tuple[AvroType, ...]
     parts: tuple[pa.Array, ...]
@@ -113,7 +123,7 @@ class _Elements(msgspec.Struct, frozen=True):
         return _Elements(self.types, tuple(part.slice(start, end - start) for part in self.parts))
 
     def writable(self) -> _Mask:
-        """Elements that have a place in the format: only the last part (item, value) can be null."""
+        """Elements that the format can represent. Only the last part (item or value) can be null."""
         return None if isinstance(self.types[-1], Union) else _valid(self.parts[-1])
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> "_Elements":
@@ -130,7 +140,7 @@ class _Elements(msgspec.Struct, frozen=True):
 
 
 def _block_pieces(column: pa.Array, present: _Mask, elements: _Elements) -> list[_Piece]:
-    """A list or map: the count and all elements as one block, if there are any, and the empty block."""
+    """A list or map: the count and all elements as one block, if there are any, and the end marker."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     elements = elements.slice(int(offsets[0]), int(offsets[-1]))
     offsets -= offsets[0]
@@ -147,10 +157,9 @@ def _block_pieces(column: pa.Array, present: _Mask, elements: _Elements) -> list
 
 
 def _uniform_map_pieces(values: AvroType, column: pa.Array, present: _Mask) -> list[_Piece] | None:
-    """A map that has the same keys in all rows, as those of partition values and statistics mostly do.
+    """A map with the same keys in all rows, as partition values and statistics usually have; None if rows differ.
 
-    Its keys are constants then, and the values under each key a column: much less is joined than by elements. None if
-    rows differ.
+    Its keys are constants and the values of each key form a column, which is much cheaper than joining elements.
     """
     offsets = column.offsets.to_numpy()
     width = int(offsets[1] - offsets[0]) if len(column) else 0
@@ -171,7 +180,7 @@ def _uniform_map_pieces(values: AvroType, column: pa.Array, present: _Mask) -> l
 
 
 def _repeated(keys: pa.Array, width: int) -> list[bytes] | None:
-    """The first keys, if all others repeat them in the same order."""
+    """The first `width` keys, if all other keys repeat them in the same order."""
     offsets = _offsets(keys).astype(np.int64)
     lengths = np.diff(offsets).reshape(-1, width)
     if (lengths != lengths[0]).any():
@@ -183,8 +192,8 @@ def _repeated(keys: pa.Array, width: int) -> list[bytes] | None:
     return [key.as_py().encode() for key in keys[:width]]
 
 
-def _constant(content: bytes, rows: int) -> _Computed:
-    return _Computed(np.broadcast_to(np.frombuffer(content, np.uint8), (rows, len(content))), None)
+def _constant(content: bytes, rows: int) -> _Matrix:
+    return _Matrix(np.broadcast_to(np.frombuffer(content, np.uint8), (rows, len(content))), None)
 
 
 def _both(one: _Mask, other: _Mask) -> _Mask:
@@ -193,12 +202,12 @@ def _both(one: _Mask, other: _Mask) -> _Mask:
     return one & other
 
 
-def _fixed_width(matrix: npt.NDArray[np.uint8], present: _Mask) -> _Computed:
-    return _Computed(matrix, None if present is None else present * np.int64(matrix.shape[1]))
+def _fixed_width(matrix: npt.NDArray[np.uint8], present: _Mask) -> _Matrix:
+    return _Matrix(matrix, None if present is None else present * np.int64(matrix.shape[1]))
 
 
-def _varints(values: _Longs, present: _Mask) -> _Computed:
-    """Zigzag varints. The matrix is as wide as the longest of them."""
+def _varints(values: _Longs, present: _Mask) -> _Matrix:
+    """Zigzag varints. The matrix is as wide as the longest one."""
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
     if present is not None:
         zigzag[~present] = 0
@@ -213,36 +222,36 @@ def _varints(values: _Longs, present: _Mask) -> _Computed:
         matrix[:, position] = (zigzag.astype(np.uint8) & 0x7F) | (has_more.view(np.uint8) << 7)
         lengths += has_more
         zigzag = rest
-    return _Computed(matrix, lengths)
+    return _Matrix(matrix, lengths)
 
 
 def _join(pieces: Sequence[_Piece]) -> pa.Array:
-    """Row by row, the bytes of all pieces; a null is no bytes."""
+    """Concatenate the bytes of all pieces row by row. A null yields no bytes."""
     arrays: list[pa.Array] = []
-    neighbours: list[_Computed] = []
+    adjacent: list[_Matrix] = []
     for piece in pieces:
-        if isinstance(piece, _Computed):
-            neighbours.append(piece)
+        if isinstance(piece, _Matrix):
+            adjacent.append(piece)
             continue
-        if neighbours:
-            arrays.append(_packed(neighbours))
-            neighbours = []
+        if adjacent:
+            arrays.append(_packed(adjacent))
+            adjacent = []
         arrays.append(piece)
-    if neighbours:
-        arrays.append(_packed(neighbours))
+    if adjacent:
+        arrays.append(_packed(adjacent))
     return pc.binary_join_element_wise(*arrays, _NOTHING, null_handling="replace", null_replacement=b"")
 
 
-def _packed(computed: Sequence[_Computed]) -> pa.Array:
-    """Neighbours in one array: their bytes side by side, the unused ones left out."""
-    matrix = np.concatenate([piece.matrix for piece in computed], axis=1)
+def _packed(matrices: Sequence[_Matrix]) -> pa.Array:
+    """Adjacent matrices as one array: their bytes side by side, without the unused ones."""
+    matrix = np.concatenate([piece.matrix for piece in matrices], axis=1)
     rows, width = matrix.shape
-    if all(piece.lengths is None for piece in computed):
+    if all(piece.lengths is None for piece in matrices):
         return _binary_array(np.arange(rows + 1) * width, pa.py_buffer(matrix.ravel()), None)
     used = np.empty(matrix.shape, np.bool_)
     lengths = np.zeros(rows, np.int64)
     at = 0
-    for piece in computed:
+    for piece in matrices:
         columns = used[:, at : at + piece.matrix.shape[1]]
         if piece.lengths is None:
             columns[:] = True
@@ -261,7 +270,7 @@ def _binary_array(offsets: npt.NDArray[np.integer], data: pa.Buffer, present: _M
 
 
 def _offsets(column: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each text starts in the data buffer, and where the last one ends."""
+    """The start of each text in the data buffer, and the end of the last one."""
     buffer = column.buffers()[1]
     if buffer is None or not len(column):
         return np.zeros(len(column) + 1, np.int32)

@@ -1,7 +1,7 @@
 """Avro types as a small tree, parsed from the schema in a file's header.
 
-The parser is the gate for schemas that others wrote: it bounds size, depth and the number of types, and it
-refuses what would let a few bytes stand for endless data (recursive types, arrays of nothing).
+The parser guards against the schemas of other writers: it bounds size, depth and the number of types, and it rejects
+schemas that let a few bytes represent endless data (recursive types, arrays of empty items).
 """
 
 import re
@@ -27,11 +27,11 @@ _ANNOTATIONS = ("logicalType", "precision", "scale")
 
 
 class AvroFormatError(Exception):
-    """Bytes are not the Avro that they claim to be. The caller knows the file, and translates."""
+    """The bytes are not valid Avro. Callers, which know the file, translate this error."""
 
 
 class Primitive(msgspec.Struct, frozen=True):
-    """One of the types without parameters. Logical types are annotations on these, and mean nothing here."""
+    """A type without parameters. Logical types, which annotate primitives, are ignored here."""
 
     name: str
 
@@ -49,21 +49,21 @@ class Enum(msgspec.Struct, frozen=True):
 
 
 class Array(msgspec.Struct, frozen=True):
-    """Items in blocks, ended by an empty block."""
+    """Items in blocks; an empty block ends them."""
 
     items: "AvroType"
 
 
 class Map(msgspec.Struct, frozen=True):
-    """String keys with values, in blocks, ended by an empty block."""
+    """String keys with values, in blocks; an empty block ends them."""
 
     values: "AvroType"
 
 
 class RecordField(msgspec.Struct, frozen=True):
-    """A field of a record; `field_id` is what the writer gave as "field-id".
+    """A field of a record; `field_id` is the writer's "field-id".
 
-    `annotation` is the logical type that the writer says its values have, as JSON, for those who write them down again.
+    `annotation` is the writer's logical type, as JSON. A rewrite keeps it.
     """
 
     name: str
@@ -73,7 +73,7 @@ class RecordField(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Fields, one after the other, with nothing in between."""
+    """Fields, encoded one after the other."""
 
     fields: tuple[RecordField, ...]
 
@@ -91,7 +91,7 @@ NULL = Primitive("null")
 
 @lru_cache(maxsize=32)
 def parse_schema(text: bytes) -> Record:
-    """The record type that a schema describes. Raises AvroFormatError, saying what is not acceptable."""
+    """Parse the schema of a record. Raises AvroFormatError with the reason if the schema is not acceptable."""
     if len(text) > MAX_SCHEMA_BYTES:
         raise AvroFormatError(f"its schema has {len(text)} bytes, more than the {MAX_SCHEMA_BYTES} allowed")
     try:
@@ -113,12 +113,12 @@ def optional_branch(avro_type: AvroType) -> AvroType | None:
 
 
 def schema_json(avro_type: AvroType) -> Any:
-    """A schema with the same encoding, as JSON: without annotations, and with names of our own."""
+    """A schema with the same encoding, as JSON: without annotations, and with generated names."""
     return _Renderer().render(avro_type)
 
 
 def _is_empty(avro_type: AvroType) -> bool:
-    """Whether every value of the type takes no bytes at all."""
+    """Whether values of the type take no bytes."""
     match avro_type:
         case Primitive(name):
             return name == "null"
@@ -131,7 +131,7 @@ def _is_empty(avro_type: AvroType) -> bool:
 
 
 class _Parser(msgspec.Struct):
-    """Parses one schema. Named types are remembered, and counted again wherever they are referred to."""
+    """Parses one schema. Each reference to a named type counts the types in it again."""
 
     named: dict[str, AvroType] = msgspec.field(default_factory=dict)
     types_in_named: dict[str, int] = msgspec.field(default_factory=dict)
@@ -229,7 +229,7 @@ class _Parser(msgspec.Struct):
 
 
 class _Renderer(msgspec.Struct):
-    """Gives each named type a name of its own, because types that were shared are spelled out each time."""
+    """Gives every named type a unique name, because shared types are repeated in full."""
 
     names: int = 0
 
