@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import CommitConflictError, InvalidActionError, UnsupportedProtocolError
-from indextables.log.actions import Protocol, RemoveAction
+from indextables.log.actions import ProtocolAction, RemoveAction
 from indextables.predicates import parse_predicate
 from indextables.schema import to_spark_json
 from indextables.storage import ObjectStore
@@ -159,14 +159,14 @@ REGISTERING = Append((add("r"),), doc_mappings={"hash-1": '[{"name":"id"}]'})
 def test_registering_a_doc_mapping_is_no_metadata_change(start, transaction):
     do(start, REGISTERING)
     final = do(start, TRANSACTIONS[transaction]).snapshot
-    assert final.header.schema_registry == {"hash-1": '[{"name":"id"}]'}
+    assert final.header.doc_mappings == {"hash-1": '[{"name":"id"}]'}
     assert "docMappingSchema.hash-1" in final.metadata.configuration
 
 
 def test_two_writers_that_register_doc_mappings_keep_both(start):
     do(start, REGISTERING)
     final = do(start, Append((add("s"),), doc_mappings={"hash-2": "[]"})).snapshot
-    assert set(final.header.schema_registry) == {"hash-1", "hash-2"}
+    assert set(final.header.doc_mappings) == {"hash-1", "hash-2"}
     assert paths(final) == {"a", "b", "c", "r", "s"}
 
 
@@ -202,7 +202,7 @@ def test_changed_schema_fails_transactions_planned_on_the_old_one(store, start, 
 
 @pytest.mark.parametrize("transaction", TRANSACTIONS)
 def test_newer_protocol_stops_every_writer(store, start, transaction):
-    write_version(store, start.version + 1, Protocol(min_reader_version=4, min_writer_version=5))
+    write_version(store, start.version + 1, ProtocolAction(min_reader_version=4, min_writer_version=5))
     with pytest.raises((UnsupportedProtocolError, CommitConflictError)):
         do(start, TRANSACTIONS[transaction])
     assert load_snapshot(context(store)).version == start.version + 1
