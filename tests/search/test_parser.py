@@ -36,7 +36,7 @@ def shown(parse, text, joiner):
 @pytest.mark.parametrize("query", ["timeout", "level:ERROR", "attrs.user.id:42"])
 def test_a_word_is_read_without_building_the_grammar(query):
     program = (
-        "import sys; from indextables.search.parse import parse_query; parse_query(sys.argv[1]); "
+        "import sys; from indextables.search.parser import parse_query; parse_query(sys.argv[1]); "
         "sys.exit('lark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, query], check=True)

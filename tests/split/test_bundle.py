@@ -13,6 +13,7 @@ from indextables.errors import (
     SplitCorruptedError,
     UnsupportedSplitError,
 )
+from indextables.split import bundle as bundle_module
 from indextables.split.bundle import (
     MAX_FOOTER_BYTES,
     Member,
@@ -214,8 +215,8 @@ def test_a_newer_format_of_ours_is_named(real_split, store):
     data, file, _ = real_split
     store.put(file.path, data)
     bundle = read_bundle(store, file.path)
-    body = bundle.hot_cache[bundle._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
-    hot_cache = bundle._CHECKSUM_START + bundle._checksum(bundle.manifest, body) + body
+    body = bundle.hot_cache[bundle_module._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
+    hot_cache = bundle_module._CHECKSUM_START + bundle_module._checksum(bundle.manifest, body) + body
     newer = data[: bundle.footer_start] + encode_footer(bundle.manifest, hot_cache)
     store.put("newer.split", newer)
     with pytest.raises(UnsupportedSplitError, match="format 9"):

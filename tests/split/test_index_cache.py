@@ -125,7 +125,7 @@ def test_threads_that_want_one_entry_make_it_once(tmp_path):
 WORKER = """
     import random, sys
     from pathlib import Path
-    from indextables.split.cache import IndexCache
+    from indextables.split.index_cache import IndexCache
 
     cache = IndexCache(Path(sys.argv[1]), 1000)
     chosen = random.Random(int(sys.argv[2]))
@@ -162,7 +162,7 @@ def test_processes_share_a_small_cache_and_always_see_whole_entries(tmp_path):
 KILLED = """
     import os, sys
     from pathlib import Path
-    from indextables.split.cache import IndexCache
+    from indextables.split.index_cache import IndexCache
 
     def fill(directory):
         (directory / "data").write_bytes(b"half")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from indextables._arrow import arrow_from_numpy
-from indextables._caching import LruCache
+from indextables._caching import LruCache, register_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import open_again, ordered_refs, projected_schema
@@ -61,6 +61,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
 
 
 _ASKED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
+register_cache("ops.search.queries", "compiled queries", f"{_KEPT_QUESTIONS} per open split", _ASKED.clear)
 
 
 def narrowed(snapshot: Snapshot, question: SearchRequest) -> tuple[pa.Table, SearchRequest]:
@@ -114,7 +115,7 @@ def compile_for(snapshot: Snapshot, question: SearchRequest, split: Split) -> Co
     index = split.index(index_cache(snapshot.context.settings))
     lately = _ASKED.get(split)
     if lately is None:
-        lately = _ASKED.setdefault(split, LruCache(_KEPT_QUESTIONS))
+        lately = _ASKED.setdefault(split, LruCache(max_entries=_KEPT_QUESTIONS))
     asked = lately.get(question)
     if asked is None or asked.index is not index:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)

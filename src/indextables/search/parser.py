@@ -4,11 +4,11 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from indextables._caching import shared_memo
 from indextables.search.nodes import Boolean, FieldPath, Place, QueryNode, Term
 
 ESCAPE = "\\"
@@ -168,7 +168,7 @@ _ONE_WORD: Final = re.compile(r"(?:(?P<field>[\w.]{1,200}):)?(?P<word>\w{1,200})
 _MAYBE_OPERATORS: Final = frozenset({"AND", "OR", "NOT", "IN", "TO"})
 
 
-@lru_cache(maxsize=_KEPT_QUERIES)
+@shared_memo("search.parser.queries", "parsed queries", max_entries=_KEPT_QUERIES)
 def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
     """Read a query. `default_operator` is what stands between two clauses that nothing joins.
 

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 from tantivy import Filter, Query, Schema, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
+from indextables._caching import shared_memo
 from indextables.predicates.literals import parse_decimal, parse_integer, parse_timestamp
 from indextables.search.nodes import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
@@ -64,12 +64,12 @@ def _tokens(analyzer: TextAnalyzer, text: str) -> list[AnalyzedToken]:
     ]
 
 
-@lru_cache(maxsize=64)
+@shared_memo("search.text_query.analyzers", "text analyzers", max_entries=64)
 def _analyzer(tokenizer: str, max_token_bytes: int) -> TextAnalyzer:
     return build_analyzer(tokenizer, max_token_bytes)
 
 
-@lru_cache(maxsize=64)
+@shared_memo("search.text_query.normalizers", "text normalizers", max_entries=64)
 def _normalizer(tokenizer: str) -> TextAnalyzer | None:
     if tokenizer in _KEEPS_CASE:
         return None

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import tantivy
 
+from indextables._caching import shared_memo
 from indextables.config import Settings
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import Value
@@ -177,7 +177,7 @@ class DocMapping(msgspec.Struct, frozen=True):
         return build_analyzer(field.tokenizer, field.max_token_bytes)
 
 
-@lru_cache(maxsize=64)
+@shared_memo("split.doc_mapping.mappings", "doc mappings by their JSON", max_entries=64)
 def _tantivy_schema(fields: tuple[FieldMapping, ...]) -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     for field in fields:

@@ -17,13 +17,12 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from indextables._caching import LruCache
+from indextables._caching import LruCache, shared_memo
 from indextables.config import Settings
 from indextables.config.registry import DISK_CACHE_MAX_SIZE, DISK_CACHE_PATH
 from indextables.errors import IndexCacheError
@@ -76,7 +75,7 @@ class IndexCache:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._open_entries: LruCache[str, _OpenEntry] = LruCache(_OPEN_ENTRIES)
+        self._open_entries: LruCache[str, _OpenEntry] = LruCache(max_entries=_OPEN_ENTRIES)
 
     @property
     def root(self) -> Path:
@@ -299,7 +298,7 @@ def index_cache(settings: Settings) -> IndexCache:
     return _cache(own, None if own else os.environ.get("XDG_CACHE_HOME"), settings[DISK_CACHE_MAX_SIZE])
 
 
-@lru_cache
+@shared_memo("split.index_cache.caches", "index caches by directory", max_entries=16)
 def _cache(own: str | None, user_caches: str | None, max_bytes: int) -> IndexCache:
     if own:
         return IndexCache(Path(own), max_bytes)

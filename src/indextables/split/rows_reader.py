@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables._arrow import arrow_from_numpy
-from indextables._caching import LruCache, lazy_property
+from indextables._caching import LruCache, lazy_property, shared_cache
 from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
 from indextables.predicates import Predicate, columns_of
 from indextables.pruning.evaluate import evaluate
@@ -124,7 +124,9 @@ _MOST_DECODING_THREADS: Final = 4
 # wants them once, and is faster if it uses the same memory again and again.
 _MOST_GROUPS_KEPT: Final = 16
 _DECODED_BYTES: Final = 128 * 1024**2
-_DECODED: LruCache[Hashable, pa.Table] = LruCache(_DECODED_BYTES)
+_DECODED: LruCache[Hashable, pa.Table] = shared_cache(
+    "split.rows_reader.row_groups", "decoded row groups", max_bytes=_DECODED_BYTES
+)
 
 
 class RowsReader:
@@ -204,7 +206,7 @@ class RowsReader:
         missing = [group for group, rows in kept.items() if rows is None]
         for (group,), rows in self._read(missing, names, at_a_time=1) if missing else ():
             if len(missing) <= _MOST_GROUPS_KEPT:
-                _DECODED.put((self._token, group, *names), rows, rows.nbytes)
+                _DECODED.put((self._token, group, *names), rows, size_bytes=rows.nbytes)
             yield group, rows
 
     def _read(

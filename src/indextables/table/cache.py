@@ -5,13 +5,12 @@ from, so a table that was dropped and created again never meets its predecessor'
 live counts from when it was written. Caches are shared by all tables of a process, and bounded.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import msgspec
 
+from indextables._caching import LruCache, register_cache
 from indextables.storage import ObjectMeta, ObjectStore
 
 T = TypeVar("T")
@@ -30,69 +29,40 @@ def stamp(meta: ObjectMeta) -> Stamp:
     return (meta.key, meta.size, meta.last_modified_ms)
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    written_ms: int
+class _Entry(msgspec.Struct, frozen=True):
     value: Any
-    size_bytes: int
+    written_ms: int
 
 
 class ExpiringCache:
-    """A cache bounded by the number and the size of its values, least recently used out first.
-
-    Safe for several threads.
-    """
+    """An LRU cache of values by store and key, whose values expire. Thread-safe."""
 
     def __init__(self, capacity: int, capacity_bytes: int | None = None) -> None:
-        self._capacity = capacity
-        self._capacity_bytes = capacity_bytes
-        self._size_bytes = 0
-        self._lock = threading.Lock()
-        self._values: OrderedDict[tuple[str, Hashable], _Kept] = OrderedDict()
+        self._entries: LruCache[tuple[str, Hashable], _Entry] = LruCache(
+            max_entries=capacity, max_bytes=capacity_bytes
+        )
 
     def get(self, store: ObjectStore, key: Hashable, expiration_seconds: int) -> Any | None:
-        """The value, unless it is older than `expiration_seconds`."""
+        """Return the value, unless it is older than `expiration_seconds`."""
         full_key = (store.identity, key)
-        with self._lock:
-            found = self._values.get(full_key)
-            if found is None:
-                return None
-            if store.clock.now_ms() - found.written_ms >= expiration_seconds * 1000:
-                self._forget(full_key)
-                return None
-            self._values.move_to_end(full_key)
-            return found.value
+        found = self._entries.get(full_key)
+        if found is None:
+            return None
+        if store.clock.now_ms() - found.written_ms >= expiration_seconds * 1000:
+            self._entries.discard(full_key)
+            return None
+        return found.value
 
     def put(self, store: ObjectStore, key: Hashable, value: object, size_bytes: int = 0) -> None:
-        """Keep a value; the time to live starts now. Its size counts if the cache is bounded by that."""
-        full_key = (store.identity, key)
-        with self._lock:
-            self._forget(full_key)
-            self._values[full_key] = _Kept(store.clock.now_ms(), value, size_bytes)
-            self._size_bytes += size_bytes
-            while self._is_over_full():
-                self._forget(next(iter(self._values)))
+        """Store a value; its time to live starts now."""
+        self._entries.put((store.identity, key), _Entry(value, store.clock.now_ms()), size_bytes)
 
     def drop(self, identity: str | None = None) -> int:
-        """Forget what belongs to one store, or everything; returns how many values that were."""
-        with self._lock:
-            doomed = [key for key in self._values if identity is None or key[0] == identity]
-            for key in doomed:
-                self._forget(key)
-            return len(doomed)
+        """Remove the values of one store, or all of them, and return their number."""
+        return self._entries.discard_where(lambda key: identity is None or key[0] == identity)
 
     def __len__(self) -> int:
-        with self._lock:
-            return len(self._values)
-
-    def _is_over_full(self) -> bool:
-        if len(self._values) > self._capacity:
-            return True
-        return self._capacity_bytes is not None and self._size_bytes > self._capacity_bytes
-
-    def _forget(self, full_key: tuple[str, Hashable]) -> None:
-        kept = self._values.pop(full_key, None)
-        if kept is not None:
-            self._size_bytes -= kept.size_bytes
+        return len(self._entries)
 
 
 class LogCache(msgspec.Struct, frozen=True):
@@ -132,4 +102,11 @@ def process_cache() -> LogCache:
 
 
 _PROCESS_CACHE = LogCache()
+register_cache(
+    "table.cache.log",
+    "version files, file lists, metadata and checkpoints",
+    f"{_VERSIONS_KEPT} versions of {_VERSION_BYTES_KEPT} bytes, {_FILE_LISTS_KEPT} file lists, "
+    f"{_METADATA_KEPT} metadata, {_CHECKPOINTS_KEPT} checkpoints",
+    _PROCESS_CACHE.invalidate,
+)
 NO_CACHE = LogCache(ExpiringCache(0), ExpiringCache(0), ExpiringCache(0), ExpiringCache(0))

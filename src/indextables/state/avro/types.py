@@ -6,11 +6,12 @@ refuses what would let a few bytes stand for endless data (recursive types, arra
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 import orjson
+
+from indextables._caching import shared_memo
 
 MAX_SCHEMA_BYTES = 1 << 20
 MAX_SCHEMA_DEPTH = 24
@@ -89,7 +90,7 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Record | Union
 NULL = Primitive("null")
 
 
-@lru_cache(maxsize=32)
+@shared_memo("state.avro.types.schemas", "parsed Avro schemas", max_entries=32)
 def parse_schema(text: bytes) -> Record:
     """The record type that a schema describes. Raises AvroFormatError, saying what is not acceptable."""
     if len(text) > MAX_SCHEMA_BYTES:
