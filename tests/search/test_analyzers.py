@@ -10,8 +10,7 @@ from indextables.search.hits import matching_rows
 from indextables.search.nodes import Phrase, Place, Term
 from indextables.search.scope import SearchScope
 from indextables.search.text_query import tokens
-from indextables.split.doc_mapping import DocMapping
-from indextables.split.fields import TOKENIZERS
+from indextables.split.doc_mapping import TOKENIZERS, DocMapping
 from support.search_indexes import build_index, found_rows, string_field, text_field
 
 PLACE = Place("", 0, 0)

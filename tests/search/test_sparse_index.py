@@ -14,7 +14,8 @@ from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from indextables.split.index_files import IndexBuilder, open_index
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.index_files import open_index
 from support.search_indexes import string_field, text_field
 
 # Footers of these files, which are read when an index is opened.

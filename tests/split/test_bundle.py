@@ -132,7 +132,7 @@ def test_impossible_offsets_are_refused_without_reading(store, start, end):
 
 def test_lengths_that_lie_cost_no_memory(store):
     store.put("x.split", b"\x00" * 50 + b"\xff\xff\xff\xff")
-    with pytest.raises(SplitCorruptedError, match=r"refused|fit"):
+    with pytest.raises(SplitCorruptedError, match=r"allowed|fit"):
         read_bundle(store, "x.split")
 
 
@@ -219,7 +219,7 @@ def test_a_newer_format_of_ours_is_named(real_split, store):
     hot_cache = bundle_module._CHECKSUM_START + bundle_module._checksum(bundle.manifest, body) + body
     newer = data[: bundle.footer_start] + encode_footer(bundle.manifest, hot_cache)
     store.put("newer.split", newer)
-    with pytest.raises(UnsupportedSplitError, match="format 9"):
+    with pytest.raises(UnsupportedSplitError, match="format version 9"):
         open_split(store, "newer.split")
 
 

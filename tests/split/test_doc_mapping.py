@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidPredicateError, InvalidSchemaError
-from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping, index_term
+from indextables.search.predicate_query import index_term
+from indextables.split.doc_mapping import (
+    ARRAY_KEY,
+    TOKENIZERS,
+    DocMapping,
+    FieldKind,
+    FieldMapping,
+    build_analyzer,
+)
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.documents import index_values
-from indextables.split.fields import TOKENIZERS, build_analyzer
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from support.split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, PREFIX, opened, ordinary_row, write_split
@@ -25,7 +33,7 @@ def mapped(
     options: dict[str, str], schema: pa.Schema = SCHEMA, partitions: tuple[str, ...] = ()
 ) -> DocMapping:
     keys = {PREFIX + key: value for key, value in options.items()}
-    return DocMapping.from_schema(schema, partitions, Settings.resolve(keys))
+    return mapping_from_settings(schema, partitions, Settings.resolve(keys))
 
 
 def field(mapping: DocMapping, name: str) -> FieldMapping:

@@ -6,14 +6,14 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitCorruptedError, SplitWriteError
-from indextables.split.guarded_directory import new_guarded_directory, sweep_abandoned
+from indextables.split.bundle import prefetched
+from indextables.split.index_cache import new_guarded_directory, sweep_abandoned
 from indextables.split.index_files import translating
-from indextables.split.parquet_ranges import prefetched
 
 
 def test_a_panic_of_the_index_library_becomes_a_typed_error():
     with (
-        pytest.raises(SplitWriteError, match="building: the index library gave up"),
+        pytest.raises(SplitWriteError, match="building: Tantivy panicked"),
         translating("building", SplitWriteError),
     ):
         tantivy.SchemaBuilder().add_text_field("-invalid")

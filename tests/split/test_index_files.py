@@ -5,7 +5,8 @@ import pytest
 
 from indextables.errors import SplitWriteError
 from indextables.split.doc_mapping import DocMapping
-from indextables.split.index_files import IndexBuilder, index_files, open_index
+from indextables.split.index_builder import IndexBuilder, index_files
+from indextables.split.index_files import open_index
 from support.search_indexes import found_rows, text_field
 
 MAPPING = DocMapping((text_field("body"),))

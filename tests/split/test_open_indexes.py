@@ -47,12 +47,12 @@ def test_an_index_that_another_process_evicted_is_made_again_after_a_moment(
     IndexCache(tmp_path / "cache", 10**9).flush()
     assert opened(store, file).index(cache) is before
     assert before.searcher().num_docs == COUNT
-    monkeypatch.setattr(cache_module, "_SEEN_SECONDS", 0)
+    monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
     assert opened(store, file).index(cache) is not before
 
 
 def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(cache_module, "_SEEN_SECONDS", 0)
+    monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
     cache = IndexCache(tmp_path / "cache", 10**9)
     split = opened(store, file)
     split.index(cache)

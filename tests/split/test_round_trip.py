@@ -15,7 +15,7 @@ from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidVa
 from indextables.pruning import StatisticsOptions
 from indextables.schema import canonical_schema
 from indextables.split.builder import SplitBuilder, SplitShape
-from indextables.split.doc_mapping import DocMapping
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.split.rows_file import bounded_slices
@@ -132,7 +132,7 @@ def test_no_rows_make_no_split(store):
 
 def test_a_split_without_rows_reads_as_no_rows(store, tmp_path):
     schema = canonical_schema(EVERY_TYPE)
-    mapping = DocMapping.from_schema(schema, (), Settings.resolve(EVERY_TYPE_OPTIONS))
+    mapping = mapping_from_settings(schema, (), Settings.resolve(EVERY_TYPE_OPTIONS))
     shape = SplitShape(schema, (), mapping, StatisticsOptions(), 15_000_000)
     built = SplitBuilder(tmp_path / "scratch", shape, {}).finish(created_time_ms=0)
     store.put("empty.split", built.path.read_bytes())

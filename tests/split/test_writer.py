@@ -321,7 +321,7 @@ KILLED_WRITER = """
         ("builder", "column_statistics", 0),
         ("builder", "_assemble", 0),
         ("builder", "encode_footer", 0),
-        ("writer", "mapped", 0),
+        ("writer", "memory_mapped", 0),
         ("writer", "SplitFile", 1),
     ],
 )

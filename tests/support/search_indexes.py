@@ -9,7 +9,7 @@ from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.documents import DocumentEncoder
-from indextables.split.index_files import MIN_HEAP_BYTES
+from indextables.split.index_builder import MIN_HEAP_BYTES
 
 
 def text_field(name: str, tokenizer: str = "default", **options: object) -> FieldMapping:

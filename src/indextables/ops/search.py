@@ -30,8 +30,9 @@ from indextables.search.parser import parse_query
 from indextables.search.scope import SearchScope, Target
 from indextables.search.split_aggregate import PartialAggregate, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping_settings import mapping_from_settings
+from indextables.split.index_builder import row_index
 from indextables.split.index_cache import index_cache
-from indextables.split.index_files import row_index
 from indextables.split.split import Split
 from indextables.table import Snapshot
 
@@ -102,7 +103,7 @@ def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     """The mappings of all splits that the table ever had, or that of the first split to come."""
     registered = [DocMapping.from_json(each) for each in snapshot.header.schema_registry.values()]
     columns = (snapshot.schema, snapshot.partition_columns)
-    return registered or [DocMapping.from_schema(*columns, snapshot.context.settings)]
+    return registered or [mapping_from_settings(*columns, snapshot.context.settings)]
 
 
 def on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
@@ -292,7 +293,7 @@ class Highlighter(msgspec.Struct, frozen=True):
     def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
         """A highlighter for a query, by the index settings of the table."""
         settings = snapshot.context.settings
-        mapping = DocMapping.from_schema(snapshot.schema, snapshot.partition_columns, settings)
+        mapping = mapping_from_settings(snapshot.schema, snapshot.partition_columns, settings)
         return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
 
     def is_text(self, column: str) -> bool:

@@ -6,11 +6,15 @@ neither is. None is returned where the index cannot tell: rows then decide.
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from ipaddress import ip_address
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tantivy import FieldType, Occur, Query
 
+from indextables.errors import InvalidPredicateError
 from indextables.predicates import (
     AlwaysFalse,
     AlwaysTrue,
@@ -28,8 +32,9 @@ from indextables.predicates import (
 )
 from indextables.search.nodes import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
-from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping, IndexTerm, index_term
-from indextables.split.fields import MAX_TOKEN_BYTES, RAW
+from indextables.split.doc_mapping import MAX_TOKEN_BYTES, RAW, DocMapping, FieldKind, FieldMapping
+
+IndexTerm: TypeAlias = bool | int | float | str | bytes
 
 NEGATED: Final = {
     Operator.EQ: Operator.NE,
@@ -276,3 +281,73 @@ def _complement(query: Query | None) -> Query | None:
 
 def _size(term: IndexTerm) -> int:
     return len(term.encode() if isinstance(term, str) else term) if isinstance(term, str | bytes) else 0
+
+
+# Values as the index stores them. `split.documents` encodes whole columns the same way.
+
+_EPOCH_DAY = date(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+# 128-bit two's complement with the sign bit flipped: its hexadecimal digits sort like the numbers.
+_BIG_DECIMAL_DIGITS = 32
+_BIG_DECIMAL_ZERO = 1 << 127
+
+
+def index_term(field: FieldMapping, value: Value) -> IndexTerm:
+    """Return the term of a value in this field. Text is not analyzed: it is the term itself.
+
+    `value` has the column's type, as `predicates.bind` returns it. Raises InvalidPredicateError for a value of another
+    type, for a field without terms of whole values (JSON), and for one that is not indexed.
+    """
+    try:
+        return _term(field, value)
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise InvalidPredicateError(
+            f"column {field.name!r} is indexed as {field.kind.value}, which has no term for {value!r}"
+        ) from error
+
+
+def _term(field: FieldMapping, value: Value) -> IndexTerm:
+    match field.kind, value:
+        case (FieldKind.TEXT | FieldKind.STRING, str()):
+            return value
+        case FieldKind.IP, str():
+            return str(ip_address(value))
+        case FieldKind.BOOL, bool():
+            return value
+        case FieldKind.I64, int() if not isinstance(value, bool):
+            return value
+        case FieldKind.F64, float() | int() if not isinstance(value, bool):
+            return float(value) + 0.0  # -0.0 becomes 0.0
+        case ((FieldKind.TIMESTAMP | FieldKind.TIMESTAMP_NTZ), datetime()):
+            return _microseconds(value)
+        case FieldKind.DATE, date() if not isinstance(value, datetime):
+            return (value - _EPOCH_DAY).days
+        case FieldKind.DECIMAL, Decimal() | int():
+            return _unscaled(Decimal(value), field.scale)
+        case FieldKind.BIG_DECIMAL, Decimal() | int():
+            key = _unscaled(Decimal(value), field.scale) + _BIG_DECIMAL_ZERO
+            return f"{key:0{_BIG_DECIMAL_DIGITS}x}"
+        case FieldKind.BYTES, bytes():
+            return value
+    raise TypeError("no term")
+
+
+def _microseconds(value: datetime) -> int:
+    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _unscaled(value: Decimal, scale: int) -> int:
+    # Decimal arithmetic rounds to the precision of a context; integer arithmetic is exact.
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise TypeError("not a finite number")
+    number = int("".join(map(str, digits)))
+    shift = exponent + scale
+    power: int = 10 ** abs(shift)
+    unscaled, lost = (number * power, 0) if shift >= 0 else divmod(number, power)
+    if lost:
+        raise ValueError("more digits than the column has")
+    return -unscaled if sign else unscaled

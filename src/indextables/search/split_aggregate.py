@@ -29,8 +29,7 @@ from indextables.search.aggregation import (
 )
 from indextables.search.predicate_query import ExactQueries, filtered
 from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
-from indextables.split.doc_mapping import ROW_FIELD, FieldKind, FieldMapping
-from indextables.split.fields import MAX_TOKEN_BYTES
+from indextables.split.doc_mapping import MAX_TOKEN_BYTES, ROW_FIELD, FieldKind, FieldMapping
 from indextables.split.index_files import translating
 
 # The order keys of big decimals: 128 bits, shifted so that they sort like the numbers.

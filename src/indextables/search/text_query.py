@@ -14,8 +14,7 @@ from indextables.search.nodes import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, 
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
 from indextables.search.predicate_query import all_queries, any_query
 from indextables.search.scope import Target
-from indextables.split.doc_mapping import FieldKind, FieldMapping
-from indextables.split.fields import STEMMED_LANGUAGES, build_analyzer
+from indextables.split.doc_mapping import STEMMED_LANGUAGES, FieldKind, FieldMapping, build_analyzer
 
 # Their tokens are parts of words, and all stand at the same position.
 NGRAMS: Final = frozenset({"ngram", "edge_ngram"})
