@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import MAX_GROUPS, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, json_field, string_field, text_field
@@ -323,14 +322,14 @@ def test_counts_of_columns_without_fast_values():
         (Aggregation((Metric(SUM, "g"),)), "aggregate the rows"),
         (Aggregation(by=Terms("text")), "make it a fast field"),
         (Aggregation((Metric(MAX, "l"),), Terms("s")), "beyond 2\\^53"),
-        (Aggregation((Metric(MAX, "s"),), Terms("i")), "values are texts"),
-        (Aggregation(by=Histogram("s", 1)), "cannot be grouped"),
+        (Aggregation((Metric(MAX, "s"),), Terms("i")), "values are text"),
+        (Aggregation(by=Histogram("s", 1)), "cannot group"),
         (Aggregation(by=Histogram("g", 1)), "aggregate the rows"),
         (Aggregation(by=Histogram("l", 1)), "beyond 2\\^53"),
-        (Aggregation(by=Histogram("i", 0.5)), "more digits"),
+        (Aggregation(by=Histogram("i", 0.5)), "more decimal places"),
         (Aggregation(by=Histogram("i", timedelta(days=1))), "as a number"),
         (Aggregation(by=Histogram("d", 1)), "as a timedelta"),
-        (Aggregation(by=Histogram("d", timedelta(hours=1))), "no multiple"),
+        (Aggregation(by=Histogram("d", timedelta(hours=1))), "not a multiple"),
     ],
 )
 def test_what_cannot_be_answered_is_a_typed_error(aggregation, reason):
@@ -342,14 +341,14 @@ def test_what_cannot_be_answered_is_a_typed_error(aggregation, reason):
     ("build", "reason"),
     [
         (lambda: Metric(MAX), "needs a column"),
-        (lambda: Terms("s", 0), "1 or more"),
+        (lambda: Terms("s", 0), "at least 1"),
         (lambda: Histogram("i", 0), "above zero"),
         (lambda: Histogram("i", -1.5), "above zero"),
         (lambda: Histogram("f", math.nan), "above zero"),
-        (lambda: Aggregation(()), "needs a metric"),
+        (lambda: Aggregation(()), "needs at least one metric"),
         (lambda: Aggregation((Metric(COUNT), Metric(COUNT))), "twice"),
-        (lambda: Metric.parse("median(x)"), "no metric"),
-        (lambda: Metric.parse("max(x"), "no metric"),
+        (lambda: Metric.parse("median(x)"), "not a metric"),
+        (lambda: Metric.parse("max(x"), "not a metric"),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(build, reason):
@@ -423,7 +422,7 @@ def test_json_columns_are_refused():
     schema = pa.schema([("j", pa.struct([("a", pa.int64())]))])
     scope = SearchScope(DocMapping((json_field("j"),)), schema)
     rows = pa.table({"j": pa.array([{"a": 1}], schema.field("j").type)})
-    with pytest.raises(InvalidAggregationError, match="cannot be grouped"):
+    with pytest.raises(InvalidAggregationError, match="cannot group"):
         aggregated([rows], Aggregation(by=Terms("j")), scope=scope)
 
 

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import InvalidQueryError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, found_rows, json_field, string_field, text_field
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
+from indextables.search.compile import SearchScope
 from indextables.search.highlight import Span, highlight
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, found_rows, string_field, text_field
 

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import SearchFailedError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import Hits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_files import open_index

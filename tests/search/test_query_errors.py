@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import IndexTablesError, InvalidQueryError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import json_field, string_field, text_field
 
@@ -75,10 +74,10 @@ def error_of(text, **scope):
         ("address:10.*", 8, "write a network"),
         ("address:10.0.0.0/99", 8, "write one such as 10.0.0.1"),
         ("address:fe80::1%eth0", 8, "write one such as 10.0.0.1"),
-        ("blob:x", 0, "compare it in where"),
+        ("blob:x", 0, "filter it with where"),
         ("kept:x", 0, "filter it with where"),
         ("attrs:x", 0, "name a key"),
-        ("attrs.n:>5", 8, "a column of its own"),
+        ("attrs.n:>5", 8, "their own column"),
         ("attrs.n:*", 8, "not a fast field"),
         ("attrs.n:a*b", 8, "at the end of a word"),
         ("attrs.n:a-b*", 8, "a single word"),

@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 
 from indextables.search import Aggregation, Metric, MetricFunction, Terms
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import count_index, search_index
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.index_builder import IndexBuilder

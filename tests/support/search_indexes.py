@@ -3,10 +3,9 @@
 import pyarrow as pa
 import tantivy
 
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.documents import DocumentEncoder
 from indextables.split.index_builder import MIN_HEAP_BYTES

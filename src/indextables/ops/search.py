@@ -21,13 +21,19 @@ from indextables.ops.runner import parallel_map
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
-from indextables.search.compile import CompiledQuery, compile_query, compile_with_predicate, everything
+from indextables.search.compile import (
+    CompiledQuery,
+    SearchScope,
+    Target,
+    compile_query,
+    compile_with_predicate,
+    everything,
+)
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.nodes import QueryNode
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope, Target
 from indextables.search.split_aggregate import PartialAggregate, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings

@@ -1,7 +1,8 @@
-"""Predicates as queries, where the index can answer them exactly: for the rows where they are true, or false.
+"""Predicates as queries, where the index answers them exactly.
 
-Both are asked for, because of SQL's third truth value: NOT x is true where x is false, and where x is unknown
-neither is. None is returned where the index cannot tell: rows then decide.
+Every predicate has two queries: one for the rows where it is true, and one for those where it is false. Both are needed
+because SQL has three truth values: NOT x is true where x is false, and neither x nor NOT x is true where x is unknown.
+A query of None means that the index cannot tell; the rows must then be read.
 """
 
 import math
@@ -32,11 +33,12 @@ from indextables.predicates import (
 )
 from indextables.search.nodes import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
+from indextables.search.text_query import all_queries, any_query
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, RAW, DocMapping, FieldKind, FieldMapping
 
 IndexTerm: TypeAlias = bool | int | float | str | bytes
 
-NEGATED: Final = {
+_NEGATED: Final = {
     Operator.EQ: Operator.NE,
     Operator.NE: Operator.EQ,
     Operator.LT: Operator.GE,
@@ -45,7 +47,7 @@ NEGATED: Final = {
     Operator.LE: Operator.GT,
 }
 
-COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+_COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQ: eq,
     Operator.NE: ne,
     Operator.LT: lt,
@@ -54,9 +56,9 @@ COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.GE: ge,
 }
 
-MIN_I64: Final = -(1 << 63)
+_MIN_I64: Final = -(1 << 63)
 
-# The values of these columns are what the index holds, and can be told from null.
+# The index holds the whole values of these kinds, and tells them from null.
 _WHOLE_VALUES: Final = frozenset(FieldKind) - {
     FieldKind.TEXT,
     FieldKind.JSON,
@@ -67,20 +69,20 @@ _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 
 def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Query | None, Predicate | None]:
-    """Return what the index answers exactly as a query, and the rest of the predicate for the rows.
+    """Partition a bound predicate into a query that the index answers exactly, and the rest for the rows.
 
-    The two together, joined by AND, are the predicate; None stands for a part that excludes nothing. The
-    predicate is bound. Ranges and prefixes of strings are left to the rows, because the longest strings have
-    no term; so are tokenised text, JSON, addresses, and columns that the mapping does not have.
+    The predicate is the conjunction of both; None is a part that excludes nothing. Ranges and prefixes of strings are
+    left to the rows, because the longest strings have no term; so are tokenized text, JSON, addresses, and columns
+    that the mapping does not have.
     """
-    exact = ExactQueries(mapping)
+    queries_of = PredicateQueries(mapping)
     conjuncts = predicate.operands if isinstance(predicate, And) else (predicate,)
     queries: list[Query] = []
     rest: list[Predicate] = []
     for conjunct in conjuncts:
         if isinstance(conjunct, AlwaysTrue):
             continue
-        query = exact.where_true(conjunct)
+        query = queries_of.where_true(conjunct)
         if query is None:
             rest.append(conjunct)
         else:
@@ -89,33 +91,19 @@ def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Quer
 
 
 def filtered(query: Query, condition: Query | None) -> Query:
-    """The query restricted to the rows of a condition, which does not touch the scores."""
+    """Restrict a query to the rows of a condition, without changing scores."""
     if condition is None:
         return query
     return Query.boolean_query([(Occur.Must, query), (Occur.Must, Query.const_score_query(condition, 0.0))])
 
 
-def all_queries(queries: list[Query]) -> Query:
-    """The rows that all of these have in common."""
-    return (
-        queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Must, query) for query in queries])
-    )
-
-
-def any_query(queries: list[Query]) -> Query:
-    """The rows of each of these."""
-    return (
-        queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Should, query) for query in queries])
-    )
-
-
-def without(query: Query, excluded: Query) -> Query:
-    """The rows of one query that another does not have."""
+def _without(query: Query, excluded: Query) -> Query:
+    """Return the query for the rows of one query that another does not match."""
     return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, excluded)])
 
 
-class ExactQueries:
-    """The queries of predicates over the fields of one mapping."""
+class PredicateQueries:
+    """Compiles predicates over the fields of one mapping."""
 
     __slots__ = ("mapping", "schema")
 
@@ -124,7 +112,7 @@ class ExactQueries:
         self.schema = mapping.tantivy_schema()
 
     def where_true(self, predicate: Predicate) -> Query | None:
-        """The rows for which a bound predicate is true."""
+        """Return the query for the rows where a bound predicate is true."""
         match predicate:
             case AlwaysTrue():
                 return Query.all_query()
@@ -147,7 +135,7 @@ class ExactQueries:
         return None
 
     def where_false(self, predicate: Predicate) -> Query | None:
-        """The rows for which a bound predicate is false, and not unknown."""
+        """Return the query for the rows where a bound predicate is false, not unknown."""
         match predicate:
             case AlwaysTrue() | AlwaysFalse() | IsNull() | IsNotNull():
                 return _complement(self.where_true(predicate))
@@ -158,11 +146,11 @@ class ExactQueries:
             case Not(operand=operand):
                 return self.where_true(operand)
             case Comparison(column=column, operator=operator, value=value):
-                return self._compared(column, NEGATED[operator], value)
+                return self._compared(column, _NEGATED[operator], value)
             case In(column=column, values=values):
                 if None in values:
                     return Query.empty_query()
-                return self._but(column, self.where_true(predicate))
+                return self._present_without(column, self.where_true(predicate))
         return None
 
     def _compared(self, column: str, operator: Operator, value: Value | None) -> Query | None:
@@ -172,7 +160,7 @@ class ExactQueries:
         if value is None:
             return Query.empty_query()
         if operator is Operator.NE:
-            return self._but(column, self._among(column, [value]))
+            return self._present_without(column, self._among(column, [value]))
         if operator is Operator.EQ:
             return self._among(column, [value])
         if field.kind not in _ORDERED:
@@ -181,9 +169,9 @@ class ExactQueries:
 
     def _ordered(self, field: FieldMapping, operator: Operator, term: IndexTerm) -> Query | None:
         if isinstance(term, float) and math.isnan(term):
-            return self._beside_nan(field, operator)
+            return self._compared_with_nan(field, operator)
         if isinstance(term, bool):
-            return self._terms(field, [each for each in (False, True) if COMPARE[operator](each, term)])
+            return self._terms(field, [each for each in (False, True) if _COMPARE[operator](each, term)])
         is_lower = operator in (Operator.GT, Operator.GE)
         is_inclusive = operator in (Operator.GE, Operator.LE)
         if isinstance(term, str):
@@ -196,8 +184,8 @@ class ExactQueries:
         assert isinstance(term, int | float)
         return self._range(field, term, is_lower=is_lower, is_inclusive=is_inclusive)
 
-    def _beside_nan(self, field: FieldMapping, operator: Operator) -> Query | None:
-        # NaN equals itself and is above every other number, as in Spark.
+    def _compared_with_nan(self, field: FieldMapping, operator: Operator) -> Query | None:
+        # As in Spark, NaN equals itself and is above every other number.
         match operator:
             case Operator.GT:
                 return Query.empty_query()
@@ -236,9 +224,9 @@ class ExactQueries:
             return Query.term_query(self.schema, field.index_name, terms[0], index_option="basic")
         return Query.term_set_query(self.schema, field.index_name, terms)
 
-    def _but(self, column: str, excluded: Query | None) -> Query | None:
+    def _present_without(self, column: str, excluded: Query | None) -> Query | None:
         present = self._present(column)
-        return None if present is None or excluded is None else without(present, excluded)
+        return None if present is None or excluded is None else _without(present, excluded)
 
     def _present(self, column: str) -> Query | None:
         field = self._field(column)
@@ -247,14 +235,14 @@ class ExactQueries:
         if field.kind is FieldKind.BYTES or (
             field.kind is FieldKind.STRING and field.max_token_bytes < MAX_TOKEN_BYTES
         ):
-            # The longest values are missing from the index, like nulls.
+            # The index skips the longest values, so they look like nulls.
             return None
         if field.fast:
             return Query.exists_query(field.index_name)
         if field.kind is FieldKind.BOOL:
             return self._terms(field, [False, True])
         if field.field_type == FieldType.Integer:
-            return self._range(field, MIN_I64, is_lower=True, is_inclusive=True)
+            return self._range(field, _MIN_I64, is_lower=True, is_inclusive=True)
         if field.field_type == FieldType.Float:
             return self._range(field, -math.inf, is_lower=True, is_inclusive=True)
         return None
@@ -276,7 +264,7 @@ def _combined(combine: Callable[[list[Query]], Query], queries: Iterable[Query |
 
 
 def _complement(query: Query | None) -> Query | None:
-    return None if query is None else without(Query.all_query(), query)
+    return None if query is None else _without(Query.all_query(), query)
 
 
 def _size(term: IndexTerm) -> int:

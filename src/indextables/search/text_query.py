@@ -1,4 +1,4 @@
-"""Query text through the analyzers of the index, so that both speak of the same tokens."""
+"""Queries of leaves over text, strings and JSON: query text becomes the terms that the index holds."""
 
 import math
 from collections.abc import Sequence
@@ -6,24 +6,215 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from tantivy import Filter, Query, Schema, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
+from tantivy import Filter, Occur, Query, Schema, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from indextables._caching import shared_memo
 from indextables.predicates.literals import parse_decimal, parse_integer, parse_timestamp
 from indextables.search.nodes import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
-from indextables.search.predicate_query import all_queries, any_query
-from indextables.search.scope import Target
 from indextables.split.doc_mapping import STEMMED_LANGUAGES, FieldKind, FieldMapping, build_analyzer
 
-# Their tokens are parts of words, and all stand at the same position.
+# Their tokens are parts of words, all at the same position.
 NGRAMS: Final = frozenset({"ngram", "edge_ngram"})
 
 _KEEPS_CASE: Final = frozenset({"raw", "simple", "whitespace"})
 
+# Tantivy stores a JSON integer as i64 or u64, and any other number as f64.
+MIN_I64: Final = -(1 << 63)
+MAX_U64: Final = (1 << 64) - 1
+
+# Tantivy stores a JSON timestamp as 64-bit nanoseconds since 1970, and one out of range as text.
+FIRST_TIMESTAMP: Final = datetime(1678, 1, 1, tzinfo=UTC)
+LAST_TIMESTAMP: Final = datetime(2262, 1, 1, tzinfo=UTC)
+
+JSON_BOOLEANS: Final = {"true": True, "false": False}
+
+JsonValue = bool | int | float | datetime
+
+
+class TextQueries:
+    """Compiles leaves over one field of kind TEXT, STRING or JSON; `index_path` includes the path inside JSON.
+
+    None means that the leaf has no tokens in this field, so there is nothing to search for.
+    """
+
+    __slots__ = ("field", "is_json", "name", "schema")
+
+    def __init__(self, field: FieldMapping, index_path: str, schema: Schema) -> None:
+        self.field = field
+        self.name = index_path
+        self.is_json = field.kind is FieldKind.JSON
+        self.schema = schema
+
+    def query(self, leaf: Leaf) -> Query | None:
+        """Compile a leaf. Raises InvalidQueryError if this field cannot answer it."""
+        match leaf:
+            case Term(text=text):
+                return self._value(text, leaf.place, _json_values(text) if self.is_json else [])
+            case Phrase(text=text, slop=slop):
+                return self._quoted(text, leaf.place, slop)
+            case Wildcard(parts=parts):
+                return self._wildcard(parts, leaf.place)
+            case Fuzzy(text=text, distance=distance):
+                found = [self._fuzzy(token.text, distance) for token in tokens(self.field, text)]
+                return all_queries(found) if found else None
+            case Range(lower=lower, upper=upper):
+                return self._range(lower, upper, leaf.place)
+            case OneOf(values=values):
+                return self._one_of(values, leaf.place)
+            case Exists():
+                return self._exists(leaf.place)
+        raise TypeError(f"{leaf!r} is not a leaf of a query")
+
+    def _quoted(self, text: str, place: Place, slop: int) -> Query | None:
+        timestamps = (
+            [value for value in _json_values(text) if isinstance(value, datetime)] if self.is_json else []
+        )
+        return self._value(text, place, timestamps, slop)
+
+    def _value(self, text: str, place: Place, values: Sequence[JsonValue], slop: int = 0) -> Query | None:
+        """Match text or, inside JSON, a value with the same spelling."""
+        as_text = self._adjacent(tokens(self.field, text), place, slop)
+        found = [Query.term_query(self.schema, self.name, value, self.field.record) for value in values]
+        found += [as_text] if as_text is not None else []
+        return any_query(found) if found else None
+
+    def _adjacent(self, found: list["AnalyzedToken"], place: Place, slop: int) -> Query | None:
+        """Match tokens next to each other, as in the text."""
+        if not found:
+            return None
+        if len(found) == 1 or self.field.tokenizer in NGRAMS:
+            return all_queries([self._term(token.text) for token in found])
+        self._check_positions(place)
+        first = found[0].position
+        words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in found]
+        return Query.phrase_query(self.schema, self.name, words, slop)
+
+    def _wildcard(self, parts: tuple[str, ...], place: Place) -> Query | None:
+        if self.field.tokenizer in NGRAMS:
+            # The index already holds parts of words, so the stars add nothing.
+            found = [token for part in parts for token in tokens(self.field, part)]
+            return self._adjacent(found, place, slop=0)
+        *before, last = parts
+        if len(before) == 1 and not last:
+            return self._prefix(before[0], place)
+        if self.is_json:
+            raise place.error("inside JSON, a * is allowed at the end of a word only, as in attrs.name:ann*")
+        if any(len(tokens(self.field, part)) > 1 for part in parts):
+            raise place.error(
+                "a * in the middle or in front applies to a single word; leave out what separates words"
+            )
+        pattern = star_pattern(tuple(normalized(self.field, part) for part in parts))
+        return self._regex(pattern, place)
+
+    def _prefix(self, text: str, place: Place) -> Query | None:
+        found = unstemmed_tokens(self.field, text)
+        if not found:
+            return None
+        last = found[-1]
+        if last.end < len(text):
+            # The star follows a separator: any word may come next.
+            return self._adjacent(tokens(self.field, text), place, slop=0)
+        if len(found) > 1:
+            return self._phrase_prefix(text, last.text, place)
+        # Not a phrase prefix query, which silently stops after fifty terms.
+        prefix = Query.fuzzy_term_query(self.schema, self.name, last.text, distance=0, prefix=True)
+        stem = tokens(self.field, text)[0].text
+        return prefix if stem == last.text else any_query([prefix, self._term(stem)])
+
+    def _phrase_prefix(self, text: str, last: str, place: Place) -> Query:
+        if self.is_json:
+            raise place.error("inside JSON, a * applies to a single word; leave out what separates words")
+        self._check_positions(place)
+        *before, stem = tokens(self.field, text)
+        first = before[0].position
+        words: list[str | tuple[int, str]] = [
+            (token.position - first, literal_pattern(token.text)) for token in before
+        ]
+        words.append((stem.position - first, one_of([star_pattern((last, "")), literal_pattern(stem.text)])))
+        return Query.regex_phrase_query(self.schema, self.name, words)
+
+    def _range(self, lower: Bound | None, upper: Bound | None, place: Place) -> Query:
+        if self.is_json:
+            raise place.error(
+                "values inside JSON cannot be compared by the index; store them in their own column"
+            )
+        pattern = range_pattern(self._normalized(lower), self._normalized(upper))
+        return self._regex(pattern, place) if pattern is not None else Query.empty_query()
+
+    def _normalized(self, bound: Bound | None) -> Bound | None:
+        return bound and Bound(normalized(self.field, bound.text), bound.is_inclusive)
+
+    def _one_of(self, values: tuple[str, ...], place: Place) -> Query | None:
+        if self.field.kind is FieldKind.STRING:
+            return Query.term_set_query(self.schema, self.name, list(values))
+        queries = [self._value(text, place, _json_values(text) if self.is_json else []) for text in values]
+        found = [query for query in queries if query is not None]
+        return any_query(found) if found else None
+
+    def _exists(self, place: Place) -> Query:
+        if self.field.fast:
+            return Query.exists_query(self.name, json_subpaths=self.is_json)
+        if self.is_json:
+            raise place.error(
+                f"column {self.field.name!r} is not a fast field, so only its values can be searched"
+            )
+        return Query.fuzzy_term_query(self.schema, self.name, "", distance=0, prefix=True)
+
+    def _term(self, text: str) -> Query:
+        return Query.term_query(self.schema, self.name, text, self.field.record)
+
+    def _fuzzy(self, text: str, distance: int) -> Query:
+        return Query.fuzzy_term_query(self.schema, self.name, text, distance)
+
+    def _regex(self, pattern: str, place: Place) -> Query:
+        try:
+            return Query.regex_query(self.schema, self.name, pattern)
+        except ValueError as error:
+            raise place.error("the text is too long for a range or a *; shorten it") from error
+
+    def _check_positions(self, place: Place) -> None:
+        if self.field.record != "position":
+            raise place.error(
+                f"column {self.field.name!r} is indexed without positions, so phrases cannot be searched; "
+                f"join the words with AND"
+            )
+
+
+def _json_values(text: str) -> list[JsonValue]:
+    """Return the JSON values, other than text, that an unquoted text may stand for."""
+    if text in JSON_BOOLEANS:
+        return [JSON_BOOLEANS[text]]
+    timestamp = parse_timestamp(text)
+    if timestamp is not None and timestamp.tzinfo is not None:
+        return [timestamp] if FIRST_TIMESTAMP <= timestamp <= LAST_TIMESTAMP else []
+    integer = parse_integer(text)
+    if integer is not None and MIN_I64 <= integer <= MAX_U64:
+        return [integer]
+    number = parse_decimal(text)
+    nearest = math.nan if number is None else float(number)
+    return [nearest] if math.isfinite(nearest) else []
+
+
+def all_queries(queries: list[Query]) -> Query:
+    """Return the query for the rows that match all of these."""
+    if len(queries) == 1:
+        return queries[0]
+    return Query.boolean_query([(Occur.Must, query) for query in queries])
+
+
+def any_query(queries: list[Query]) -> Query:
+    """Return the query for the rows that match any of these."""
+    if len(queries) == 1:
+        return queries[0]
+    return Query.boolean_query([(Occur.Should, query) for query in queries])
+
+
+# Analysis: query text passes through the analyzers of the index, so both produce the same tokens.
+
 
 class AnalyzedToken(msgspec.Struct, frozen=True):
-    """A term of the index, its position, and where it stands in the text it was made of."""
+    """A term of the index, its position, and its range in the source text."""
 
     text: str
     position: int
@@ -32,27 +223,26 @@ class AnalyzedToken(msgspec.Struct, frozen=True):
 
 
 def tokens(field: FieldMapping, text: str) -> list[AnalyzedToken]:
-    """The terms that the index makes of a text in this field."""
+    """Return the terms that the index stores for a text in this field."""
     return _tokens(_analyzer(field.tokenizer, field.max_token_bytes), text)
 
 
 def unstemmed_tokens(field: FieldMapping, text: str) -> list[AnalyzedToken]:
-    """The same without the stemmer, which would change the beginnings that a prefix is looked for among."""
-    if not is_stemmed(field):
+    """Return the tokens without stemming, for prefix searches: a stemmer changes the prefixes of words."""
+    if not _is_stemmed(field):
         return tokens(field, text)
     return _tokens(_analyzer("default", field.max_token_bytes), text)
 
 
 def normalized(field: FieldMapping, text: str) -> str:
-    """A part of a token, with its letters changed as the index changes them; it is not cut."""
+    """Normalize a part of a token as the index does (case, accents), without tokenizing it."""
     normalizer = _normalizer(field.tokenizer)
     if normalizer is None or not text:
         return text
     return "".join(normalizer.analyze(text))
 
 
-def is_stemmed(field: FieldMapping) -> bool:
-    """Whether the index holds the stems of words."""
+def _is_stemmed(field: FieldMapping) -> bool:
     return field.tokenizer in STEMMED_LANGUAGES
 
 
@@ -74,184 +264,3 @@ def _normalizer(tokenizer: str) -> TextAnalyzer | None:
         return None
     builder = TextAnalyzerBuilder(Tokenizer.raw()).filter(Filter.lowercase())
     return (builder.filter(Filter.ascii_fold()) if tokenizer == "ascii_fold" else builder).build()
-
-
-# Leaves over tokenised text, whole strings and JSON: their text becomes the terms that the index holds.
-
-
-# What Tantivy keeps a JSON number as: the first of these that can hold it.
-MIN_I64: Final = -(1 << 63)
-MAX_U64: Final = (1 << 64) - 1
-
-# What Tantivy keeps a JSON moment in: nanoseconds since 1970, in 64 bits. Others remain text.
-FIRST_MOMENT: Final = datetime(1678, 1, 1, tzinfo=UTC)
-LAST_MOMENT: Final = datetime(2262, 1, 1, tzinfo=UTC)
-
-JSON_BOOLEANS: Final = {"true": True, "false": False}
-
-JsonValue = bool | int | float | datetime
-
-
-class TextQueries:
-    """The queries of leaves over one field of text, strings or JSON.
-
-    None means that the text has no tokens here: there is nothing to look for.
-    """
-
-    __slots__ = ("field", "is_json", "name", "schema", "target")
-
-    def __init__(self, target: Target, schema: Schema) -> None:
-        self.target = target
-        self.field = target.field
-        self.name = target.index_path
-        self.is_json = target.field.kind is FieldKind.JSON
-        self.schema = schema
-
-    def query(self, leaf: Leaf) -> Query | None:
-        """The query of a leaf. Raises InvalidQueryError for one that this field cannot answer."""
-        match leaf:
-            case Term(text=text):
-                return self._value(text, leaf.place, _json_values(text) if self.is_json else [])
-            case Phrase(text=text, slop=slop):
-                return self._quoted(text, leaf.place, slop)
-            case Wildcard(parts=parts):
-                return self._wildcard(parts, leaf.place)
-            case Fuzzy(text=text, distance=distance):
-                found = [self._fuzzy(token.text, distance) for token in tokens(self.field, text)]
-                return all_queries(found) if found else None
-            case Range(lower=lower, upper=upper):
-                return self._range(lower, upper, leaf.place)
-            case OneOf(values=values):
-                return self._one_of(values, leaf.place)
-            case Exists():
-                return self._exists(leaf.place)
-        raise TypeError(f"{leaf!r} is no leaf of a query")
-
-    def _quoted(self, text: str, place: Place, slop: int) -> Query | None:
-        moments = (
-            [value for value in _json_values(text) if isinstance(value, datetime)] if self.is_json else []
-        )
-        return self._value(text, place, moments, slop)
-
-    def _value(self, text: str, place: Place, values: Sequence[JsonValue], slop: int = 0) -> Query | None:
-        """Text, or, inside JSON, a value that is written like it."""
-        as_text = self._together(tokens(self.field, text), place, slop)
-        found = [Query.term_query(self.schema, self.name, value, self.field.record) for value in values]
-        found += [as_text] if as_text is not None else []
-        return any_query(found) if found else None
-
-    def _together(self, found: list[AnalyzedToken], place: Place, slop: int) -> Query | None:
-        """Tokens side by side, as they stand in the text."""
-        if not found:
-            return None
-        if len(found) == 1 or self.field.tokenizer in NGRAMS:
-            return all_queries([self._term(token.text) for token in found])
-        self._check_positions(place)
-        first = found[0].position
-        words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in found]
-        return Query.phrase_query(self.schema, self.name, words, slop)
-
-    def _wildcard(self, parts: tuple[str, ...], place: Place) -> Query | None:
-        if self.field.tokenizer in NGRAMS:
-            # The terms are parts of words already: the stars are what they stand for.
-            found = [token for part in parts for token in tokens(self.field, part)]
-            return self._together(found, place, slop=0)
-        *before, last = parts
-        if len(before) == 1 and not last:
-            return self._prefix(before[0], place)
-        if self.is_json:
-            raise place.error("inside JSON, a * stands at the end of a word only, as in attrs.name:ann*")
-        if any(len(tokens(self.field, part)) > 1 for part in parts):
-            raise place.error(
-                "a * in the middle or in front applies to a single word; leave out what separates words"
-            )
-        pattern = star_pattern(tuple(normalized(self.field, part) for part in parts))
-        return self._regex(pattern, place)
-
-    def _prefix(self, text: str, place: Place) -> Query | None:
-        found = unstemmed_tokens(self.field, text)
-        if not found:
-            return None
-        last = found[-1]
-        if last.end < len(text):
-            # The star stands behind a separator, where a new word begins that can be any.
-            return self._together(tokens(self.field, text), place, slop=0)
-        if len(found) > 1:
-            return self._phrase_prefix(text, last.text, place)
-        # The other way to a prefix, a phrase prefix query, silently stops after fifty terms.
-        prefix = Query.fuzzy_term_query(self.schema, self.name, last.text, distance=0, prefix=True)
-        stem = tokens(self.field, text)[0].text
-        return prefix if stem == last.text else any_query([prefix, self._term(stem)])
-
-    def _phrase_prefix(self, text: str, last: str, place: Place) -> Query:
-        if self.is_json:
-            raise place.error("inside JSON, a * applies to a single word; leave out what separates words")
-        self._check_positions(place)
-        *before, stem = tokens(self.field, text)
-        first = before[0].position
-        words: list[str | tuple[int, str]] = [
-            (token.position - first, literal_pattern(token.text)) for token in before
-        ]
-        words.append((stem.position - first, one_of([star_pattern((last, "")), literal_pattern(stem.text)])))
-        return Query.regex_phrase_query(self.schema, self.name, words)
-
-    def _range(self, lower: Bound | None, upper: Bound | None, place: Place) -> Query:
-        if self.is_json:
-            raise place.error(
-                "values inside JSON cannot be compared by the index; use a column of its own for them"
-            )
-        pattern = range_pattern(self._normalized(lower), self._normalized(upper))
-        return self._regex(pattern, place) if pattern is not None else Query.empty_query()
-
-    def _normalized(self, bound: Bound | None) -> Bound | None:
-        return bound and Bound(normalized(self.field, bound.text), bound.is_inclusive)
-
-    def _one_of(self, values: tuple[str, ...], place: Place) -> Query | None:
-        if self.field.kind is FieldKind.STRING:
-            return Query.term_set_query(self.schema, self.name, list(values))
-        queries = [self._value(text, place, _json_values(text) if self.is_json else []) for text in values]
-        found = [query for query in queries if query is not None]
-        return any_query(found) if found else None
-
-    def _exists(self, place: Place) -> Query:
-        if self.field.fast:
-            return Query.exists_query(self.name, json_subpaths=self.is_json)
-        if self.is_json:
-            raise place.error(
-                f"column {self.field.name!r} is not a fast field, so that only values can be looked for"
-            )
-        return Query.fuzzy_term_query(self.schema, self.name, "", distance=0, prefix=True)
-
-    def _term(self, text: str) -> Query:
-        return Query.term_query(self.schema, self.name, text, self.field.record)
-
-    def _fuzzy(self, text: str, distance: int) -> Query:
-        return Query.fuzzy_term_query(self.schema, self.name, text, distance)
-
-    def _regex(self, pattern: str, place: Place) -> Query:
-        try:
-            return Query.regex_query(self.schema, self.name, pattern)
-        except ValueError as error:
-            raise place.error("this text is too long for a range or a *; shorten it") from error
-
-    def _check_positions(self, place: Place) -> None:
-        if self.field.record != "position":
-            raise place.error(
-                f"column {self.field.name!r} is indexed without positions, so that words cannot be looked for "
-                f"side by side; join them with AND"
-            )
-
-
-def _json_values(text: str) -> list[JsonValue]:
-    """What an unquoted text may be inside JSON, other than text."""
-    if text in JSON_BOOLEANS:
-        return [JSON_BOOLEANS[text]]
-    moment = parse_timestamp(text)
-    if moment is not None and moment.tzinfo is not None:
-        return [moment] if FIRST_MOMENT <= moment <= LAST_MOMENT else []
-    integer = parse_integer(text)
-    if integer is not None and MIN_I64 <= integer <= MAX_U64:
-        return [integer]
-    number = parse_decimal(text)
-    nearest = math.nan if number is None else float(number)
-    return [nearest] if math.isfinite(nearest) else []
