@@ -62,7 +62,7 @@ def table(rows):
 
 
 def aggregated(splits, aggregation, text="*", scope=SCOPE):
-    """The answer over splits of rows."""
+    """Aggregate several splits."""
     query = compile_query(parse_query(text), scope)
     partials = [
         aggregate_index(build_index(scope.mapping, rows), query, aggregation, scope) for rows in splits
@@ -222,7 +222,7 @@ def test_nan_is_one_group():
     assert math.isnan(found[1][0])
 
 
-def test_terms_beyond_the_limit_say_how_exact_they_are(monkeypatch):
+def test_terms_beyond_the_limit_report_their_count_error(monkeypatch):
     monkeypatch.setattr("indextables.search.split_aggregate.MAX_GROUPS", 2)
     splits = [table([{"s": value} for value in "aaabbc"]), table([{"s": value} for value in "ccdd"])]
     answer = aggregated(splits, Aggregation(by=Terms("s")))
@@ -267,7 +267,7 @@ def test_histogram_keys_may_lie_outside_the_columns_type():
     assert answer.to_pylist() == [{"x": -200, "count": 1}]
 
 
-def test_histograms_leave_out_what_has_no_interval():
+def test_histograms_ignore_values_without_an_interval():
     rows = [{"f": math.nan}, {"f": math.inf}, {"f": None}, {"f": 1.0}]
     assert groups([table(rows)], Histogram("f", 1.0)) == [(1.0, 1)]
 
@@ -332,7 +332,7 @@ def test_counts_of_columns_without_fast_values():
         (Aggregation(by=Histogram("d", timedelta(hours=1))), "not a multiple"),
     ],
 )
-def test_what_cannot_be_answered_is_a_typed_error(aggregation, reason):
+def test_unanswerable_aggregations_are_typed_errors(aggregation, reason):
     with pytest.raises(InvalidAggregationError, match=reason):
         aggregated(SPLITS, aggregation)
 
@@ -351,7 +351,7 @@ def test_what_cannot_be_answered_is_a_typed_error(aggregation, reason):
         (lambda: Metric.parse("max(x"), "not a metric"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(build, reason):
+def test_invalid_requests_are_rejected(build, reason):
     with pytest.raises(InvalidAggregationError, match=reason):
         build()
 
@@ -361,7 +361,7 @@ def test_metrics_by_name():
     assert Metric.parse(" MAX( price )") == Metric(MAX, "price")
 
 
-def test_column_names_that_are_words_of_the_library():
+def test_column_names_may_be_tantivy_keywords():
     names = ["rows", "key", "doc_count", "groups", "metric0"]
     schema = pa.schema([(name, pa.int64()) for name in names])
     scope = SearchScope(DocMapping(tuple(FieldMapping(name, FieldKind.I64) for name in names)), schema)
@@ -418,7 +418,7 @@ def test_aggregations_agree_with_arrow(splits):
     assert by_term == sorted(wanted, key=lambda row: (-row[1], row[0]))
 
 
-def test_json_columns_are_refused():
+def test_json_columns_are_rejected():
     schema = pa.schema([("j", pa.struct([("a", pa.int64())]))])
     scope = SearchScope(DocMapping((json_field("j"),)), schema)
     rows = pa.table({"j": pa.array([{"a": 1}], schema.field("j").type)})
@@ -426,7 +426,7 @@ def test_json_columns_are_refused():
         aggregated([rows], Aggregation(by=Terms("j")), scope=scope)
 
 
-def test_more_groups_than_the_library_allows():
+def test_more_groups_than_tantivy_allows():
     schema = pa.schema([("n", pa.int64())])
     scope = SearchScope(DocMapping((FieldMapping("n", FieldKind.I64),)), schema)
     rows = pa.table({"n": range(MAX_GROUPS + 1)})

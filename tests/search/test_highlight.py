@@ -1,4 +1,4 @@
-"""The parts of a text that a query found, by the tokens of the index."""
+"""The ranges of a text that a query matches, by the tokens of the index."""
 
 import pyarrow as pa
 import pytest
@@ -25,7 +25,7 @@ SCOPE = SearchScope(MAPPING)
 
 
 def marked(query, text, column="body"):
-    """The text with brackets around what is highlighted."""
+    """Return the text with brackets around the highlights."""
     for span in reversed(highlight(parse_query(query), SCOPE, column, text)):
         text = f"{text[: span.start]}[{text[span.start : span.end]}]{text[span.end :]}"
     return text

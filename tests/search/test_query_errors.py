@@ -1,4 +1,4 @@
-"""Errors lead to the mistake: the position, the place under a caret, and what to write instead."""
+"""Query errors: the position, a caret below the mistake, and a remedy."""
 
 import pickle
 import re
@@ -116,13 +116,13 @@ def test_line_breaks_do_not_break_the_mark():
     assert lines[1:] == ["  a  b (c", "       ^"]
 
 
-def test_words_without_a_field_need_text_to_search_in():
+def test_words_without_a_field_need_a_text_column():
     numbers = DocMapping((FieldMapping("status", FieldKind.I64),))
     with pytest.raises(InvalidQueryError, match="name a field, as in status:404"):
         compile_query(parse_query("404"), SearchScope(numbers))
 
 
-def test_unknown_default_field_is_named():
+def test_an_unknown_default_field_is_reported():
     with pytest.raises(InvalidQueryError, match="'mesage' to search by default: did you mean message"):
         compile_query(parse_query("x"), SearchScope(MAPPING, default_fields=("mesage",)))
 

@@ -1,4 +1,4 @@
-"""Whatever a user types over whatever fields, the answer is rows or an InvalidQueryError."""
+"""Any query over any fields returns rows or raises InvalidQueryError."""
 
 import pyarrow as pa
 import pytest
