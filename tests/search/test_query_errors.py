@@ -37,7 +37,7 @@ def error_of(text, **scope):
     ("text", "position", "reason"),
     [
         ("(a OR b", 0, "is not closed"),
-        ("a OR b)", 6, "closes nothing"),
+        ("a OR b)", 6, "unmatched \\)"),
         ('say "hello', 4, "quote is not closed"),
         ("()", 1, "missing before"),
         ("(a AND )", 7, "missing before"),

@@ -29,7 +29,18 @@ class MetricFunction(Enum):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A function of a column; without a column, the row count."""
+    """A function of a column; without a column, the row count.
+
+    Args:
+        function: The function to compute.
+        column: The column; only COUNT works without one.
+
+    Raises:
+        InvalidAggregationError: If the function needs a column.
+
+    Example:
+        >>> table.aggregate([Metric(MetricFunction.MAX, "price")])
+    """
 
     function: MetricFunction
     column: str | None = None
@@ -47,7 +58,17 @@ class Metric(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Metric":
-        """Parse a metric, `count` or `max(price)`. Raises InvalidAggregationError."""
+        """Parse the name of a metric.
+
+        Args:
+            text: `count`, or a function of a column, such as `max(price)`.
+
+        Returns:
+            The metric.
+
+        Raises:
+            InvalidAggregationError: If the text is not a metric.
+        """
         function, opening, rest = text.strip().partition("(")
         known = {each.value: each for each in MetricFunction}
         if function.lower() not in known or (opening and not rest.endswith(")")):
@@ -58,7 +79,18 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """Groups by value: the `size` most frequent values of a column, without null."""
+    """Groups by value: the most frequent values of a column, without null.
+
+    Args:
+        column: The column to group by.
+        size: How many groups to return, the most frequent first.
+
+    Raises:
+        InvalidAggregationError: If the size is below 1.
+
+    Example:
+        >>> table.aggregate(["count"], by=Terms("level", size=3))
+    """
 
     column: str
     size: int = DEFAULT_TERMS
@@ -73,8 +105,16 @@ class Terms(msgspec.Struct, frozen=True):
 class Histogram(msgspec.Struct, frozen=True):
     """Groups by interval, lowest first, without empty intervals, nulls and NaN.
 
-    The interval is a number or, for dates and timestamps, a timedelta. Intervals start at `offset`, counted from zero
-    or from 1970-01-01.
+    Args:
+        column: The column to group by.
+        interval: The width of a group: a number or, for dates and timestamps, a timedelta.
+        offset: Where one of the intervals starts, counted from zero or from 1970-01-01.
+
+    Raises:
+        InvalidAggregationError: If the interval is not above zero.
+
+    Example:
+        >>> table.aggregate(["count"], by=Histogram("time", timedelta(days=1)))
     """
 
     column: str
@@ -90,7 +130,18 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 class Aggregation(msgspec.Struct, frozen=True):
-    """Metrics over all matching rows, or over each group of them."""
+    """Metrics over all matching rows, or over each group of them.
+
+    Args:
+        metrics: The metrics, at least one and each only once.
+        by: How to group the rows; None for a single group.
+
+    Raises:
+        InvalidAggregationError: If there is no metric, or a metric occurs twice.
+
+    Example:
+        >>> Aggregation.of(["count", "max(price)"], by="level")
+    """
 
     metrics: tuple[Metric, ...] = (Metric(MetricFunction.COUNT),)
     by: Terms | Histogram | None = None
@@ -100,11 +151,22 @@ class Aggregation(msgspec.Struct, frozen=True):
         if not names:
             raise InvalidAggregationError("an aggregation needs at least one metric, such as count")
         if len(set(names)) < len(names):
-            raise InvalidAggregationError(f"an aggregation names a metric twice: {', '.join(names)}")
+            raise InvalidAggregationError(f"an aggregation has the same metric twice: {', '.join(names)}")
 
     @classmethod
     def of(cls, metrics: Sequence[str | Metric], by: str | Terms | Histogram | None = None) -> "Aggregation":
-        """Build an aggregation from metric names and a column to group by."""
+        """Build an aggregation from metric names and a column to group by.
+
+        Args:
+            metrics: Metrics, or their names, such as `count` and `max(price)`.
+            by: A grouping, or the column whose values are the groups.
+
+        Returns:
+            The aggregation.
+
+        Raises:
+            InvalidAggregationError: If a metric is invalid or occurs twice.
+        """
         parsed = tuple(metric if isinstance(metric, Metric) else Metric.parse(metric) for metric in metrics)
         return cls(parsed, Terms(by) if isinstance(by, str) else by)
 

@@ -273,7 +273,7 @@ def _read_boost(place: Place) -> float:
     except ValueError as error:
         raise place.error("^ takes a number, as in title:spark^2; put a literal ^ in quotes") from error
     if not (math.isfinite(factor) and 0 < factor <= MAX_BOOST):
-        raise place.error(f"a boost lies above 0 and is {MAX_BOOST:.0f} at most")
+        raise place.error(f"a boost must be above 0 and at most {MAX_BOOST:.0f}")
     return factor
 
 
@@ -377,9 +377,9 @@ _CLOSING_OF: Final = {"LPAR": ")", "LSQB": "]", "LBRACE": "} or ]"}
 # By the character where parsing stopped.
 _REASONS: Final = {
     '"': 'this quote is not closed; write \\" for a literal one',
-    ")": "this ) closes nothing; leave it out, or put it in quotes",
-    "]": "this ] closes nothing; put it in quotes",
-    "}": "this } closes nothing; put it in quotes",
+    ")": "unmatched ); remove it, or put it in quotes",
+    "]": "unmatched ]; put it in quotes",
+    "}": "unmatched }; put it in quotes",
     "[": "a range needs a field, as in status:[400 TO 499]; put a literal [ in quotes",
     "{": "a range needs a field, as in status:{400 TO 499}; put a literal { in quotes",
     ":": "there is no field name before this colon; put the text in quotes",

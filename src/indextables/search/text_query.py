@@ -101,9 +101,7 @@ class TextQueries:
         if self.is_json:
             raise place.error("inside JSON, a * is allowed at the end of a word only, as in attrs.name:ann*")
         if any(len(tokens(self.field, part)) > 1 for part in parts):
-            raise place.error(
-                "a * in the middle or in front applies to a single word; leave out what separates words"
-            )
+            raise place.error("a * in the middle or in front applies to a single word; remove the separators")
         pattern = star_pattern(tuple(normalized(self.field, part) for part in parts))
         return self._regex(pattern, place)
 
@@ -124,7 +122,7 @@ class TextQueries:
 
     def _phrase_prefix(self, text: str, last: str, place: Place) -> Query:
         if self.is_json:
-            raise place.error("inside JSON, a * applies to a single word; leave out what separates words")
+            raise place.error("inside JSON, a * applies to a single word; remove the separators")
         self._check_positions(place)
         *before, stem = tokens(self.field, text)
         first = before[0].position
