@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import MAX_GROUPS, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, json_field, string_field, text_field
@@ -63,7 +62,7 @@ def table(rows):
 
 
 def aggregated(splits, aggregation, text="*", scope=SCOPE):
-    """The answer over splits of rows."""
+    """Aggregate several splits."""
     query = compile_query(parse_query(text), scope)
     partials = [
         aggregate_index(build_index(scope.mapping, rows), query, aggregation, scope) for rows in splits
@@ -223,7 +222,7 @@ def test_nan_is_one_group():
     assert math.isnan(found[1][0])
 
 
-def test_terms_beyond_the_limit_say_how_exact_they_are(monkeypatch):
+def test_terms_beyond_the_limit_report_their_count_error(monkeypatch):
     monkeypatch.setattr("indextables.search.split_aggregate.MAX_GROUPS", 2)
     splits = [table([{"s": value} for value in "aaabbc"]), table([{"s": value} for value in "ccdd"])]
     answer = aggregated(splits, Aggregation(by=Terms("s")))
@@ -268,7 +267,7 @@ def test_histogram_keys_may_lie_outside_the_columns_type():
     assert answer.to_pylist() == [{"x": -200, "count": 1}]
 
 
-def test_histograms_leave_out_what_has_no_interval():
+def test_histograms_ignore_values_without_an_interval():
     rows = [{"f": math.nan}, {"f": math.inf}, {"f": None}, {"f": 1.0}]
     assert groups([table(rows)], Histogram("f", 1.0)) == [(1.0, 1)]
 
@@ -323,17 +322,17 @@ def test_counts_of_columns_without_fast_values():
         (Aggregation((Metric(SUM, "g"),)), "aggregate the rows"),
         (Aggregation(by=Terms("text")), "make it a fast field"),
         (Aggregation((Metric(MAX, "l"),), Terms("s")), "beyond 2\\^53"),
-        (Aggregation((Metric(MAX, "s"),), Terms("i")), "values are texts"),
-        (Aggregation(by=Histogram("s", 1)), "cannot be grouped"),
+        (Aggregation((Metric(MAX, "s"),), Terms("i")), "values are text"),
+        (Aggregation(by=Histogram("s", 1)), "cannot group"),
         (Aggregation(by=Histogram("g", 1)), "aggregate the rows"),
         (Aggregation(by=Histogram("l", 1)), "beyond 2\\^53"),
-        (Aggregation(by=Histogram("i", 0.5)), "more digits"),
+        (Aggregation(by=Histogram("i", 0.5)), "more decimal places"),
         (Aggregation(by=Histogram("i", timedelta(days=1))), "as a number"),
         (Aggregation(by=Histogram("d", 1)), "as a timedelta"),
-        (Aggregation(by=Histogram("d", timedelta(hours=1))), "no multiple"),
+        (Aggregation(by=Histogram("d", timedelta(hours=1))), "not a multiple"),
     ],
 )
-def test_what_cannot_be_answered_is_a_typed_error(aggregation, reason):
+def test_unanswerable_aggregations_are_typed_errors(aggregation, reason):
     with pytest.raises(InvalidAggregationError, match=reason):
         aggregated(SPLITS, aggregation)
 
@@ -342,17 +341,17 @@ def test_what_cannot_be_answered_is_a_typed_error(aggregation, reason):
     ("build", "reason"),
     [
         (lambda: Metric(MAX), "needs a column"),
-        (lambda: Terms("s", 0), "1 or more"),
+        (lambda: Terms("s", 0), "at least 1"),
         (lambda: Histogram("i", 0), "above zero"),
         (lambda: Histogram("i", -1.5), "above zero"),
         (lambda: Histogram("f", math.nan), "above zero"),
-        (lambda: Aggregation(()), "needs a metric"),
+        (lambda: Aggregation(()), "needs at least one metric"),
         (lambda: Aggregation((Metric(COUNT), Metric(COUNT))), "twice"),
-        (lambda: Metric.parse("median(x)"), "no metric"),
-        (lambda: Metric.parse("max(x"), "no metric"),
+        (lambda: Metric.parse("median(x)"), "not a metric"),
+        (lambda: Metric.parse("max(x"), "not a metric"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(build, reason):
+def test_invalid_requests_are_rejected(build, reason):
     with pytest.raises(InvalidAggregationError, match=reason):
         build()
 
@@ -362,7 +361,7 @@ def test_metrics_by_name():
     assert Metric.parse(" MAX( price )") == Metric(MAX, "price")
 
 
-def test_column_names_that_are_words_of_the_library():
+def test_column_names_may_be_tantivy_keywords():
     names = ["rows", "key", "doc_count", "groups", "metric0"]
     schema = pa.schema([(name, pa.int64()) for name in names])
     scope = SearchScope(DocMapping(tuple(FieldMapping(name, FieldKind.I64) for name in names)), schema)
@@ -419,15 +418,15 @@ def test_aggregations_agree_with_arrow(splits):
     assert by_term == sorted(wanted, key=lambda row: (-row[1], row[0]))
 
 
-def test_json_columns_are_refused():
+def test_json_columns_are_rejected():
     schema = pa.schema([("j", pa.struct([("a", pa.int64())]))])
     scope = SearchScope(DocMapping((json_field("j"),)), schema)
     rows = pa.table({"j": pa.array([{"a": 1}], schema.field("j").type)})
-    with pytest.raises(InvalidAggregationError, match="cannot be grouped"):
+    with pytest.raises(InvalidAggregationError, match="cannot group"):
         aggregated([rows], Aggregation(by=Terms("j")), scope=scope)
 
 
-def test_more_groups_than_the_library_allows():
+def test_more_groups_than_tantivy_allows():
     schema = pa.schema([("n", pa.int64())])
     scope = SearchScope(DocMapping((FieldMapping("n", FieldKind.I64),)), schema)
     rows = pa.table({"n": range(MAX_GROUPS + 1)})

@@ -1,22 +1,20 @@
-"""Index and query cut text by the same analyzer: what is in a row is found by it."""
+"""Index and query use the same analyzer: a row is found by its own text."""
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.nodes import Phrase, Place, Term
-from indextables.search.scope import SearchScope
 from indextables.search.text_query import tokens
-from indextables.split.doc_mapping import DocMapping
-from indextables.split.fields import TOKENIZERS
+from indextables.split.doc_mapping import TOKENIZERS, DocMapping
 from support.search_indexes import build_index, found_rows, string_field, text_field
 
 PLACE = Place("", 0, 0)
 
-# These take a text as a whole, or its beginnings.
+# These index the whole text, or its prefixes.
 CUT_NOWHERE = {"raw", "lowercase", "edge_ngram"}
 
 TEXTS = [
@@ -122,7 +120,7 @@ def test_ngrams_find_parts_of_words():
     assert found_rows(index, mapping, "tim*") == [0, 2]
 
 
-def test_beginnings_of_words_by_edge_ngrams():
+def test_edge_ngrams_find_prefixes_of_words():
     mapping = DocMapping((text_field("x", "edge_ngram"),))
     index = build_index(mapping, pa.table({"x": ["Timeout", "outing"]}))
     assert found_rows(index, mapping, "time") == [0]
@@ -158,7 +156,7 @@ def test_more_than_fifty_terms_share_a_prefix():
         assert len(found_rows(index, mapping, text)) == 200, text
 
 
-def test_clauses_without_tokens_are_left_out():
+def test_clauses_without_tokens_are_ignored():
     mapping = DocMapping((text_field("x"),))
     index = build_index(mapping, pa.table({"x": ["a b", "c"]}))
     for text, expected in {

@@ -1,4 +1,4 @@
-"""Every kind of field answers the conditions that make sense for it, typed."""
+"""Every kind of field answers the typed conditions that apply to it."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import InvalidQueryError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, found_rows, json_field, string_field, text_field
 
@@ -19,7 +18,7 @@ MAX_I64 = 2**63 - 1
 
 
 def one_column(kind, values, data_type, **options):
-    """A mapping of one column `x`, and an index over its values."""
+    """Return a mapping of one column `x`, and an index of its values."""
     mapping = DocMapping((FieldMapping("x", kind, **options),))
     return mapping, build_index(mapping, pa.table({"x": pa.array(values, data_type)}))
 
@@ -237,7 +236,7 @@ def test_partition_columns_hold_for_the_whole_split():
         found_rows(index, mapping, "day:x", partition=partition)
 
 
-def test_columns_that_the_split_does_not_have_yet_match_nothing():
+def test_columns_added_after_the_split_match_nothing():
     mapping = DocMapping((FieldMapping("n", FieldKind.I64),))
     index = build_index(mapping, pa.table({"n": [1, 2]}))
     schema = pa.schema([("n", pa.int64()), ("later", pa.string()), ("extra", pa.struct([("a", pa.int64())]))])
@@ -269,7 +268,7 @@ def test_default_fields_may_be_of_any_kind():
         found_rows(index, mapping, "x", default_fields=("n",))
 
 
-def test_column_names_are_found_without_regard_to_case_and_with_any_characters():
+def test_column_names_ignore_case_and_may_have_any_characters():
     names = ["Plain", "with space", "a.b", "-dash", "colon:x", "é日本", 'q"uote', "tab\tx", "back\\slash"]
     mapping = DocMapping(tuple(string_field(name) for name in names))
     index = build_index(mapping, pa.table({name: ["v", None] for name in names}))
@@ -290,7 +289,7 @@ def test_column_names_are_found_without_regard_to_case_and_with_any_characters()
         assert found_rows(index, mapping, f"{name}:v*") == [0], name
 
 
-def test_scores_follow_boosts_and_filters_leave_them_alone():
+def test_boosts_change_scores_and_filters_do_not():
     mapping = DocMapping((text_field("title"), text_field("body")))
     index = build_index(mapping, pa.table({"title": ["spark", "flink"], "body": ["flink", "spark"]}))
 

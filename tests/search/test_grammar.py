@@ -1,4 +1,4 @@
-"""The query language: what each form means, and that no text breaks the parser."""
+"""The query language: the meaning of each form, and a parser that survives any text."""
 
 import pickle
 
@@ -125,7 +125,7 @@ def test_operators_where_clauses_are_joined_by_and(text, expected):
     assert parse_query(text, Joiner.AND) == expected
 
 
-def test_a_field_before_parentheses_counts_for_all_that_have_none():
+def test_a_field_before_parentheses_applies_to_all_leaves_without_one():
     assert parse_query("t:(a OR x:b OR *)") == Boolean(
         should=(Term(field("t"), PLACE, "a"), Term(field("x"), PLACE, "b"), Exists(field("t"), PLACE))
     )
@@ -210,7 +210,7 @@ def test_any_text_is_a_query_or_an_error_with_a_position(text):
 
 
 def error_position(text):
-    """Where the error is; 0 for a text that has none."""
+    """Return the position of the error; 0 for a valid query."""
     try:
         parse_query(text)
     except InvalidQueryError as error:

@@ -1,4 +1,4 @@
-"""The parts of a text that a query found, by the tokens of the index."""
+"""The ranges of a text that a query matches, by the tokens of the index."""
 
 import pyarrow as pa
 import pytest
@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
+from indextables.search.compile import SearchScope
 from indextables.search.highlight import Span, highlight
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, found_rows, string_field, text_field
 
@@ -25,7 +25,7 @@ SCOPE = SearchScope(MAPPING)
 
 
 def marked(query, text, column="body"):
-    """The text with brackets around what is highlighted."""
+    """Return the text with brackets around the highlights."""
     for span in reversed(highlight(parse_query(query), SCOPE, column, text)):
         text = f"{text[: span.start]}[{text[span.start : span.end]}]{text[span.end :]}"
     return text

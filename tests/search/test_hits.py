@@ -1,4 +1,4 @@
-"""From a query to row numbers: best first, merged over splits, the same every time."""
+"""From a query to row numbers: best first, merged over splits, deterministic."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import SearchFailedError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import Hits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping
-from indextables.split.index_files import IndexBuilder, open_index
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.index_files import open_index
 from support.search_indexes import build_index, text_field
 
 MAPPING = DocMapping((text_field("body"),))
@@ -63,7 +63,7 @@ def test_an_empty_index_has_no_hits():
     assert count_index(empty, query("*")) == 0
 
 
-def test_an_index_of_a_split_with_many_rows(tmp_path):
+def test_a_split_with_many_rows(tmp_path):
     builder = IndexBuilder(tmp_path, MAPPING, 15_000_000)
     for start in range(0, 3000, 1000):
         bodies = [f"row {number}" for number in range(start, start + 1000)]
@@ -118,9 +118,9 @@ def test_a_damaged_index_is_a_typed_error(tmp_path):
             ask()
 
 
-def test_a_panic_of_the_library_is_a_typed_error(index):
+def test_a_tantivy_panic_is_a_typed_error(index):
     other = DocMapping((text_field("body"), text_field("more"), text_field("and_more")))
     foreign = compile_query(parse_query("and_more:x"), SearchScope(other))
     for ask in (search_index, matching_rows, count_index):
-        with pytest.raises(SearchFailedError, match="gave up"):
+        with pytest.raises(SearchFailedError, match="Tantivy panicked"):
             ask(index, foreign, 10) if ask is search_index else ask(index, foreign)

@@ -1,4 +1,4 @@
-"""Values inside JSON: by path, typed by how they are written, with dots, arrays and odd keys."""
+"""Values inside JSON: paths, types by spelling, dots, arrays and unusual keys."""
 
 import json
 
@@ -77,7 +77,7 @@ def test_paths_and_values(tokenized, text, expected):
     assert found_rows(index, mapping, text) == expected
 
 
-def test_text_inside_json_is_cut_by_its_analyzer(tokenized):
+def test_text_inside_json_passes_through_its_analyzer(tokenized):
     tokenizer, mapping, index = tokenized
     whole = [0]
     part = [] if tokenizer == "raw" else [0]
@@ -126,7 +126,7 @@ def test_structs_and_maps_are_searched_by_path():
         assert found_rows(index, mapping, text) == expected, text
 
 
-def test_a_column_with_a_dot_comes_before_a_path():
+def test_a_column_name_with_a_dot_wins_over_a_path():
     mapping = DocMapping((json_field("a"), string_field("a.b")))
     index = build_index(mapping, pa.table({"a": ['{"b":"x","c":"x"}', None], "a.b": [None, "x"]}))
     assert found_rows(index, mapping, "a.b:x") == [1]

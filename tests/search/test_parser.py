@@ -1,4 +1,4 @@
-"""Queries of one word, which are read without the grammar, and the grammar, which reads them alike."""
+"""Queries of one word are parsed without the grammar, with the same result."""
 
 import subprocess
 import sys
@@ -21,12 +21,12 @@ WORDS = st.lists(LETTERS, min_size=1, max_size=4).map("".join)
 @example("a:NOT", Joiner.OR)
 @example("a.b:IN", Joiner.AND)
 @example(".:a", Joiner.AND)
-def test_every_query_is_read_as_the_grammar_reads_it(text, joiner):
+def test_every_query_parses_as_the_grammar_parses_it(text, joiner):
     assert shown(parse_query, text, joiner) == shown(parse_by_grammar, text, joiner)
 
 
 def shown(parse, text, joiner):
-    """The nodes with their places, which are left out when they are compared, or the error."""
+    """Return the nodes with their places, which equality ignores, or the error."""
     try:
         return repr(parse(text, joiner))
     except InvalidQueryError as error:
@@ -34,9 +34,9 @@ def shown(parse, text, joiner):
 
 
 @pytest.mark.parametrize("query", ["timeout", "level:ERROR", "attrs.user.id:42"])
-def test_a_word_is_read_without_building_the_grammar(query):
+def test_a_word_is_parsed_without_importing_lark(query):
     program = (
-        "import sys; from indextables.search.parse import parse_query; parse_query(sys.argv[1]); "
+        "import sys; from indextables.search.parser import parse_query; parse_query(sys.argv[1]); "
         "sys.exit('lark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, query], check=True)

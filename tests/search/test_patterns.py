@@ -1,4 +1,4 @@
-"""Patterns of text ranges match exactly the texts in between."""
+"""Patterns of text ranges match exactly the texts in the range."""
 
 import itertools
 import re
@@ -16,12 +16,12 @@ SHORT_TEXTS = ["".join(letters) for length in range(5) for letters in itertools.
 
 @cache
 def compiled(pattern):
-    """A pattern in Python's notation."""
+    """Translate a pattern to Python's syntax."""
     return re.compile(re.sub(r"\\x\{([0-9a-f]+)\}", lambda found: f"\\U{int(found[1], 16):08x}", pattern))
 
 
 def matches(pattern, text):
-    """Whether a pattern matches the whole text; None matches none."""
+    """Return whether a pattern matches the whole text; None matches nothing."""
     return pattern is not None and compiled(pattern).fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the index answers of a predicate, and what is left for the rows, are together the predicate."""
+"""The part of a predicate that the index answers and the rest for the rows are together the predicate."""
 
 import math
 from datetime import UTC, date, datetime
@@ -63,7 +63,7 @@ def mapping_of(*, fast):
 
 
 def check(predicate, mapping, index, rows):
-    """The split predicate finds the rows that Arrow finds; return what was left for the rows."""
+    """Check that the partitioned predicate finds the rows that Arrow finds; return the rest for the rows."""
     numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
     expected = numbered.filter(to_arrow_filter(predicate))["row"].to_pylist()
     query, rest = partition_predicate(predicate, mapping)
@@ -128,7 +128,7 @@ def fast_index():
 
 
 @pytest.mark.parametrize("name", sorted(set(COLUMNS) - {"y", "s"}))
-def test_the_index_answers_typed_columns_alone(fast_index, name):
+def test_the_index_alone_answers_typed_columns(fast_index, name):
     mapping, index = fast_index
     for value in COLUMNS[name][1]:
         for how in Operator:
@@ -139,13 +139,13 @@ def test_the_index_answers_typed_columns_alone(fast_index, name):
 
 
 @pytest.mark.parametrize("how", [Operator.EQ, Operator.NE])
-def test_the_index_answers_equality_of_strings_alone(fast_index, how):
+def test_the_index_alone_answers_equality_of_strings(fast_index, how):
     mapping, index = fast_index
     for value in COLUMNS["s"][1]:
         assert check(Comparison("s", how, value), mapping, index, ALL_VALUES) is None
 
 
-def test_conjuncts_are_split():
+def test_conjuncts_are_partitioned():
     mapping = mapping_of(fast=True)
     predicate = And(col("i") == 7, col("s").like("%b%"), col("unknown") == 1)
     query, rest = partition_predicate(predicate, mapping)
@@ -167,7 +167,7 @@ def test_conjuncts_are_split():
         col("s") == "x" * 70_000,
     ],
 )
-def test_what_the_index_cannot_say_for_sure_is_left_to_the_rows(predicate):
+def test_what_the_index_cannot_decide_is_left_to_the_rows(predicate):
     more = (text_field("text"), json_field("json"), FieldMapping("ip", FieldKind.IP))
     mapping = DocMapping((*mapping_of(fast=True).fields, *more))
     assert partition_predicate(predicate, mapping) == (None, predicate)
@@ -181,7 +181,7 @@ def test_strings_longer_than_a_term_are_not_lost():
         check(predicate, mapping, index, rows)
 
 
-def test_strings_longer_than_a_limit_of_their_own_are_not_lost():
+def test_strings_longer_than_a_configured_limit_are_not_lost():
     mapping = DocMapping((string_field("s", max_token_bytes=5),))
     rows = pa.table({"s": ["a", "muchtoolong", None]})
     index = build_index(mapping, rows)
@@ -189,7 +189,7 @@ def test_strings_longer_than_a_limit_of_their_own_are_not_lost():
         check(predicate, mapping, index, rows)
 
 
-def test_nothing_is_excluded_by_what_is_always_true():
+def test_always_true_excludes_nothing():
     assert partition_predicate(AlwaysTrue(), mapping_of(fast=True)) == (None, None)
 
 

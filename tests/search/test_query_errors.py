@@ -1,4 +1,4 @@
-"""Errors lead to the mistake: the position, the place under a caret, and what to write instead."""
+"""Query errors: the position, a caret below the mistake, and a remedy."""
 
 import pickle
 import re
@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import IndexTablesError, InvalidQueryError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import json_field, string_field, text_field
 
@@ -38,7 +37,7 @@ def error_of(text, **scope):
     ("text", "position", "reason"),
     [
         ("(a OR b", 0, "is not closed"),
-        ("a OR b)", 6, "closes nothing"),
+        ("a OR b)", 6, "unmatched \\)"),
         ('say "hello', 4, "quote is not closed"),
         ("()", 1, "missing before"),
         ("(a AND )", 7, "missing before"),
@@ -52,8 +51,8 @@ def error_of(text, **scope):
         ("status:[1 TO 2", 7, "is not closed"),
         ("status:IN [1", 10, "is not closed"),
         ("a^x", 1, "takes a number"),
-        ("a^0", 1, "boost lies above 0"),
-        ("a^1e999", 1, "boost lies above 0"),
+        ("a^0", 1, "boost must be above 0"),
+        ("a^1e999", 1, "boost must be above 0"),
         ("a~3", 1, "up to 2"),
         ("a*~1", 0, "either a"),
         (":a", 0, "no field name"),
@@ -75,10 +74,10 @@ def error_of(text, **scope):
         ("address:10.*", 8, "write a network"),
         ("address:10.0.0.0/99", 8, "write one such as 10.0.0.1"),
         ("address:fe80::1%eth0", 8, "write one such as 10.0.0.1"),
-        ("blob:x", 0, "compare it in where"),
+        ("blob:x", 0, "filter it with where"),
         ("kept:x", 0, "filter it with where"),
         ("attrs:x", 0, "name a key"),
-        ("attrs.n:>5", 8, "a column of its own"),
+        ("attrs.n:>5", 8, "their own column"),
         ("attrs.n:*", 8, "not a fast field"),
         ("attrs.n:a*b", 8, "at the end of a word"),
         ("attrs.n:a-b*", 8, "a single word"),
@@ -117,13 +116,13 @@ def test_line_breaks_do_not_break_the_mark():
     assert lines[1:] == ["  a  b (c", "       ^"]
 
 
-def test_words_without_a_field_need_text_to_search_in():
+def test_words_without_a_field_need_a_text_column():
     numbers = DocMapping((FieldMapping("status", FieldKind.I64),))
     with pytest.raises(InvalidQueryError, match="name a field, as in status:404"):
         compile_query(parse_query("404"), SearchScope(numbers))
 
 
-def test_unknown_default_field_is_named():
+def test_an_unknown_default_field_is_reported():
     with pytest.raises(InvalidQueryError, match="'mesage' to search by default: did you mean message"):
         compile_query(parse_query("x"), SearchScope(MAPPING, default_fields=("mesage",)))
 

@@ -1,4 +1,4 @@
-"""Queries find what a plain reading of the rows finds: random corpora, random queries of every shape.
+"""Queries find what a simple model finds in the rows: random corpora, random queries of every shape.
 
 The model cuts and compares in Python and knows nothing of the grammar's nodes; each condition renders itself
 as query text, so that the grammar, the compiler and the index are tested together.
@@ -26,7 +26,7 @@ Row = dict
 
 @dataclass(frozen=True)
 class Condition:
-    """Query text, and the rows that it is meant to find."""
+    """Query text, and the rows that it should find."""
 
     text: str
     matches: Callable[[Row], bool]
@@ -83,7 +83,7 @@ def prefix(name, text):
 
 @cache
 def edits(left, right):
-    """Edit distance with swaps of neighbours, straight from its definition."""
+    """Edit distance with transpositions, straight from the definition."""
     if not left or not right:
         return len(left) + len(right)
     ways = [

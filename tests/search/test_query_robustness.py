@@ -1,4 +1,4 @@
-"""Whatever a user types over whatever fields, the answer is rows or an InvalidQueryError."""
+"""Any query over any fields returns rows or raises InvalidQueryError."""
 
 import pyarrow as pa
 import pytest
@@ -6,11 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.highlight import highlight
 from indextables.search.hits import search_index
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, json_field, string_field, text_field
 

@@ -1,4 +1,4 @@
-"""Indexes of which only a part is on this machine: what counting and aggregating need of them."""
+"""Indexes that are only partly on local disk: what counts and aggregations read of them."""
 
 import os
 from pathlib import Path
@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 
 from indextables.search import Aggregation, Metric, MetricFunction, Terms
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import count_index, search_index
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.search.split_aggregate import aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from indextables.split.index_files import IndexBuilder, open_index
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.index_files import open_index
 from support.search_indexes import string_field, text_field
 
-# Footers of these files, which are read when an index is opened.
+# Opening an index reads the footers of these files.
 KEPT_BYTES = 4096
 COUNT = 20_000
 
@@ -36,7 +36,7 @@ ROWS = pa.table(
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory) -> Path:
-    """An index whose stored documents and positions are holes, but for their last bytes."""
+    """An index whose stored documents and positions are holes, except for their last bytes."""
     folder = tmp_path_factory.mktemp("index")
     builder = IndexBuilder(folder, MAPPING, 256_000_000)
     for batch in ROWS.to_batches():

@@ -1,4 +1,4 @@
-"""The bundle: its layout to the byte, and every way in which it can be damaged."""
+"""The bundle: its exact layout, and every kind of damage."""
 
 import contextlib
 import json
@@ -13,6 +13,7 @@ from indextables.errors import (
     SplitCorruptedError,
     UnsupportedSplitError,
 )
+from indextables.split import bundle as bundle_module
 from indextables.split.bundle import (
     MAX_FOOTER_BYTES,
     Member,
@@ -31,7 +32,7 @@ from support.split_samples import PREFIX, opened, read_all, write_split
 
 
 def bundle_bytes(members: dict[str, bytes], hot_cache: bytes = b"hot") -> tuple[bytes, int]:
-    """A bundle with these members, and where its footer begins."""
+    """Return a bundle with these members, and the offset of its footer."""
     places, data = {}, b""
     for name, content in members.items():
         places[name] = Member(len(data), len(data) + len(content))
@@ -105,14 +106,14 @@ def test_a_missing_split_is_not_found(store):
         '{"files":{"a":{"start":0,"end":4611686018427387904}}}',
     ],
 )
-def test_an_impossible_list_of_files_is_refused(store, text):
+def test_an_invalid_file_list_is_rejected(store, text):
     data = with_manifest(text)
     store.put("x.split", data)
     with pytest.raises(SplitCorruptedError, match=r"x\.split"):
         read_bundle(store, "x.split")
 
 
-def test_a_newer_version_of_the_layout_is_named(store):
+def test_a_newer_layout_version_is_reported(store):
     data = bytearray(with_manifest('{"files":{}}'))
     data[5 + 4] = 2
     store.put("x.split", bytes(data))
@@ -121,7 +122,7 @@ def test_a_newer_version_of_the_layout_is_named(store):
 
 
 @pytest.mark.parametrize(("start", "end"), [(5, 4), (-1, 50), (0, 10), (0, MAX_FOOTER_BYTES + 1), (3, 2**62)])
-def test_impossible_offsets_are_refused_without_reading(store, start, end):
+def test_impossible_offsets_are_rejected_without_reading(store, start, end):
     store.put("x.split", bundle_bytes({"a": b"xyz"})[0])
     counting = FaultStore(store)
     with pytest.raises(SplitCorruptedError):
@@ -129,9 +130,9 @@ def test_impossible_offsets_are_refused_without_reading(store, start, end):
     assert not counting.calls
 
 
-def test_lengths_that_lie_cost_no_memory(store):
+def test_corrupt_lengths_allocate_no_memory(store):
     store.put("x.split", b"\x00" * 50 + b"\xff\xff\xff\xff")
-    with pytest.raises(SplitCorruptedError, match=r"refused|fit"):
+    with pytest.raises(SplitCorruptedError, match=r"allowed|fit"):
         read_bundle(store, "x.split")
 
 
@@ -139,14 +140,14 @@ def test_lengths_that_lie_cost_no_memory(store):
 @given(data=st.binary(max_size=200))
 @example(data=b"")
 @example(data=b"\x00" * 16)
-def test_arbitrary_bytes_are_no_footer(data):
+def test_arbitrary_bytes_are_not_a_footer(data):
     with pytest.raises((SplitCorruptedError, UnsupportedSplitError)):
         decode_footer(data, 0, "anything")
 
 
 @pytest.fixture(scope="module")
 def real_split(tmp_path_factory):
-    """The bytes of a split of ours, its offsets, and the table in it."""
+    """The bytes of one of our splits, its offsets, and its table."""
     store = open_store(tmp_path_factory.mktemp("real"))
     table = pa.table(
         {"id": range(300), "text": [f"word{i} common" for i in range(300)], "x": [i / 7 for i in range(300)]}
@@ -156,7 +157,7 @@ def real_split(tmp_path_factory):
 
 
 def read_everything(store, file, cache_root) -> pa.Table:
-    """Open a split, read its rows in both ways, and search it."""
+    """Open a split, read its rows by scan and by number, and search it."""
     split = opened(store, file)
     rows = read_all(split)
     split.take([0, split.num_records - 1])
@@ -183,7 +184,7 @@ def test_any_changed_byte_is_an_error_or_changes_nothing(real_split, tmp_path_fa
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choice=st.data())
-def test_a_split_that_is_cut_off_is_an_error(real_split, tmp_path_factory, choice):
+def test_a_truncated_split_is_an_error(real_split, tmp_path_factory, choice):
     data, file, _ = real_split
     store = open_store(tmp_path_factory.mktemp("cut"))
     store.put(file.path, data[: choice.draw(st.integers(0, len(data) - 1))])
@@ -193,14 +194,14 @@ def test_a_split_that_is_cut_off_is_an_error(real_split, tmp_path_factory, choic
         open_split(store, file.path)
 
 
-def test_a_store_that_reads_too_little_is_noticed(real_split, store):
+def test_a_short_read_of_the_store_is_detected(real_split, store):
     data, file, _ = real_split
     store.put(file.path, data)
     with pytest.raises(SplitCorruptedError):
         opened(FaultStore(store, short_reads=[file.path], seed=1), file)
 
 
-def test_the_footer_of_ours_is_readable_json(real_split, store):
+def test_our_footer_is_readable_json(real_split, store):
     data, file, _ = real_split
     store.put(file.path, data)
     bundle = read_bundle(store, file.path)
@@ -210,19 +211,19 @@ def test_the_footer_of_ours_is_readable_json(real_split, store):
     assert set(document["checksums"]) == set(bundle.members)
 
 
-def test_a_newer_format_of_ours_is_named(real_split, store):
+def test_a_newer_version_of_our_format_is_reported(real_split, store):
     data, file, _ = real_split
     store.put(file.path, data)
     bundle = read_bundle(store, file.path)
-    body = bundle.hot_cache[bundle._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
-    hot_cache = bundle._CHECKSUM_START + bundle._checksum(bundle.manifest, body) + body
+    body = bundle.hot_cache[bundle_module._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
+    hot_cache = bundle_module._CHECKSUM_START + bundle_module._checksum(bundle.manifest, body) + body
     newer = data[: bundle.footer_start] + encode_footer(bundle.manifest, hot_cache)
     store.put("newer.split", newer)
-    with pytest.raises(UnsupportedSplitError, match="format 9"):
+    with pytest.raises(UnsupportedSplitError, match="format version 9"):
         open_split(store, "newer.split")
 
 
-def test_our_rows_without_our_footer_are_damage_and_not_a_foreign_split(real_split, store):
+def test_our_rows_without_our_footer_are_damage_not_a_jvm_split(real_split, store):
     data, file, table = real_split
     store.put(file.path, data)
     bundle = read_bundle(store, file.path)

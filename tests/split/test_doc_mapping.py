@@ -1,4 +1,4 @@
-"""The mapping: settings in both spellings, defaults, its JSON and hash, and analyzers that agree."""
+"""The doc mapping: both forms of settings, defaults, JSON and hash, and matching analyzers."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidPredicateError, InvalidSchemaError
-from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping, index_term
+from indextables.search.predicate_query import index_term
+from indextables.split.doc_mapping import (
+    ARRAY_KEY,
+    TOKENIZERS,
+    DocMapping,
+    FieldKind,
+    FieldMapping,
+    build_analyzer,
+)
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.documents import index_values
-from indextables.split.fields import TOKENIZERS, build_analyzer
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from support.split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, PREFIX, opened, ordinary_row, write_split
@@ -25,7 +33,7 @@ def mapped(
     options: dict[str, str], schema: pa.Schema = SCHEMA, partitions: tuple[str, ...] = ()
 ) -> DocMapping:
     keys = {PREFIX + key: value for key, value in options.items()}
-    return DocMapping.from_schema(schema, partitions, Settings.resolve(keys))
+    return mapping_from_settings(schema, partitions, Settings.resolve(keys))
 
 
 def field(mapping: DocMapping, name: str) -> FieldMapping:
@@ -65,7 +73,7 @@ def test_a_column_called_like_a_type_is_a_column_when_the_value_is_a_type():
     assert field(mapped({"typemap.text": "text"}), "text").kind is FieldKind.TEXT
 
 
-def test_what_names_a_column_wins_over_a_list():
+def test_a_key_with_a_column_wins_over_a_list():
     mapping = mapped(
         {"typemap.text": "a,b", "typemap.a": "string", "tokenizer.whitespace": "b", "tokenizer.b": "en_stem"}
     )
@@ -114,12 +122,12 @@ def test_record_options_limits_and_fast_fields_are_settings():
         ({"typemap.ip": "a", "tokenizer.a": "default"}, "'a'"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused_by_name(options, named):
+def test_settings_that_do_not_fit_are_rejected_with_the_column(options, named):
     with pytest.raises(InvalidOptionError, match=named):
         mapped(options)
 
 
-def test_partition_columns_have_no_mapping_and_cannot_be_tokenised():
+def test_partition_columns_have_no_mapping_and_cannot_be_tokenized():
     assert [each.name for each in mapped({"fastfields": "A"}, partitions=("a",))] == ["id", "b", "text"]
     with pytest.raises(InvalidOptionError, match="partition column"):
         mapped({"typemap.a": "text"}, partitions=("a",))
@@ -165,12 +173,12 @@ def test_every_type_has_a_mapping_that_survives_its_json():
      '[{"name":"a","type":"i64"},{"name":"a","type":"i64"}]', '[{"name":"a","type":"text","tokenLength":-1}]',
      '[{"name":"a","type":"i64","scale":"x"}]'],
 )  # fmt: skip
-def test_what_is_no_mapping_is_refused(text):
+def test_an_invalid_mapping_is_rejected(text):
     with pytest.raises(InvalidSchemaError, match="doc mapping"):
         DocMapping.from_json(text)
 
 
-def test_types_of_other_writers_that_are_not_known_are_not_indexed():
+def test_unknown_types_of_other_writers_are_not_indexed():
     mapping = DocMapping.from_json('[{"name":"f","type":"facet"},{"name":"d","type":"date"},{"name":"x"}]')
     assert [each.kind for each in mapping] == [FieldKind.NOTHING, FieldKind.TIMESTAMP, FieldKind.NOTHING]
 
@@ -231,7 +239,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("name", "value"), VALUES)
-def test_a_query_for_a_value_looks_for_the_term_that_was_indexed(name, value):
+def test_a_query_for_a_value_searches_for_the_indexed_term(name, value):
     keys = {key.removeprefix(PREFIX): text for key, text in EVERY_TYPE_OPTIONS.items()}
     chosen = field(mapped(keys, EVERY_TYPE), name)
     column = pa.array([None, value, None], EVERY_TYPE.field(name).type).slice(1)
@@ -268,7 +276,7 @@ def test_terms_of_big_decimals_sort_like_the_numbers(values):
         (FieldKind.NOTHING, 1),
     ],
 )
-def test_values_without_a_term_are_refused(kind, value):
+def test_values_without_a_term_are_rejected(kind, value):
     with pytest.raises(InvalidPredicateError, match="'c'"):
         index_term(FieldMapping("c", kind), value)
 

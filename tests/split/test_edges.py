@@ -1,4 +1,4 @@
-"""The edges to the libraries below: panics, fetching ahead, directories that processes leave behind."""
+"""Tantivy panics, prefetching, and directories that processes leave behind."""
 
 import threading
 
@@ -6,14 +6,14 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitCorruptedError, SplitWriteError
-from indextables.split.guarded_directory import new_guarded_directory, sweep_abandoned
+from indextables.split.bundle import prefetched
+from indextables.split.index_cache import new_guarded_directory, sweep_abandoned
 from indextables.split.index_files import translating
-from indextables.split.parquet_ranges import prefetched
 
 
-def test_a_panic_of_the_index_library_becomes_a_typed_error():
+def test_a_tantivy_panic_becomes_a_typed_error():
     with (
-        pytest.raises(SplitWriteError, match="building: the index library gave up"),
+        pytest.raises(SplitWriteError, match="building: Tantivy panicked"),
         translating("building", SplitWriteError),
     ):
         tantivy.SchemaBuilder().add_text_field("-invalid")
@@ -30,12 +30,12 @@ def test_errors_are_translated_once_and_interrupts_pass():
 
 @pytest.mark.parametrize("depth", [1, 3, 10])
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_what_is_fetched_ahead_comes_in_order(depth, count):
+def test_prefetched_items_come_in_order(depth, count):
     items = list(range(count))
     assert list(prefetched(lambda item: item * 2, items, depth)) == [(item, item * 2) for item in items]
 
 
-def test_no_more_is_fetched_ahead_than_asked_for():
+def test_prefetching_is_bounded_by_its_depth():
     fetched: list[int] = []
     lock = threading.Lock()
 
@@ -63,7 +63,7 @@ def test_a_failed_fetch_is_raised_where_it_is_needed():
         next(pieces)
 
 
-def test_directories_in_use_and_files_of_others_are_not_swept(tmp_path):
+def test_directories_in_use_and_other_users_files_are_not_swept(tmp_path):
     held = new_guarded_directory(tmp_path, "work-")
     (tmp_path / "work-abandoned").mkdir()
     (tmp_path / "work-file").write_bytes(b"")

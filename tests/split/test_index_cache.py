@@ -20,7 +20,7 @@ from support.split_samples import opened, write_split
 
 
 def filled(size: int, log: list[str] | None = None):
-    """A function that makes an entry of so many bytes."""
+    """Return a function that creates an entry of this size."""
 
     def fill(directory: Path) -> None:
         if log is not None:
@@ -40,13 +40,13 @@ def present(cache: IndexCache) -> list[str]:
 
 
 def age(cache: IndexCache, key: str, seconds: int) -> None:
-    """Let the last use of an entry lie in the past."""
+    """Move the last use of an entry into the past."""
     path = next(entry.path for entry in cache.entries() if entry.path.name == key)
     moment = path.stat().st_mtime - seconds
     os.utime(path, (moment, moment))
 
 
-def test_an_entry_is_made_once_and_found_again_by_another_cache(tmp_path):
+def test_an_entry_is_created_once_and_found_by_another_cache(tmp_path):
     log: list[str] = []
     for _ in range(2):
         for cache in (IndexCache(tmp_path, 1000), IndexCache(tmp_path, 1000)):
@@ -56,7 +56,7 @@ def test_an_entry_is_made_once_and_found_again_by_another_cache(tmp_path):
     assert IndexCache(tmp_path, 1000).size() == 10
 
 
-def test_the_least_recently_used_entries_go_first(tmp_path):
+def test_the_least_recently_used_entries_are_evicted_first(tmp_path):
     cache = IndexCache(tmp_path, 350)
     for number, key in enumerate("abc"):
         use(cache, key)
@@ -104,7 +104,7 @@ def test_a_failure_while_filling_keeps_nothing(tmp_path):
     use(cache, "k")
 
 
-def test_threads_that_want_one_entry_make_it_once(tmp_path):
+def test_threads_that_need_the_same_entry_create_it_once(tmp_path):
     log: list[str] = []
     cache = IndexCache(tmp_path, 10_000)
     start = threading.Barrier(8)
@@ -125,7 +125,7 @@ def test_threads_that_want_one_entry_make_it_once(tmp_path):
 WORKER = """
     import random, sys
     from pathlib import Path
-    from indextables.split.cache import IndexCache
+    from indextables.split.index_cache import IndexCache
 
     cache = IndexCache(Path(sys.argv[1]), 1000)
     chosen = random.Random(int(sys.argv[2]))
@@ -162,7 +162,7 @@ def test_processes_share_a_small_cache_and_always_see_whole_entries(tmp_path):
 KILLED = """
     import os, sys
     from pathlib import Path
-    from indextables.split.cache import IndexCache
+    from indextables.split.index_cache import IndexCache
 
     def fill(directory):
         (directory / "data").write_bytes(b"half")
@@ -173,7 +173,7 @@ KILLED = """
 """
 
 
-def test_the_remains_of_a_killed_process_are_swept_and_block_nobody(tmp_path):
+def test_the_remains_of_a_killed_process_are_swept_and_block_no_other_process(tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)], check=False, timeout=120
     )
@@ -185,7 +185,7 @@ def test_the_remains_of_a_killed_process_are_swept_and_block_nobody(tmp_path):
     assert present(cache) == ["k"]
 
 
-def test_a_root_that_cannot_be_used_is_an_error_that_names_it(tmp_path):
+def test_an_unusable_root_is_an_error_that_names_it(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(IndexCacheError, match="file"):
         use(IndexCache(tmp_path / "file", 1000), "k")
@@ -230,7 +230,7 @@ def test_an_open_index_survives_the_eviction_of_its_entry(split_and_store, tmp_p
     assert split.index(cache).searcher().num_docs == 100
 
 
-def test_another_file_under_the_same_path_gets_an_entry_of_its_own(split_and_store, tmp_path):
+def test_another_file_under_the_same_path_gets_its_own_entry(split_and_store, tmp_path):
     split, store, file = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
     split.index(cache)
@@ -241,7 +241,7 @@ def test_another_file_under_the_same_path_gets_an_entry_of_its_own(split_and_sto
     assert len(cache.entries()) == 2
 
 
-def test_a_damaged_entry_is_made_anew(split_and_store, tmp_path):
+def test_a_damaged_entry_is_created_again(split_and_store, tmp_path):
     split, _, _ = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
     split.index(cache)

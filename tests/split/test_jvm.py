@@ -1,4 +1,4 @@
-"""Splits written on the JVM: the tables of the reference implementation, and every type that they may carry."""
+"""Splits written on the JVM: the tables of the reference implementation, and every type."""
 
 import gzip
 import json
@@ -15,8 +15,8 @@ from indextables.predicates import col
 from indextables.schema import from_spark_json
 from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.doc_mapping import ROW_FIELD, FieldKind
+from indextables.split.index_builder import index_files
 from indextables.split.index_cache import IndexCache
-from indextables.split.index_files import index_files
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
@@ -38,7 +38,7 @@ def table_metadata(root: Path) -> dict:
 
 
 def splits_of(name: str):
-    """The live splits of a reference table, and what is known about the table."""
+    """The live splits of a reference table, and its expected content."""
     root = FIXTURES / name
     expected = json.loads(EXPECTED.read_text())[name]
     metadata = table_metadata(root)
@@ -60,7 +60,7 @@ def splits_of(name: str):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_reference_tables_read_as_an_independent_program_read_them(name):
+def test_reference_tables_read_like_an_independent_reader(name):
     splits, expected = splits_of(name)
     rows = pa.concat_tables(read_all(split) for split in splits)
     assert rows.schema.names == expected["columns"]
@@ -88,14 +88,14 @@ def test_reference_splits_are_searched_after_indexing_them_again(name, tmp_path)
     assert [entry.path for entry in cache.entries()] == [entry.path for entry in entries]
 
 
-def test_a_predicate_and_a_choice_of_columns_count_for_foreign_splits(foreign):
+def test_predicates_and_projections_apply_to_jvm_splits(foreign):
     split = foreign(STORED_FIELDS, [FULL, {"text": "other", "i64": 5}])
     found = read_all(split, ["text"], col("i64") == 5)
     assert found.to_pylist() == [{"text": "other"}]
     assert [batch.num_rows for batch in split.scan([])] == [2]
 
 
-# How a column of each type may lie in a foreign index: the kind of field, and the value as it was given.
+# How a JVM writer may store a column of each type: the kind of field, and the value.
 STORED_FIELDS = {
     "text": "text",
     "i64": "integer",
@@ -157,7 +157,7 @@ FULL = {
 
 @pytest.fixture
 def foreign(tmp_path):
-    """Makes splits as the JVM lays them out, with plain tantivy, and opens them."""
+    """Writes splits in the JVM layout, with plain tantivy, and opens them."""
     store = open_store(tmp_path / "table")
 
     def make(fields, documents, *, stored=tuple(STORED_FIELDS), segments=1, deleted=None, schema=SCHEMA):
@@ -218,7 +218,7 @@ def test_every_type_of_stored_documents_is_read_in_the_tables_types(foreign):
     ]
 
 
-def test_a_foreign_split_is_indexed_again_by_the_types_of_its_fields(foreign, tmp_path):
+def test_a_jvm_split_is_indexed_again_by_the_types_of_its_fields(foreign, tmp_path):
     split = foreign(STORED_FIELDS, [FULL, {"text": "other"}])
     kinds = {field.name: field.kind for field in split.mapping}
     assert kinds["text"] is FieldKind.STRING
@@ -236,7 +236,7 @@ def test_a_foreign_split_is_indexed_again_by_the_types_of_its_fields(foreign, tm
         assert index.searcher().search(index.parse_query(query)).count == 1, query
 
 
-def test_several_segments_and_deleted_documents_are_read_right(foreign):
+def test_several_segments_and_deleted_documents_are_read_correctly(foreign):
     documents = [{"i64": i, "text": f"t{i}"} for i in range(10)]
     split = foreign(STORED_FIELDS, documents, segments=3, deleted="i64:4")
     rows = read_all(split, ["i64"]).column(0).to_pylist()
@@ -255,7 +255,7 @@ def test_columns_that_are_not_stored_come_from_their_fast_fields(foreign):
     assert read_all(split).to_pylist() == [full, {"i64": None, "f64": None, "bool": None, "text": "y"}]
 
 
-def test_columns_that_cannot_be_read_back_are_named(foreign):
+def test_unreadable_columns_are_reported(foreign):
     fields = {"i64": "integer", "text": "text", "ip": "ip_addr"}
     schema = pa.schema(
         [("i64", pa.int64()), ("text", pa.string()), ("ip", pa.string()), ("since", pa.int64())]
@@ -264,7 +264,7 @@ def test_columns_that_cannot_be_read_back_are_named(foreign):
     assert split.unreadable_columns == ("ip",)
 
 
-def test_rows_of_a_foreign_split_are_fetched_once(foreign, tmp_path):
+def test_rows_of_a_jvm_split_are_fetched_once(foreign, tmp_path):
     foreign(STORED_FIELDS, [FULL, {"text": "other"}])
     counting = FaultStore(open_store(tmp_path / "table"))
     split = open_split(counting, "foreign.split", schema=SCHEMA)
@@ -280,13 +280,13 @@ def test_a_split_without_stored_documents_says_where_its_rows_are(foreign):
         read_all(foreign(STORED_FIELDS, [FULL], stored=()))
 
 
-def test_a_foreign_split_needs_the_tables_schema(foreign, tmp_path):
+def test_a_jvm_split_needs_the_tables_schema(foreign, tmp_path):
     foreign(STORED_FIELDS, [FULL])
     with pytest.raises(UnsupportedSplitError, match="schema"):
         open_split(open_store(tmp_path / "table"), "foreign.split")
 
 
-def test_values_that_contradict_the_schema_are_an_error_that_names_the_column(foreign):
+def test_values_that_do_not_fit_the_schema_are_an_error_with_the_column(foreign):
     schema = pa.schema([("text", pa.int64())])
     with pytest.raises(SplitCorruptedError, match="'text'"):
         read_all(foreign({"text": "text"}, [{"text": "not a number"}], schema=schema))

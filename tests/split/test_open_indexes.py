@@ -1,4 +1,4 @@
-"""Indexes and row groups that stay in memory: used again, and never instead of what has changed."""
+"""Indexes and row groups in memory: reused, and never stale."""
 
 import os
 
@@ -39,7 +39,7 @@ def test_an_evicted_index_is_put_into_the_cache_again(store, file, tmp_path):
     assert len(cache.entries()) == 1
 
 
-def test_an_index_that_another_process_evicted_is_made_again_after_a_moment(
+def test_an_index_that_another_process_evicted_is_created_again_within_a_second(
     store, file, tmp_path, monkeypatch
 ):
     cache = IndexCache(tmp_path / "cache", 10**9)
@@ -47,12 +47,12 @@ def test_an_index_that_another_process_evicted_is_made_again_after_a_moment(
     IndexCache(tmp_path / "cache", 10**9).flush()
     assert opened(store, file).index(cache) is before
     assert before.searcher().num_docs == COUNT
-    monkeypatch.setattr(cache_module, "_SEEN_SECONDS", 0)
+    monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
     assert opened(store, file).index(cache) is not before
 
 
 def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(cache_module, "_SEEN_SECONDS", 0)
+    monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
     cache = IndexCache(tmp_path / "cache", 10**9)
     split = opened(store, file)
     split.index(cache)
@@ -76,21 +76,21 @@ def test_rows_of_a_group_that_was_read_are_taken_from_memory(store, file):
     assert len(store.calls) == before
 
 
-def test_groups_in_memory_and_others_come_in_the_order_that_was_asked_for(store, file):
+def test_cached_and_uncached_groups_come_in_the_requested_order(store, file):
     split = opened(store, file)
     split.take([2000])
     wanted = [4999, 2001, 0, 2001, 1023, 1024]
     assert split.take(wanted).to_pylist() == [{"id": i, "name": f"n{i}"} for i in wanted]
 
 
-def test_another_choice_of_columns_is_not_served_from_the_first(store, file):
+def test_a_projection_is_not_served_from_the_cache_of_another_one(store, file):
     split = opened(store, file)
     split.take([7], ["id"])
     assert split.take([7], ["name"]).to_pylist() == [{"name": "n7"}]
     assert split.take([7], ["name", "id"]).to_pylist() == [{"name": "n7", "id": 7}]
 
 
-def test_a_split_that_is_opened_anew_is_read_anew(store, file):
+def test_a_reopened_split_is_read_again(store, file):
     split = opened(store, file)
     split.take([5])
     data = bytearray(store.get(file.path))

@@ -1,4 +1,4 @@
-"""Reading rows: columns, predicates, single rows, evolved schemas, and how little is read for them."""
+"""Reading rows: columns, predicates, single rows, evolved schemas, and how little is read."""
 
 import math
 import mmap
@@ -18,7 +18,7 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.predicates import bind, col, parse_predicate, to_arrow_filter
-from indextables.split import parquet_ranges
+from indextables.split import rows_reader
 from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
@@ -31,7 +31,7 @@ ROWS = 9000
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
-    """A store with one split of several row groups, and the table in it."""
+    """A store with one split of several row groups, and its table."""
     store = open_store(tmp_path_factory.mktemp("sample"))
     nan_group = [math.nan if 2048 <= i < 4096 and i % 2 else float(i // 2048) for i in range(ROWS)]
     table = pa.table(
@@ -128,7 +128,7 @@ def test_a_scan_for_one_row_group_reads_little_and_never_the_index(sample):
 
 
 class RangeCounter(FaultStore):
-    """A store that remembers which ranges were read."""
+    """A store that records the ranges it reads."""
 
     def __init__(self, inner):
         super().__init__(inner)
@@ -141,7 +141,7 @@ class RangeCounter(FaultStore):
 
 @pytest.mark.parametrize("window_bytes", [1, 20_000, 16 * 1024**2])
 def test_a_scan_from_a_store_gives_what_one_from_a_file_gives(sample, monkeypatch, window_bytes):
-    monkeypatch.setattr(parquet_ranges, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(rows_reader, "_WINDOW_BYTES", window_bytes)
     store, file, table = sample
     for names in (table.schema.names, ["nested"], ["flag", "id"]):
         found = read_all(opened(FaultStore(store), file), names)
@@ -149,11 +149,11 @@ def test_a_scan_from_a_store_gives_what_one_from_a_file_gives(sample, monkeypatc
         assert repr(found.to_pylist()) == repr(read_all(opened(store, file), names).to_pylist())
 
 
-def test_fetched_bytes_are_given_back_when_they_were_decoded(sample):
+def test_fetched_bytes_are_released_after_decoding(sample):
     store, file, _ = sample
     bundle = opened(store, file)._bundle
     member = bundle.members["rows.parquet"]
-    sparse = parquet_ranges.SparseFile(store, file.path, member)
+    sparse = rows_reader._SparseFile(store, file.path, member)
     sparse.fetch([(0, member.size)])
     whole = sparse.reader().read()
     assert whole == store.get_range(file.path, member.start, member.end)
@@ -163,7 +163,7 @@ def test_fetched_bytes_are_given_back_when_they_were_decoded(sample):
     assert left[mmap.PAGESIZE : 2 * mmap.PAGESIZE] == bytes(mmap.PAGESIZE)
 
 
-def test_columns_come_in_the_order_asked_for_and_in_any_case(sample):
+def test_columns_come_in_the_requested_order_and_in_any_case(sample):
     store, file, _ = sample
     found = read_all(opened(store, file), ["X", "id"], col("ID") < 3)
     assert found.schema.names == ["x", "id"]
@@ -177,13 +177,13 @@ def test_columns_come_in_the_order_asked_for_and_in_any_case(sample):
 
 @settings(max_examples=30)
 @given(rows=st.lists(numbers.filter(lambda n: 0 <= n < ROWS), max_size=30))
-def test_taken_rows_come_in_the_order_and_as_often_as_asked_for(sample, rows):
+def test_taken_rows_follow_the_requested_order_and_repetition(sample, rows):
     store, file, table = sample
     taken = opened(store, file).take(np.array(rows, np.int64), ["id", "nested"])
     assert taken.equals(table.select(["id", "nested"]).take(pa.array(rows, pa.int64())))
 
 
-def test_taking_reads_the_row_groups_of_the_rows_alone(sample):
+def test_taking_rows_reads_only_their_row_groups(sample):
     store, file, _ = sample
     counting = RangeCounter(store)
     split = opened(counting, file)
@@ -197,11 +197,11 @@ def test_taking_reads_the_row_groups_of_the_rows_alone(sample):
 @pytest.mark.parametrize("rows", [[ROWS], [-1], [0, 2**40]])
 def test_rows_that_the_split_does_not_have_are_an_error(sample, rows):
     store, file, _ = sample
-    with pytest.raises(SplitCorruptedError, match="was asked for"):
+    with pytest.raises(SplitCorruptedError, match="is out of range"):
         opened(store, file).take(rows)
 
 
-def test_columns_added_since_are_null_and_dropped_ones_are_not_read(sample):
+def test_columns_added_later_are_null_and_dropped_ones_are_not_read(sample):
     store, file, _ = sample
     schema = pa.schema([("added", pa.string()), ("id", pa.int64()), ("maybe", pa.float64())])
     split = opened(store, file, schema=schema)
@@ -249,7 +249,7 @@ def test_every_hit_of_the_index_names_its_row(tmp_path):
     assert sorted(split.take(rows, ["id"]).column(0).to_pylist()) == list(range(7, 5000, 10))
 
 
-def test_a_foreign_file_is_no_split(tmp_path):
+def test_an_unrelated_file_is_not_a_split(tmp_path):
     store = open_store(tmp_path)
     store.put("x.split", b"PAR1" * 100)
     with pytest.raises(SplitCorruptedError, match=r"x\.split"):

@@ -1,4 +1,4 @@
-"""Rows come back as they were: every type, nulls, extremes, and read by libraries that we did not write."""
+"""Rows survive a round trip: every type, nulls, extremes, and independent readers."""
 
 import math
 from datetime import UTC, date, datetime
@@ -15,7 +15,7 @@ from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidVa
 from indextables.pruning import StatisticsOptions
 from indextables.schema import canonical_schema
 from indextables.split.builder import SplitBuilder, SplitShape
-from indextables.split.doc_mapping import DocMapping
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.split.rows_file import bounded_slices
@@ -98,7 +98,7 @@ def test_nan_and_negative_zero_come_back_and_are_searchable(store, tmp_path):
     assert index.searcher().search(zero).count == 2
 
 
-def test_moments_outside_pythons_years_come_back_also_inside_structs(store):
+def test_timestamps_outside_pythons_years_come_back_also_inside_structs(store):
     moments = pa.array([-(2**62), 2**62], pa.int64()).cast(pa.timestamp("us"))
     days = pa.array([-(2**31), 2**31 - 1], pa.int32()).cast(pa.date32())
     nested = pa.StructArray.from_arrays([moments, days], names=["at", "on"])
@@ -125,14 +125,14 @@ def test_large_rows_make_small_row_groups():
     assert all(each.nbytes <= 50_000 or each.num_rows == 1 for each in slices)
 
 
-def test_no_rows_make_no_split(store):
+def test_a_write_without_rows_creates_no_split(store):
     assert write_splits(store, EVERY_TYPE.empty_table(), EVERY_TYPE_OPTIONS) == ()
     assert list(store.list("")) == []
 
 
 def test_a_split_without_rows_reads_as_no_rows(store, tmp_path):
     schema = canonical_schema(EVERY_TYPE)
-    mapping = DocMapping.from_schema(schema, (), Settings.resolve(EVERY_TYPE_OPTIONS))
+    mapping = mapping_from_settings(schema, (), Settings.resolve(EVERY_TYPE_OPTIONS))
     shape = SplitShape(schema, (), mapping, StatisticsOptions(), 15_000_000)
     built = SplitBuilder(tmp_path / "scratch", shape, {}).finish(created_time_ms=0)
     store.put("empty.split", built.path.read_bytes())
@@ -205,14 +205,14 @@ def test_a_table_can_be_rebuilt_from_its_splits_alone(store):
         ({PREFIX + "tokenizer.s": "klingon"}, "klingon", InvalidOptionError),
     ],
 )
-def test_what_cannot_be_indexed_is_refused_by_name_before_anything_is_written(store, options, column, error):
+def test_unsupported_columns_are_rejected_before_anything_is_written(store, options, column, error):
     table = pa.table({"n": [1], "s": ["x"]})
     with pytest.raises(error, match=column):
         write_split(store, table, options)
     assert list(store.list("")) == []
 
 
-def test_a_struct_without_fields_is_refused_by_name(store):
+def test_a_struct_without_fields_is_rejected_with_the_column(store):
     schema = pa.schema([("n", pa.int64()), ("outer", pa.struct([("hollow", pa.struct([]))]))])
     with pytest.raises(InvalidSchemaError, match=r"outer\.hollow"):
         write_split(store, schema.empty_table())
@@ -221,7 +221,7 @@ def test_a_struct_without_fields_is_refused_by_name(store):
 @pytest.mark.parametrize(
     ("kind", "value"), [("ip", "300.1.1.1"), ("json", "not json"), ("json", "[1, 2]"), ("json", '"text"')]
 )
-def test_a_value_that_its_mapping_cannot_take_is_refused_by_column_and_row(store, kind, value):
+def test_a_value_that_does_not_fit_its_mapping_is_rejected_with_column_and_row(store, kind, value):
     good = {"ip": "1.2.3.4", "json": "{}"}[kind]
     table = pa.table({"fine": ["a", "b", "c"], "odd": [good, None, value]})
     with pytest.raises(InvalidValueError, match=r"'odd'.*row 2"):
@@ -278,7 +278,7 @@ def test_any_rows_come_back_as_they_were(tmp_path_factory, rows, take):
     assert same(split.take(numbers), table.take(pa.array(numbers, pa.int64())))
 
 
-def test_splits_are_cut_at_their_target_size(store):
+def test_splits_are_closed_at_their_target_size(store):
     rows = 60_000
     table = pa.table({"id": range(rows), "text": [f"{i:x} {i * 7919:x}" for i in range(rows)]})
     files = write_splits(store, table, writer_options=WriterOptions(target_bytes=400_000))

@@ -1,4 +1,4 @@
-"""How rows are encoded: by what repeats, without statistics of texts, and readable by other readers."""
+"""The encoding of rows: dictionaries for repeated values, no statistics of text, and independent readers."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -45,7 +45,7 @@ def test_values_that_repeat_have_a_dictionary_and_others_do_not(tmp_path, rows):
     assert "RLE_DICTIONARY" not in found["id"] | found["at"] | found["body"]
 
 
-def test_texts_have_no_statistics_and_all_others_have(tmp_path, rows):
+def test_tokenized_columns_have_no_statistics_and_all_others_have(tmp_path, rows):
     group = write(tmp_path / "rows", rows)
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
     assert [name for name, column in columns.items() if not column.is_stats_set] == ["body"]
@@ -70,14 +70,14 @@ def test_a_file_without_rows_is_complete(tmp_path, rows):
     assert pq.read_table(tmp_path / "rows").schema.equals(rows.schema)
 
 
-def test_only_what_compression_makes_smaller_is_compressed(tmp_path, rows):
+def test_only_compressible_columns_are_compressed(tmp_path, rows):
     group = write(tmp_path / "rows", rows)
     found = {group.column(i).path_in_schema: group.column(i).compression for i in range(group.num_columns)}
     assert found["id"] == found["at"] == "UNCOMPRESSED"
     assert found["body"] == found["status"] == "ZSTD"
 
 
-def test_texts_are_compressed_even_if_the_first_ones_are_not_worth_it(tmp_path):
+def test_text_is_compressed_even_if_the_first_values_are_incompressible(tmp_path):
     rows = pa.table({"body": pa.array([None] * 10, pa.string()), "flag": pa.array([None] * 10, pa.bool_())})
     assert choose_encoding(rows.slice(0, 0), {"body"}).compression == {"body": "zstd", "flag": "zstd"}
     assert choose_encoding(rows, {"body"}).compression["flag"] == "none"

@@ -1,4 +1,4 @@
-"""The writer: partitions, statistics, limits, and that a failure leaves nothing behind."""
+"""The writer: partitions, statistics, limits, and failures that leave nothing behind."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def keys(store) -> list[str]:
     return [meta.key for meta in store.list("")]
 
 
-def test_what_the_log_needs_is_reported(store):
+def test_the_writer_reports_what_the_log_records(store):
     table = pa.table({"id": [3, 1, None], "name": ["b", "a", "c" * 100], "void": pa.nulls(3)})
     file = write_split(store, table)
     assert store.head(file.path).size == file.size == file.footer_end_offset
@@ -111,7 +111,7 @@ def test_partition_values_are_texts_that_read_back(store, values, texts):
     assert repr(found.to_pylist()) == repr(table.cast(found.schema).to_pylist())
 
 
-def test_a_partition_value_without_a_text_is_refused(store, scratch):
+def test_a_partition_value_without_a_text_form_is_rejected(store, scratch):
     table = pa.table({"id": [1], "p": pa.array([2**31 - 1], pa.int32()).cast(pa.date32())})
     with pytest.raises(InvalidValueError, match="'p'"):
         write_splits(store, table, partition_columns=("p",), writer_options=WriterOptions(scratch=scratch))
@@ -129,7 +129,7 @@ def test_many_partitions_stay_within_the_bounds_of_files_and_memory(store, scrat
     assert list(scratch.iterdir()) == []
 
 
-def test_a_small_heap_makes_several_segments_and_documents_still_know_their_rows(store, tmp_path):
+def test_a_small_heap_makes_several_segments_and_documents_keep_their_row_numbers(store, tmp_path):
     count = 60_000
     table = pa.table(
         {"id": range(count), "text": [f"{i * 2654435761 % 2**32:x} {i:o} {i:x}" for i in range(count)]}
@@ -145,7 +145,7 @@ def test_a_small_heap_makes_several_segments_and_documents_still_know_their_rows
         assert split.take([row]).column("id").to_pylist() == [number]
 
 
-def test_columns_are_found_by_name_and_cast_where_nothing_is_lost(store):
+def test_columns_are_matched_by_name_and_cast_without_loss(store):
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("extra", pa.float64())])
     writer = SplitWriter(store, schema, (), Settings())
     writer.write(pa.table({"NAME": pa.array(["a"]).dictionary_encode(), "id": pa.array([1], pa.int32())}))
@@ -171,7 +171,7 @@ def test_columns_are_found_by_name_and_cast_where_nothing_is_lost(store):
         ({"id": [1, None]}, InvalidValueError, "'id' has nulls"),
     ],
 )
-def test_rows_that_do_not_fit_the_table_are_refused_by_column(store, scratch, data, error, message):
+def test_rows_that_do_not_fit_the_table_are_rejected_with_the_column(store, scratch, data, error, message):
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
     writer = SplitWriter(store, schema, (), Settings(), WriterOptions(scratch=scratch))
     with pytest.raises(error, match=message):
@@ -248,7 +248,7 @@ def test_a_writer_leaves_the_scratch_of_another_alone(store, scratch):
     assert read_all(opened(store, file)).to_pylist() == [{"id": 1}]
 
 
-def test_statistics_of_a_column_that_does_not_exist_are_refused_at_once(store):
+def test_statistics_of_an_unknown_column_are_rejected_at_once(store):
     settings = Settings.resolve({"spark.indextables.dataSkippingStatsColumns": "zzz"})
     with pytest.raises(InvalidOptionError, match="'zzz'"):
         SplitWriter(store, pa.schema([("id", pa.int64())]), (), settings)
@@ -288,7 +288,7 @@ def test_a_full_disk_is_an_error_of_the_writer_and_nothing_is_left(store, scratc
     assert list(scratch.iterdir()) == []
 
 
-def test_a_scratch_directory_that_is_gone_is_an_error_of_the_writer(store, tmp_path):
+def test_a_missing_scratch_directory_is_an_error_of_the_writer(store, tmp_path):
     with pytest.raises(SplitWriteError, match="local directory"):
         SplitWriter(
             store, pa.schema([("id", pa.int64())]), (), Settings(), WriterOptions(scratch=tmp_path / "gone")
@@ -321,7 +321,7 @@ KILLED_WRITER = """
         ("builder", "column_statistics", 0),
         ("builder", "_assemble", 0),
         ("builder", "encode_footer", 0),
-        ("writer", "mapped", 0),
+        ("writer", "memory_mapped", 0),
         ("writer", "SplitFile", 1),
     ],
 )

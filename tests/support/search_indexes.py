@@ -1,24 +1,23 @@
-"""Small indexes for the tests of search, with documents made as for splits."""
+"""Small in-memory indexes for the search tests, with the documents of splits."""
 
 import pyarrow as pa
 import tantivy
 
-from indextables.search.compile import compile_query
+from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.documents import DocumentEncoder
-from indextables.split.index_files import MIN_HEAP_BYTES
+from indextables.split.index_builder import MIN_HEAP_BYTES
 
 
 def text_field(name: str, tokenizer: str = "default", **options: object) -> FieldMapping:
-    """A tokenised column with positions."""
+    """A tokenized column with positions."""
     return FieldMapping(name, FieldKind.TEXT, tokenizer, **{"record": "position", "fast": False, **options})
 
 
 def string_field(name: str, **options: object) -> FieldMapping:
-    """A column of whole texts, as settings make it."""
+    """A column of whole strings, as the default settings map it."""
     return FieldMapping(name, FieldKind.STRING, **{"max_token_bytes": 65_530, **options})
 
 
@@ -28,7 +27,7 @@ def json_field(name: str, tokenizer: str = "default", **options: object) -> Fiel
 
 
 def build_index(mapping: DocMapping, rows: pa.Table) -> tantivy.Index:
-    """An index in memory over the rows, which are numbered from 0."""
+    """Return an in-memory index of rows, numbered from 0."""
     index = tantivy.Index(mapping.tantivy_schema())
     mapping.register_tokenizers(index)
     writer = index.writer(MIN_HEAP_BYTES, num_threads=1)
@@ -45,6 +44,6 @@ def build_index(mapping: DocMapping, rows: pa.Table) -> tantivy.Index:
 
 
 def found_rows(index: tantivy.Index, mapping: DocMapping, text: str, **scope: object) -> list[int]:
-    """The numbers of the rows that a query finds."""
+    """Return the numbers of the rows that a query finds."""
     query = compile_query(parse_query(text), SearchScope(mapping, **scope))
     return matching_rows(index, query).tolist()

@@ -69,7 +69,7 @@ EVERY_TYPE_OPTIONS = {
 
 
 def ordinary_row() -> dict[str, object]:
-    """A row of EVERY_TYPE with an everyday value in each column."""
+    """A row of EVERY_TYPE with an ordinary value in each column."""
     return {
         "boolean": True,
         "byte": 7,
@@ -106,7 +106,7 @@ def ordinary_row() -> dict[str, object]:
 
 
 def null_row() -> dict[str, object]:
-    """A row of EVERY_TYPE with nothing in it."""
+    """A row of EVERY_TYPE with all nulls."""
     return dict.fromkeys(EVERY_TYPE.names)
 
 
@@ -145,13 +145,13 @@ def opened(store: ObjectStore, file: SplitFile, **arguments: object) -> Split:
 
 
 def read_all(split: Split, *arguments: object) -> pa.Table:
-    """The rows of a scan as one table."""
+    """Return the rows of a scan as one table."""
     batches = list(split.scan(*arguments))  # type: ignore[arg-type]
     return pa.Table.from_batches(batches, schema=batches[0].schema if batches else split.schema)
 
 
 def member_file(store: ObjectStore, split: Split, name: str, directory: Path) -> Path:
-    """A member of a split as a file of its own."""
+    """Return a member of a split as a separate file."""
     member = split._bundle.members[name]
     path = directory / name
     path.write_bytes(store.get_range(split.path, member.start, member.end))
@@ -159,5 +159,5 @@ def member_file(store: ObjectStore, split: Split, name: str, directory: Path) ->
 
 
 def parquet_of(store: ObjectStore, split: Split, directory: Path) -> pq.ParquetFile:
-    """The rows of a split, opened by plain pyarrow."""
+    """Read the rows of a split with plain pyarrow."""
     return pq.ParquetFile(member_file(store, split, "rows.parquet", directory))

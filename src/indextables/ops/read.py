@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pyarrow as pa
 
-from indextables._caching import LruCache
+from indextables._caching import LruCache, register_cache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
 from indextables.log.actions import AddAction
@@ -42,6 +42,7 @@ class SplitRef(msgspec.Struct, frozen=True):
 
 
 _ALL_REFS: WeakKeyDictionary[Snapshot, list[SplitRef]] = WeakKeyDictionary()
+register_cache("ops.read.split_refs", "split references", f"{_KEPT_REFS} per live snapshot", _ALL_REFS.clear)
 
 
 def split_refs(entries: pa.Table) -> list[SplitRef]:
@@ -100,7 +101,7 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
     return split
 
 
-_RECENT: LruCache[Hashable, Split] = LruCache(_OPEN_BYTES)
+_RECENT: LruCache[Hashable, Split] = shared_cache("ops.read.splits", "open splits", max_bytes=_OPEN_BYTES)
 
 
 def add_of(file: SplitFile) -> AddAction:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from indextables._arrow import arrow_from_numpy
-from indextables._caching import LruCache
+from indextables._caching import LruCache, register_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import open_again, ordered_refs, projected_schema
@@ -21,17 +21,24 @@ from indextables.ops.runner import parallel_map
 from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
-from indextables.search.compile import CompiledQuery, compile_query, compile_with_predicate, everything
+from indextables.search.compile import (
+    CompiledQuery,
+    SearchScope,
+    Target,
+    compile_query,
+    compile_with_predicate,
+    everything,
+)
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.nodes import QueryNode
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope, Target
 from indextables.search.split_aggregate import PartialAggregate, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping_settings import mapping_from_settings
+from indextables.split.index_builder import row_index
 from indextables.split.index_cache import index_cache
-from indextables.split.index_files import row_index
 from indextables.split.split import Split
 from indextables.table import Snapshot
 
@@ -61,6 +68,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
 
 
 _ASKED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
+register_cache("ops.search.queries", "compiled queries", f"{_KEPT_QUESTIONS} per open split", _ASKED.clear)
 
 
 def narrowed(snapshot: Snapshot, question: SearchRequest) -> tuple[pa.Table, SearchRequest]:
@@ -101,7 +109,7 @@ def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     """The mappings of all splits that the table ever had, or that of the first split to come."""
     registered = [DocMapping.from_json(each) for each in snapshot.header.doc_mappings.values()]
     columns = (snapshot.schema, snapshot.partition_columns)
-    return registered or [DocMapping.from_schema(*columns, snapshot.context.settings)]
+    return registered or [mapping_from_settings(*columns, snapshot.context.settings)]
 
 
 def on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
@@ -114,7 +122,7 @@ def compile_for(snapshot: Snapshot, question: SearchRequest, split: Split) -> Co
     index = split.index(index_cache(snapshot.context.settings))
     lately = _ASKED.get(split)
     if lately is None:
-        lately = _ASKED.setdefault(split, LruCache(_KEPT_QUESTIONS))
+        lately = _ASKED.setdefault(split, LruCache(max_entries=_KEPT_QUESTIONS))
     asked = lately.get(question)
     if asked is None or asked.index is not index:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
@@ -291,7 +299,7 @@ class Highlighter(msgspec.Struct, frozen=True):
     def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
         """A highlighter for a query, by the index settings of the table."""
         settings = snapshot.context.settings
-        mapping = DocMapping.from_schema(snapshot.schema, snapshot.partition_columns, settings)
+        mapping = mapping_from_settings(snapshot.schema, snapshot.partition_columns, settings)
         return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
 
     def is_text(self, column: str) -> bool:

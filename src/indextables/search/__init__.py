@@ -1,4 +1,4 @@
-"""Search: query text and predicates as queries, their answers as row numbers, counts and aggregations."""
+"""Search: query text and predicates become Tantivy queries; results are row numbers, counts and aggregations."""
 
 from indextables.search.aggregation import Aggregation, Histogram, Metric, MetricFunction, Terms
 

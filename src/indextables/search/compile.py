@@ -1,41 +1,220 @@
-"""Query nodes as Tantivy queries, built as objects: no text of a user's reaches Tantivy's own parser."""
+"""Compiles queries for one split: field names are resolved in its scope, and nodes become Tantivy queries.
+
+Queries are built as objects; text from a user never reaches Tantivy's own parser.
+"""
 
 from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from difflib import get_close_matches
+from typing import Final
 
 import msgspec
+import pyarrow as pa
 from tantivy import Index, Occur, Query
 
 from indextables.errors import InvalidQueryError, SearchFailedError
 from indextables.predicates import Predicate
-from indextables.search.nodes import Boolean, Boost, Everything, Leaf, QueryNode
-from indextables.search.predicate_query import ExactQueries, any_query, filtered, partition_predicate
-from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
-from indextables.search.text_query import TextQueries
+from indextables.schema import find_column
+from indextables.search.nodes import Boolean, Boost, Everything, FieldPath, Leaf, QueryNode
+from indextables.search.parser import split_path
+from indextables.search.predicate_query import PredicateQueries, filtered, partition_predicate
+from indextables.search.text_query import TextQueries, any_query
 from indextables.search.typed_query import address_query, matches_value, typed_query
-from indextables.split.doc_mapping import FieldKind
+from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping
 from indextables.split.index_files import translating
 
-TEXT_KINDS = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON})
+DEFAULT_KINDS: Final = (FieldKind.TEXT, FieldKind.STRING)
+
+_TEXT_KINDS: Final = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON})
+_SHOWN_NAMES: Final = 10
+_NO_COLUMNS: Final = pa.schema([])
 
 
-def compile_query(node: QueryNode, scope: SearchScope) -> Query:
-    """Return the query of a node over the fields of a split.
+class CompiledQuery(msgspec.Struct, frozen=True):
+    """A query compiled for one split; `rest` is the part of the predicate that only the rows can answer."""
 
-    Text passes through the analyzers of its fields. A clause that has no tokens in any of its fields (only
-    punctuation, say) is left out; if nothing else is written, nothing matches. Raises InvalidQueryError, with
-    the position, for unknown fields, for values that a field cannot hold, and for what its index cannot answer.
+    index: Index
+    query: Query
+    scope: "SearchScope"
+    rest: Predicate | None
+
+
+def compile_with_predicate(
+    index: Index, scope: "SearchScope", query: QueryNode | None, where: Predicate | None
+) -> CompiledQuery:
+    """Compile a query (None: all rows) and a bound predicate for an index. Raises InvalidQueryError."""
+    wanted = everything() if query is None else compile_query(query, scope)
+    if where is None:
+        return CompiledQuery(index, wanted, scope, None)
+    condition, rest = partition_predicate(where, scope.mapping)
+    return CompiledQuery(index, filtered(wanted, condition), scope, rest)
+
+
+def compile_query(node: QueryNode, scope: "SearchScope") -> Query:
+    """Compile a query for the fields of a split.
+
+    Text passes through the analyzers of its fields. A clause without tokens in any of its fields, such as punctuation,
+    is ignored; if no clause is left, nothing matches. Raises InvalidQueryError, with the position, for unknown
+    fields, for values that a field cannot have, and for queries that its index cannot answer.
     """
-    with translating("the query cannot be built", SearchFailedError):
+    with translating("cannot build the query", SearchFailedError):
         query = _Compiler(scope).compile(node)
     return Query.empty_query() if query is None else query
 
 
+def everything() -> Query:
+    """Return the query that matches all rows."""
+    return Query.all_query()
+
+
+# The scope of a query: the fields of a split, the default fields, and the split's partition values.
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A field of the index, with the path inside the values for JSON."""
+
+    field: FieldMapping
+    path: tuple[str, ...] = ()
+
+    @property
+    def index_path(self) -> str:
+        """The field name and the path, in Tantivy's syntax."""
+        escaped = (part.replace("\\", "\\\\").replace(".", "\\.") for part in self.path)
+        return ".".join((self.field.index_name, *escaped))
+
+
+class PartitionValue(msgspec.Struct, frozen=True):
+    """A partition column and its value in the split, as a table of one row and one column."""
+
+    row: pa.Table
+
+
+class AbsentColumn(msgspec.Struct, frozen=True):
+    """A column that was added to the table after the split was written; null in all its rows."""
+
+    name: str
+
+
+def _no_partition() -> pa.Table:
+    return pa.table({})
+
+
+class SearchScope(msgspec.Struct, frozen=True):
+    """The fields that a query of a split may name.
+
+    `schema` is the table's, which may have columns that the split lacks. `partition` is a table of one row with the
+    split's typed partition values. Words without a field are searched in `default_fields`, or in all text and string
+    fields if there are none. Timestamps without a zone are in `time_zone`.
+    """
+
+    mapping: DocMapping
+    schema: pa.Schema = _NO_COLUMNS
+    partition: pa.Table = msgspec.field(default_factory=_no_partition)
+    default_fields: tuple[str, ...] = ()
+    time_zone: tzinfo = UTC
+
+    def resolve(self, path: FieldPath) -> Target | PartitionValue | AbsentColumn:
+        """Resolve a field name. Raises InvalidQueryError, with similar names, for an unknown one.
+
+        A column whose name contains dots wins over a path into a JSON column.
+        """
+        found = self._find(path.parts)
+        if found is None:
+            raise self._unknown(path)
+        if isinstance(found, Target):
+            _check_searchable(found, path)
+        return found
+
+    def find_column(self, name: str) -> Target | PartitionValue | AbsentColumn | None:
+        """Return what the split has of a column."""
+        field = self.mapping.find(name)
+        if field is not None:
+            return Target(field)
+        column = find_column(self.partition.schema, name)
+        if column is not None:
+            return PartitionValue(self.partition.select([column.name]))
+        column = find_column(self.schema, name)
+        return None if column is None else AbsentColumn(column.name)
+
+    def defaults(self) -> tuple[Target, ...]:
+        """Return the fields for words without a field. Raises InvalidQueryError for an unknown default field."""
+        if not self.default_fields:
+            return tuple(Target(field) for field in self.mapping if field.kind in DEFAULT_KINDS)
+        found = map(self._default, self.default_fields)
+        return tuple(target for target in found if isinstance(target, Target))
+
+    @property
+    def has_absent_defaults(self) -> bool:
+        """Whether other splits may have default fields that this one lacks."""
+        return bool(self.default_fields) or any(pa.types.is_string(column.type) for column in self.schema)
+
+    def _default(self, name: str) -> Target | AbsentColumn:
+        found = self._find(split_path(name))
+        if isinstance(found, AbsentColumn) or (isinstance(found, Target) and found.field.is_indexed):
+            return found
+        raise InvalidQueryError(f"there is no field {name!r} to search by default: {self._remedy(name)}")
+
+    def _find(self, parts: tuple[str, ...]) -> Target | PartitionValue | AbsentColumn | None:
+        for length in range(len(parts), 0, -1):
+            found = self.find_column(".".join(parts[:length]))
+            is_whole = length == len(parts)
+            if isinstance(found, Target) and (is_whole or found.field.kind is FieldKind.JSON):
+                return Target(found.field, _json_path(found.field, parts[length:]))
+            if isinstance(found, AbsentColumn) or (is_whole and found is not None):
+                return found
+        return None
+
+    def _unknown(self, path: FieldPath) -> InvalidQueryError:
+        written = path.place.written
+        return path.place.error(
+            f"there is no field {written!r}: {self._remedy('.'.join(path.parts))} "
+            f"(if the colon belongs to the text, put the text in quotes)"
+        )
+
+    def _remedy(self, name: str) -> str:
+        fields = [field.name for field in self.mapping if field.is_indexed]
+        names = list(dict.fromkeys([*fields, *self.partition.column_names, *self.schema.names]))
+        by_lower = {known.lower(): known for known in names}
+        near = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+        if near:
+            return f"did you mean {' or '.join(by_lower[each] for each in near)}?"
+        more = ", …" if len(names) > _SHOWN_NAMES else ""
+        return (
+            f"the fields are {', '.join(names[:_SHOWN_NAMES])}{more}" if names else "the table has no fields"
+        )
+
+
+def _json_path(field: FieldMapping, path: tuple[str, ...]) -> tuple[str, ...]:
+    return (ARRAY_KEY, *path) if field.is_array and path[:1] != (ARRAY_KEY,) else path
+
+
+def _check_searchable(target: Target, path: FieldPath) -> None:
+    field = target.field
+    if not field.is_indexed:
+        raise path.place.error(
+            f"column {field.name!r} is stored only and cannot be searched; filter it with where"
+        )
+    if field.kind is FieldKind.BYTES:
+        raise path.place.error(f"column {field.name!r} holds bytes, not text; filter it with where")
+    if "" in target.path:
+        raise path.place.error(
+            "a key is missing between two dots, or after the last one; escape a literal \\."
+        )
+    if field.kind is FieldKind.JSON and not target.path:
+        raise path.place.error(
+            f"column {field.name!r} holds JSON; name a key inside it, as in {field.name}.key:value"
+        )
+
+
+# Nodes → Tantivy queries.
+
+
 class _Compiler:
-    __slots__ = ("defaults", "exact", "scope")
+    __slots__ = ("defaults", "schema", "scope")
 
     def __init__(self, scope: SearchScope) -> None:
         self.scope = scope
-        self.exact = ExactQueries(scope.mapping)
+        self.schema = scope.mapping.tantivy_schema()
         self.defaults = scope.defaults()
 
     def compile(self, node: QueryNode) -> Query | None:
@@ -52,12 +231,12 @@ class _Compiler:
             case Leaf(field=path):
                 assert path is not None
                 return self.leaf(node, self.scope.resolve(path))
-        raise TypeError(f"{node!r} is no query; use parse_query")
+        raise TypeError(f"{node!r} is not a query; use parse_query")
 
     def boolean(self, node: Boolean) -> Query | None:
         must, should, must_not = map(self.compile_all, (node.must, node.should, node.must_not))
         if not must and not should:
-            # What was asked for has no tokens, and excluding something does not ask for everything else.
+            # The required clauses have no tokens; an exclusion alone does not ask for all other rows then.
             if node.must or node.should or not must_not:
                 return None
             must = [Query.all_query()]
@@ -70,21 +249,21 @@ class _Compiler:
         return [query for query in map(self.compile, nodes) if query is not None]
 
     def anywhere(self, leaf: Leaf) -> Query | None:
-        """A leaf without a field: in any of the default fields."""
+        """Compile a leaf without a field: any of the default fields may match."""
         if not self.defaults and self.scope.has_absent_defaults:
             return Query.empty_query()
         if not self.defaults:
-            raise leaf.place.error("there is no text to search in; name a field, as in status:404")
+            raise leaf.place.error("the table has no text column to search; name a field, as in status:404")
         queries = [query for target in self.defaults if (query := self.in_default(leaf, target)) is not None]
         return any_query(queries) if queries else None
 
     def in_default(self, leaf: Leaf, target: Target) -> Query | None:
-        if target.field.kind in TEXT_KINDS or len(self.defaults) == 1:
+        if target.field.kind in _TEXT_KINDS or len(self.defaults) == 1:
             return self.leaf(leaf, target)
         try:
             return self.leaf(leaf, target)
         except InvalidQueryError:
-            # A word that is no number cannot be in a field of numbers; the other fields decide.
+            # A word that is not a number cannot match a numeric field; the other fields decide.
             return None
 
     def leaf(self, leaf: Leaf, target: Target | PartitionValue | AbsentColumn) -> Query | None:
@@ -93,36 +272,9 @@ class _Compiler:
         if isinstance(target, PartitionValue):
             is_match = matches_value(leaf, target.row, self.scope.time_zone)
             return Query.all_query() if is_match else Query.empty_query()
-        if target.field.kind in TEXT_KINDS:
-            return TextQueries(target, self.exact.schema).query(leaf)
+        if target.field.kind in _TEXT_KINDS:
+            return TextQueries(target.field, target.index_path, self.schema).query(leaf)
         if target.field.kind is FieldKind.IP:
-            return address_query(leaf, target.field, self.exact.schema)
-        return typed_query(leaf, target.field, self.exact, self.scope.time_zone)
-
-
-# A question as one split understands it: a query on its index, and what only its rows can decide.
-
-
-class CompiledQuery(msgspec.Struct, frozen=True):
-    """An index and the query that it answers; `rest` is the part of the predicate that it cannot."""
-
-    index: Index
-    query: Query
-    scope: SearchScope
-    rest: Predicate | None
-
-
-def compile_with_predicate(
-    index: Index, scope: SearchScope, query: QueryNode | None, where: Predicate | None
-) -> CompiledQuery:
-    """Put a query (None: all rows) and a bound predicate to an index. Raises InvalidQueryError."""
-    wanted = everything() if query is None else compile_query(query, scope)
-    if where is None:
-        return CompiledQuery(index, wanted, scope, None)
-    condition, rest = partition_predicate(where, scope.mapping)
-    return CompiledQuery(index, filtered(wanted, condition), scope, rest)
-
-
-def everything() -> Query:
-    """The query that matches all rows."""
-    return Query.all_query()
+            return address_query(leaf, target.field, self.schema)
+        predicates = PredicateQueries(self.scope.mapping)
+        return typed_query(leaf, target.field, predicates, self.scope.time_zone)

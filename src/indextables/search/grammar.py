@@ -1,8 +1,19 @@
-"""What lark found wrong with a query, said so that a person can mend it."""
+"""The query language: a lark grammar, the reader that turns parse trees into nodes, and syntax errors.
 
+    message:timeout AND level:ERROR     title:"data lake"~2     hel*     name:colour~1
+    status:[400 TO 499]     price:>=10.5     ts:[2024-01-01 TO *}     level:IN [ERROR WARN]
+    (a OR b) AND NOT c     +must -mustnot     title:(spark flink)^2     attrs.user.id:42     field:*     *
+
+A backslash escapes the next character. AND, OR, NOT, IN and TO are upper case.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from msgspec.structs import replace
@@ -25,98 +36,23 @@ from indextables.search.nodes import (
     Term,
     Wildcard,
 )
-from indextables.search.parser import (
-    STAR,
-    Clause,
-    Joiner,
-    Sign,
-    combine,
-    read_boost,
-    read_distance,
-    split_path,
-    split_stars,
-    unescape,
-)
+from indextables.search.parser import Joiner, split_path, split_unescaped, unescape
 
-OPENING: Final = {"LPAR": ")", "LSQB": "]", "LBRACE": "} or ]"}
-
-# By the character at the place; the first that fits.
-REASONS: Final = {
-    '"': 'this quote is not closed; write \\" for a literal one',
-    ")": "this ) closes nothing; leave it out, or put it in quotes",
-    "]": "this ] closes nothing; put it in quotes",
-    "}": "this } closes nothing; put it in quotes",
-    "[": "a range needs a field, as in status:[400 TO 499]; put a literal [ in quotes",
-    "{": "a range needs a field, as in status:{400 TO 499}; put a literal { in quotes",
-    ":": "there is no field name before this colon; put the text in quotes",
-    "~": "~ follows a word or a phrase, as in colour~1; put a literal ~ in quotes",
-    "^": "^ follows a clause, as in title:spark^2; put a literal ^ in quotes",
-    "\\": "a backslash takes the next character literally, and there is none; write \\\\ for the backslash itself",
-}
-
-
-def syntax_error(text: str, error: UnexpectedInput) -> InvalidQueryError:
-    """The error for a text that does not parse."""
-    start = _position(text, error)
-    inside = _unclosed(error)
-    if start >= len(text.rstrip()):
-        return _at_end(text, inside)
-    place = Place(text, start, start + 1)
-    if inside is not None and inside.type in ("LSQB", "LBRACE"):
-        return place.error(
-            "expected [low TO high], or IN [a b c]; put text with brackets or spaces in quotes"
-        )
-    if inside is not None and text[start] == ")":
-        return place.error("something is missing before this )")
-    return place.error(REASONS.get(text[start], "expected a word, a phrase, a field or a parenthesis"))
-
-
-def _at_end(text: str, inside: Token | None) -> InvalidQueryError:
-    if inside is not None:
-        assert inside.start_pos is not None
-        opening = Place(text, inside.start_pos, inside.start_pos + 1)
-        return opening.error(f"this {inside} is not closed; add {OPENING[inside.type]}, or put it in quotes")
-    end = len(text.rstrip())
-    last = text.split()[-1]
-    return Place(text, end, end).error(f"the query ends after {last[-20:]}, and something must follow")
-
-
-def _position(text: str, error: UnexpectedInput) -> int:
-    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        return len(text)
-    position: int | None = error.pos_in_stream  # the library leaves it out of some errors
-    return len(text) if position is None else position
-
-
-def _unclosed(error: UnexpectedInput) -> Token | None:
-    """The innermost bracket that is open where the parser stopped."""
-    parser = getattr(error, "interactive_parser", None)
-    stack = parser.parser_state.value_stack if parser is not None else []
-    brackets = (value for value in reversed(stack) if isinstance(value, Token) and value.type in OPENING)
-    return next(brackets, None)
-
-
-# The query language, cut and parsed by lark, read into nodes.
-#
-# message:timeout AND level:ERROR title:"data lake"~2 hel* name:colour~1 status:[400 TO 499] price:>=10.5
-# ts:[2024-01-01 TO *} level:IN [ERROR WARN] (a OR b) AND NOT c +must -mustnot title:(spark flink)^2
-# attrs.user.id:42 field:* *
-#
-# A backslash takes the next character literally. AND, OR, NOT, IN and TO are written in capitals.
-
-
-# Room for a list of some thousand values; reading this much takes seconds at worst.
+# Enough for a list of some thousand values; parsing this much takes seconds at worst.
 MAX_QUERY_LENGTH: Final = 32_768
 
-# Nodes are walked by recursion, here and in the search library, which crashes the process when it is too deep.
+# Nodes are walked recursively, here and in Tantivy, which crashes the process if the recursion is too deep.
 MAX_DEPTH: Final = 50
 
 MAX_FUZZY_DISTANCE: Final = 2
 MAX_SLOP: Final = 1000
+MAX_BOOST: Final = 1e6
+
+STAR: Final = "*"
 
 OPERATORS: Final = ("AND", "OR", "&&", "||")
 
-# After a field, a value may hold colons and begin with a sign: times, addresses and negative numbers do.
+# After a field, a value may contain colons and start with a sign: times, addresses, negative numbers.
 GRAMMAR: Final = r"""
     start: query
     query: clause (_joined clause)*
@@ -160,7 +96,7 @@ GRAMMAR: Final = r"""
 
 
 def parse_by_grammar(text: str, default_operator: Joiner) -> QueryNode:
-    """Read any query: see `parse.parse_query`."""
+    """Parse any query; see `parser.parse_query`."""
     if len(text) > MAX_QUERY_LENGTH:
         raise InvalidQueryError(
             f"the query has {len(text)} characters; {MAX_QUERY_LENGTH} are allowed", position=MAX_QUERY_LENGTH
@@ -171,7 +107,7 @@ def parse_by_grammar(text: str, default_operator: Joiner) -> QueryNode:
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        raise syntax_error(text, error) from error
+        raise _syntax_error(text, error) from error
     return _Reader(text, default_operator).query(tree.children[0], depth=0)
 
 
@@ -187,13 +123,13 @@ def _check_encodable(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidQueryError(
-            f"the query has half of a surrogate pair at character {error.start + 1}, which no text can hold",
+            f"the query has half of a surrogate pair at character {error.start + 1}, which is not valid text",
             position=error.start,
         ) from error
 
 
 class _Reader:
-    """Turns the parse tree of one text into nodes."""
+    """Turns the parse tree of one query into nodes."""
 
     __slots__ = ("default_operator", "text")
 
@@ -202,7 +138,7 @@ class _Reader:
         self.default_operator = default_operator
 
     def query(self, tree: Any, depth: int) -> QueryNode:
-        clauses: list[Clause] = []
+        clauses: list[_Clause] = []
         joiner: Joiner | None = None
         for child in tree.children:
             if isinstance(child, Token):
@@ -210,21 +146,21 @@ class _Reader:
                 continue
             clauses.append(self.clause(child, joiner, depth))
             joiner = None
-        return combine(clauses, self.default_operator)
+        return _combine(clauses, self.default_operator)
 
-    def clause(self, tree: Any, joiner: Joiner | None, depth: int) -> Clause:
+    def clause(self, tree: Any, joiner: Joiner | None, depth: int) -> "_Clause":
         *prefixes, atom = tree.children
         is_negated = sum(prefix != "+" for prefix in prefixes) % 2 == 1
         is_required = "+" in prefixes
-        sign = Sign.MINUS if is_negated else Sign.PLUS if is_required else Sign.NONE
-        return Clause(self.atom(atom, depth), sign, joiner, self.place(tree))
+        sign = _Sign.MINUS if is_negated else _Sign.PLUS if is_required else _Sign.NONE
+        return _Clause(self.atom(atom, depth), sign, joiner, self.place(tree))
 
     def atom(self, tree: Any, depth: int) -> QueryNode:
         operand, *boost = tree.children
         node = self.operand(operand, depth)
         if not boost:
             return node
-        return Boost(node, read_boost(self.place(boost[0])))
+        return Boost(node, _read_boost(self.place(boost[0])))
 
     def operand(self, tree: Any, depth: int) -> QueryNode:
         match tree.data:
@@ -262,18 +198,18 @@ class _Reader:
         token, *tilde = tree.children
         place = self.place(tree)
         if token.type == "QUOTED":
-            slop = read_distance(self.place(tilde[0]), 0, MAX_SLOP, "of positions") if tilde else 0
+            slop = _read_distance(self.place(tilde[0]), 0, MAX_SLOP, "of positions") if tilde else 0
             return Phrase(path, place, _literal(token), slop)
         if path is None and token in OPERATORS:
             raise place.error(
                 f'{token} joins two clauses, and one is missing; write "{token}" for the word itself'
             )
-        parts = split_stars(token)
+        parts = split_unescaped(token, STAR)
         if not tilde:
             return _wildcard(path, place, parts) if len(parts) > 1 else Term(path, place, parts[0])
         if len(parts) > 1:
             raise place.error("a word has either a * or a ~; leave one of them out")
-        distance = read_distance(self.place(tilde[0]), 1, MAX_FUZZY_DISTANCE, "of letters that differ")
+        distance = _read_distance(self.place(tilde[0]), 1, MAX_FUZZY_DISTANCE, "of letters that differ")
         return Fuzzy(path, place, parts[0], distance)
 
     def comparison(self, tree: Any, path: FieldPath, place: Place) -> Range:
@@ -298,7 +234,7 @@ class _Reader:
 
 
 def _with_field(node: QueryNode, path: FieldPath) -> QueryNode:
-    """The node with a field for those leaves that have none of their own."""
+    """Give a field to the leaves that have none."""
     match node:
         case Leaf(field=None):
             return replace(node, field=path)
@@ -325,3 +261,172 @@ def _bound(token: Token, *, is_inclusive: bool) -> Bound | None:
 
 def _literal(token: Token) -> str:
     return unescape(token[1:-1] if token.type == "QUOTED" else str(token))
+
+
+# Boosts and distances.
+
+
+def _read_boost(place: Place) -> float:
+    """Return the factor of `^2.5`. Rejects factors that are not positive or would make scores meaningless."""
+    try:
+        factor = float(place.written[1:])
+    except ValueError as error:
+        raise place.error("^ takes a number, as in title:spark^2; put a literal ^ in quotes") from error
+    if not (math.isfinite(factor) and 0 < factor <= MAX_BOOST):
+        raise place.error(f"a boost must be above 0 and at most {MAX_BOOST:.0f}")
+    return factor
+
+
+def _read_distance(place: Place, default: int, highest: int, meaning: str) -> int:
+    """Return the number of `~2`, or the default for `~`. Rejects numbers above `highest`."""
+    digits = place.written[1:]
+    if not digits:
+        return default
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(highest))):
+        raise place.error(f"~ takes a whole number up to {highest}, {meaning}; put a literal ~ in quotes")
+    distance = int(digits)
+    if distance > highest:
+        raise place.error(f"~ takes a whole number up to {highest}, {meaning}")
+    return distance
+
+
+# Clauses: operators, signs, and the default operator combine them into one node.
+
+
+class _Sign(Enum):
+    """The prefix of a clause: none, +, or - and NOT."""
+
+    NONE = auto()
+    PLUS = auto()
+    MINUS = auto()
+
+
+class _Clause(msgspec.Struct, frozen=True):
+    """One clause; `joiner` is the operator to its left, if any, and `place` starts at its sign."""
+
+    node: QueryNode
+    sign: _Sign
+    joiner: Joiner | None
+    place: Place
+
+    @property
+    def as_node(self) -> QueryNode:
+        """The node of the clause alone."""
+        return Boolean(must_not=(self.node,)) if self.sign is _Sign.MINUS else self.node
+
+
+def _combine(clauses: Sequence[_Clause], default_operator: Joiner) -> QueryNode:
+    """Combine clauses into one node.
+
+    AND binds tighter than OR, and the default operator joins clauses without an operator. If that is OR, a signed
+    clause is required (+) or excluded (-, NOT) as a whole; next to an explicit OR, however, an excluded clause is one
+    of the alternatives. Raises InvalidQueryError for + next to an explicit OR.
+    """
+    alternatives = list(_conjunctions(clauses, default_operator))
+    if len(alternatives) == 1:
+        return _conjunction(alternatives[0])
+    must: list[QueryNode] = []
+    should: list[QueryNode] = []
+    must_not: list[QueryNode] = []
+    for index, alternative in enumerate(alternatives):
+        first = alternative[0]
+        is_signed = len(alternative) == 1 and first.sign is not _Sign.NONE
+        if not is_signed:
+            should.append(_conjunction(alternative))
+        elif _is_beside_or(alternatives, index):
+            _reject_plus(first)
+            should.append(first.as_node)
+        else:
+            (must if first.sign is _Sign.PLUS else must_not).append(first.node)
+    return Boolean(tuple(must), tuple(should), tuple(must_not))
+
+
+def _conjunctions(clauses: Sequence[_Clause], default_operator: Joiner) -> Iterable[list[_Clause]]:
+    """Yield the runs of clauses that AND joins."""
+    run: list[_Clause] = []
+    for clause in clauses:
+        if run and (clause.joiner or default_operator) is Joiner.OR:
+            yield run
+            run = []
+        run.append(clause)
+    yield run
+
+
+def _conjunction(run: Sequence[_Clause]) -> QueryNode:
+    if len(run) == 1:
+        return run[0].as_node
+    must = tuple(clause.node for clause in run if clause.sign is not _Sign.MINUS)
+    must_not = tuple(clause.node for clause in run if clause.sign is _Sign.MINUS)
+    return Boolean(must=must, must_not=must_not)
+
+
+def _is_beside_or(alternatives: Sequence[Sequence[_Clause]], index: int) -> bool:
+    neighbours = alternatives[index : index + 2]
+    return any(alternative[0].joiner is Joiner.OR for alternative in neighbours)
+
+
+def _reject_plus(clause: _Clause) -> None:
+    if clause.sign is _Sign.PLUS:
+        raise clause.place.error("+ makes a clause required, and OR makes it optional; leave one of them out")
+
+
+# Syntax errors: where lark stopped, and how to fix the query.
+
+_CLOSING_OF: Final = {"LPAR": ")", "LSQB": "]", "LBRACE": "} or ]"}
+
+# By the character where parsing stopped.
+_REASONS: Final = {
+    '"': 'this quote is not closed; write \\" for a literal one',
+    ")": "unmatched ); remove it, or put it in quotes",
+    "]": "unmatched ]; put it in quotes",
+    "}": "unmatched }; put it in quotes",
+    "[": "a range needs a field, as in status:[400 TO 499]; put a literal [ in quotes",
+    "{": "a range needs a field, as in status:{400 TO 499}; put a literal { in quotes",
+    ":": "there is no field name before this colon; put the text in quotes",
+    "~": "~ follows a word or a phrase, as in colour~1; put a literal ~ in quotes",
+    "^": "^ follows a clause, as in title:spark^2; put a literal ^ in quotes",
+    "\\": "a backslash takes the next character literally, and there is none; write \\\\ for the backslash itself",
+}
+
+
+def _syntax_error(text: str, error: UnexpectedInput) -> InvalidQueryError:
+    """Return the error for a query that does not parse."""
+    start = _position(text, error)
+    inside = _unclosed(error)
+    if start >= len(text.rstrip()):
+        return _at_end(text, inside)
+    place = Place(text, start, start + 1)
+    if inside is not None and inside.type in ("LSQB", "LBRACE"):
+        return place.error(
+            "expected [low TO high], or IN [a b c]; put text with brackets or spaces in quotes"
+        )
+    if inside is not None and text[start] == ")":
+        return place.error("something is missing before this )")
+    return place.error(_REASONS.get(text[start], "expected a word, a phrase, a field or a parenthesis"))
+
+
+def _at_end(text: str, inside: Token | None) -> InvalidQueryError:
+    if inside is not None:
+        assert inside.start_pos is not None
+        opening = Place(text, inside.start_pos, inside.start_pos + 1)
+        return opening.error(
+            f"this {inside} is not closed; add {_CLOSING_OF[inside.type]}, or put it in quotes"
+        )
+    end = len(text.rstrip())
+    last = text.split()[-1]
+    return Place(text, end, end).error(f"the query ends after {last[-20:]}, and something must follow")
+
+
+def _position(text: str, error: UnexpectedInput) -> int:
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return len(text)
+    position: int | None = error.pos_in_stream  # lark omits it from some errors
+    return len(text) if position is None else position
+
+
+def _unclosed(error: UnexpectedInput) -> Token | None:
+    """Return the innermost bracket that is still open where the parser stopped."""
+    parser = getattr(error, "interactive_parser", None)
+    stack = parser.parser_state.value_stack if parser is not None else []
+    brackets = (value for value in reversed(stack) if isinstance(value, Token) and value.type in _CLOSING_OF)
+    return next(brackets, None)

@@ -1,4 +1,4 @@
-"""The distance between two words: insertions, deletions, substitutions, and swaps of neighbours."""
+"""Highlighting: the ranges of a text that a query matches, found with the tokens that the index holds."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from indextables.search.compile import DEFAULT_KINDS, SearchScope, Target
 from indextables.search.nodes import (
     Boolean,
     Boost,
@@ -19,51 +20,24 @@ from indextables.search.nodes import (
     Term,
     Wildcard,
 )
-from indextables.search.scope import DEFAULT_KINDS, SearchScope, Target
 from indextables.search.text_query import NGRAMS, AnalyzedToken, normalized, tokens, unstemmed_tokens
 from indextables.split.doc_mapping import FieldMapping
-
-
-def is_within(left: str, right: str, distance: int) -> bool:
-    """Whether one word becomes the other by at most `distance` edits, none of them inside another's swap."""
-    if abs(len(left) - len(right)) > distance:
-        return False
-    before: list[int] = []
-    previous = list(range(len(right) + 1))
-    for row, letter in enumerate(left, start=1):
-        current = [row]
-        for column, other in enumerate(right, start=1):
-            cost = min(
-                previous[column] + 1, current[column - 1] + 1, previous[column - 1] + (letter != other)
-            )
-            is_swap = row > 1 and column > 1 and letter == right[column - 2] and left[row - 2] == other
-            if is_swap:
-                cost = min(cost, before[column - 2] + 1)
-            current.append(cost)
-        if min(current) > distance:
-            return False
-        before, previous = previous, current
-    return previous[-1] <= distance
-
-
-# Which parts of a text a query found: for showing them, by the same tokens that the index has.
-
 
 _Matcher: TypeAlias = Callable[[str], bool]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A part of a text, in characters."""
+    """A range of a text, in characters."""
 
     start: int
     end: int
 
 
 def highlight(node: QueryNode, scope: SearchScope, column: str, text: str) -> tuple[Span, ...]:
-    """Return the parts of a column's text that the query asks for, in order and apart from each other.
+    """Return the ranges of a column's text that the query matches, in order and without overlaps.
 
-    Clauses that exclude rows mark nothing. Columns other than text and strings have no parts. Raises
-    InvalidQueryError for a query that names unknown fields.
+    Clauses that exclude rows, and columns other than text and strings, have no ranges. Raises InvalidQueryError for a
+    query that names unknown fields.
     """
     target = scope.find_column(column)
     if not isinstance(target, Target) or target.field.kind not in DEFAULT_KINDS:
@@ -91,16 +65,16 @@ def _targets(leaf: Leaf, scope: SearchScope) -> Sequence[object]:
 def _spans(leaf: Leaf, field: FieldMapping, found: Sequence[AnalyzedToken]) -> Iterable[Span]:
     match leaf:
         case Term(text=text):
-            return _together(tokens(field, text), field, found, slop=0)
+            return _adjacent(tokens(field, text), field, found, slop=0)
         case Phrase(text=text, slop=slop):
-            return _together(tokens(field, text), field, found, slop)
+            return _adjacent(tokens(field, text), field, found, slop)
         case OneOf(values=values):
-            return [span for text in values for span in _together(tokens(field, text), field, found, slop=0)]
+            return [span for text in values for span in _adjacent(tokens(field, text), field, found, slop=0)]
         case Wildcard(parts=parts):
             return _wildcard(parts, field, found)
         case Fuzzy(text=text, distance=distance):
             wanted = [token.text for token in tokens(field, text)]
-            return _each(found, lambda term: any(is_within(term, word, distance) for word in wanted))
+            return _each(found, lambda term: any(_is_within(term, word, distance) for word in wanted))
         case Range(lower=lower, upper=upper):
             return _each(found, _between(field, lower, upper))
     return ()
@@ -108,20 +82,20 @@ def _spans(leaf: Leaf, field: FieldMapping, found: Sequence[AnalyzedToken]) -> I
 
 def _wildcard(parts: tuple[str, ...], field: FieldMapping, found: Sequence[AnalyzedToken]) -> Iterable[Span]:
     if field.tokenizer in NGRAMS:
-        return _together([token for part in parts for token in tokens(field, part)], field, found, slop=0)
+        return _adjacent([token for part in parts for token in tokens(field, part)], field, found, slop=0)
     *before, last = parts
     if len(before) != 1 or last:
         pattern = re.compile(".*".join(re.escape(normalized(field, part)) for part in parts), re.DOTALL)
         return _each(found, lambda term: pattern.fullmatch(term) is not None)
     wanted, beginnings = tokens(field, before[0]), unstemmed_tokens(field, before[0])
     if not wanted or beginnings[-1].end < len(before[0]):
-        return _together(wanted, field, found, slop=0)
+        return _adjacent(wanted, field, found, slop=0)
     matchers: list[_Matcher] = [token.text.__eq__ for token in wanted]
     matchers[-1] = lambda term: term.startswith(beginnings[-1].text) or term == wanted[-1].text
     return _sequences(matchers, wanted, found)
 
 
-def _together(
+def _adjacent(
     wanted: Sequence[AnalyzedToken], field: FieldMapping, found: Sequence[AnalyzedToken], slop: int
 ) -> Iterable[Span]:
     if not wanted:
@@ -137,7 +111,7 @@ def _together(
 def _sequences(
     matchers: Sequence[_Matcher], wanted: Sequence[AnalyzedToken], found: Sequence[AnalyzedToken]
 ) -> Iterator[Span]:
-    """Tokens that match one after the other, at the distances that the wanted ones have."""
+    """Yield the runs of tokens that match in sequence, at the distances of the wanted tokens."""
     at_position = {token.position: token for token in found}
     steps = [token.position - wanted[0].position for token in wanted]
     for first in found:
@@ -149,7 +123,7 @@ def _sequences(
 
 
 def _near(words: set[str], reach: int, found: Sequence[AnalyzedToken]) -> Iterator[Span]:
-    """Tokens that stand within reach of each other and are together all the words."""
+    """Yield tokens within reach of each other that together contain all words."""
     candidates = [token for token in found if token.text in words]
     for first in candidates:
         near = [token for token in candidates if 0 <= token.position - first.position <= reach]
@@ -180,3 +154,30 @@ def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
         elif span.end > span.start:
             joined.append(span)
     return tuple(joined)
+
+
+def _is_within(left: str, right: str, distance: int) -> bool:
+    """Return whether two words are at most `distance` edits apart.
+
+    Edits are insertions, deletions, substitutions, and transpositions of adjacent letters (optimal string alignment).
+    """
+    if abs(len(left) - len(right)) > distance:
+        return False
+    before: list[int] = []
+    previous = list(range(len(right) + 1))
+    for row, letter in enumerate(left, start=1):
+        current = [row]
+        for column, other in enumerate(right, start=1):
+            cost = min(
+                previous[column] + 1, current[column - 1] + 1, previous[column - 1] + (letter != other)
+            )
+            is_transposition = (
+                row > 1 and column > 1 and letter == right[column - 2] and left[row - 2] == other
+            )
+            if is_transposition:
+                cost = min(cost, before[column - 2] + 1)
+            current.append(cost)
+        if min(current) > distance:
+            return False
+        before, previous = previous, current
+    return previous[-1] <= distance

@@ -1,4 +1,4 @@
-"""Queries on one index, answered as row numbers and scores, and the answers of many splits merged."""
+"""Runs queries on the index of a split, and merges the hits of many splits."""
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -21,7 +21,7 @@ _ROWS: Final = "rows"
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
-    """Rows of one split, best first: scores, and row numbers in the split."""
+    """Hits in one split, best first: scores and row numbers."""
 
     scores: NDArray[np.float32]
     rows: NDArray[np.int64]
@@ -31,7 +31,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 
 
 class MergedHits(msgspec.Struct, frozen=True, eq=False):
-    """Rows of many splits, best first: which split each comes from, its row number there, and its score."""
+    """Hits in many splits, best first: scores, positions of the splits, and row numbers in them."""
 
     scores: NDArray[np.float32]
     splits: NDArray[np.int64]
@@ -42,9 +42,9 @@ class MergedHits(msgspec.Struct, frozen=True, eq=False):
 
 
 def search_index(index: Index, query: Query, limit: int) -> Hits:
-    """Return the `limit` best rows of an index, best first; equal scores by row.
+    """Return the `limit` best rows of an index, best first; ties are ordered by row.
 
-    Scores are BM25 with the frequencies of this index. Raises SearchFailedError.
+    Scores are BM25 with the term frequencies of this index. Raises SearchFailedError.
     """
     with translating(_FAILED, SearchFailedError):
         searcher = index.searcher()
@@ -55,14 +55,14 @@ def search_index(index: Index, query: Query, limit: int) -> Hits:
         scores = np.fromiter(map(_score, found), np.float32, len(found))
         rows = np.fromiter(_row_numbers(searcher, found), np.int64, len(found))
         if searcher.num_segments == 1:
-            # The order of the documents is that of the rows.
+            # In a single segment, documents are in row order.
             return Hits(scores, rows)
     best = np.lexsort((rows, -scores))
     return Hits(scores[best], rows[best])
 
 
 def matching_rows(index: Index, query: Query) -> NDArray[np.int64]:
-    """Return the numbers of all rows that match, ascending, without scoring them. Raises SearchFailedError."""
+    """Return the numbers of all matching rows, ascending, without scores. Raises SearchFailedError."""
     with translating(_FAILED, SearchFailedError):
         searcher = index.searcher()
         if not searcher.num_docs:
@@ -74,17 +74,17 @@ def matching_rows(index: Index, query: Query) -> NDArray[np.int64]:
 
 
 def count_index(index: Index, query: Query) -> int:
-    """Return how many rows match. Raises SearchFailedError."""
+    """Return the number of matching rows. Raises SearchFailedError."""
     with translating(_FAILED, SearchFailedError):
-        # Faster than a search for one row with its count, because nothing is scored.
+        # Faster than a search for one row with a count, because nothing is scored.
         answer = index.searcher().aggregate(query, {_ROWS: {"value_count": {"field": ROW_FIELD}}})
     return int(answer[_ROWS]["value"])
 
 
 def merge_hits(hits: Sequence[Hits], limit: int) -> MergedHits:
-    """Return the `limit` best rows of all splits; equal scores by the order of the splits, then by row.
+    """Return the `limit` best rows of all splits; ties are ordered by split, then by row.
 
-    The hits of each split are in order already.
+    The hits of each split must be sorted.
     """
     if len(hits) == 1:
         (only,) = hits

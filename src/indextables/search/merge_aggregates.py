@@ -1,4 +1,4 @@
-"""The partial results of many splits, merged into the answer."""
+"""Merges the partial results of many splits into the result of an aggregation."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -22,11 +22,11 @@ from indextables.search.aggregation import (
 )
 from indextables.search.split_aggregate import PartialAggregate
 
-# In the answer's metadata: how many rows a count may be short of, or a group that is not shown may have
-# beyond the last one, because a split has too many groups to name them all. "0" is exact.
+# In the result's metadata: the most rows by which a count may be too low, or a missing group may exceed the last one,
+# because a split returned only its largest groups. "0" means that all counts are exact.
 MAX_COUNT_ERROR: Final = b"indextables.maxCountError"
 
-# What Spark adds to the digits of decimals in sums, and after their point in averages.
+# The digits that Spark adds to decimals in sums, and to their scale in averages.
 SUM_EXTRA_DIGITS: Final = 10
 AVG_EXTRA_DIGITS: Final = 4
 
@@ -38,12 +38,12 @@ _MERGE_BY_SUM: Final = ("count", "nan", "sum")
 def merge_aggregates(
     aggregation: Aggregation, partials: Sequence[PartialAggregate], schema: pa.Schema
 ) -> pa.Table:
-    """Return one row per group (the group's column first), or one row, with a column per metric.
+    """Return a row per group, with the group's key first, or a single row, and a column per metric.
 
-    Types are Spark's: counts and sums of integers are bigint, averages double or a decimal, minima, maxima and
-    groups of the column's own type. Terms come with the most frequent first, then by value; histograms by their
-    key. Without any values sum, avg, min and max are null. The metadata MAX_COUNT_ERROR says how exact the
-    counts of terms are. Raises InvalidAggregationError for a sum that does not fit 64 bits.
+    Types are Spark's: counts and sums of integers are bigint, averages are double or decimal, minima, maxima and keys
+    have the column's type. Terms are ordered by frequency, then by value; histograms by key. Without any values,
+    sum, avg, min and max are null. The metadata key MAX_COUNT_ERROR bounds the error of the counts of terms. Raises
+    InvalidAggregationError for a sum that does not fit 64 bits.
     """
     groups = _merged(aggregation, partials, schema)
     names = [] if aggregation.by is None else [column_of(schema, aggregation.by.column).name]
@@ -57,7 +57,7 @@ def merge_aggregates(
 
 
 def _merged(aggregation: Aggregation, partials: Sequence[PartialAggregate], schema: pa.Schema) -> pa.Table:
-    """One row per group, with the names of the partial results; the groups of the answer, in its order."""
+    """Merge partial results by group, and return the groups of the result in order."""
     expected = partial_schema(aggregation, schema)
     rows = pa.concat_tables([expected.empty_table(), *(partial.groups for partial in partials)])
     keys = [KEY] if aggregation.by is not None else []
@@ -95,7 +95,7 @@ def _metric(metric: Metric, aggregation: Aggregation, groups: pa.Table, schema: 
     extremes = groups.column(names.min if metric.function is MetricFunction.MIN else names.max)
     if not pa.types.is_floating(data_type):
         return extremes
-    # NaN is above every other number: it is the highest where there is one, and the lowest where all are.
+    # NaN is above every other number: the maximum if any value is NaN, the minimum if all are.
     nans = pc.fill_null(groups.column(names.nan), 0)
     is_nan = pc.equal(nans, counts) if metric.function is MetricFunction.MIN else pc.greater(nans, 0)
     return pc.if_else(pc.and_(is_nan, pc.greater(counts, 0)), pa.scalar(float("nan"), data_type), extremes)

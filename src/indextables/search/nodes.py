@@ -1,4 +1,4 @@
-"""A query as a tree: frozen, hashable, picklable. Every leaf knows where in the text it stands."""
+"""A query as a tree of frozen, hashable, picklable nodes. Every leaf has its place in the text."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from indextables.search.caret import caret_lines
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A part of a query's text. Nodes compare without it: equal meaning is equality."""
+    """A range of the query text. Nodes that differ only in their places are equal."""
 
     text: str
     start: int
@@ -18,7 +18,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> str:
-        """The part itself, as the user wrote it."""
+        """The text of this range, as the user wrote it."""
         return self.text[self.start : self.end]
 
     def error(self, reason: str) -> InvalidQueryError:
@@ -31,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """Something that was written in a query, compared by everything but its place."""
+    """A part of a query, compared by everything except its place."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Written) and self._meaning() == other._meaning()
@@ -44,7 +44,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 class FieldPath(_Written, frozen=True):
-    """A field as it is written: its name, cut at the dots that are not escaped."""
+    """A field name, split at unescaped dots."""
 
     parts: tuple[str, ...]
     place: Place
@@ -54,7 +54,7 @@ class FieldPath(_Written, frozen=True):
 
 
 class QueryNode(_Written, frozen=True):
-    """The root of all nodes."""
+    """The base class of all nodes."""
 
 
 class Everything(QueryNode, frozen=True):
@@ -69,26 +69,26 @@ class Leaf(QueryNode, frozen=True):
 
 
 class Term(Leaf, frozen=True):
-    """`timeout`, `level:ERROR`: text that, where the field cuts it into several tokens, stands together."""
+    """`timeout`, `level:ERROR`: text; if the field's analyzer splits it into several tokens, they form a phrase."""
 
     text: str
 
 
 class Phrase(Leaf, frozen=True):
-    """`"data lake"~2`: tokens in this order, moved by `slop` positions at most."""
+    """`"data lake"~2`: tokens in this order, moved by at most `slop` positions in total."""
 
     text: str
     slop: int = 0
 
 
 class Wildcard(Leaf, frozen=True):
-    """`hel*`: the literal texts around the stars, in order; a prefix is ("hel", "")."""
+    """`hel*`: the literal parts around the stars; a prefix is ("hel", "")."""
 
     parts: tuple[str, ...]
 
 
 class Fuzzy(Leaf, frozen=True):
-    """`colour~1`: at most `distance` insertions, deletions, substitutions or swaps of neighbours away."""
+    """`colour~1`: at most `distance` insertions, deletions, substitutions or transpositions away."""
 
     text: str
     distance: int
@@ -102,26 +102,26 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Range(Leaf, frozen=True):
-    """`status:[400 TO 499]`, `price:>=10.5`; an end that is None is open."""
+    """`status:[400 TO 499]`, `price:>=10.5`; None is an open end."""
 
     lower: Bound | None
     upper: Bound | None
 
 
 class OneOf(Leaf, frozen=True):
-    """`level:IN [ERROR WARN]`: exactly one of these values."""
+    """`level:IN [ERROR WARN]`: any of these values."""
 
     values: tuple[str, ...]
 
 
 class Exists(Leaf, frozen=True):
-    """`field:*`: there is a value."""
+    """`field:*`: the field has a value."""
 
 
 class Boolean(QueryNode, frozen=True):
-    """All of `must`, none of `must_not`; and, where `must` is empty, one of `should`, if there are any.
+    """All of `must`, none of `must_not`, and, if `must` is empty, at least one of `should`, if there are any.
 
-    Next to a `must`, `should` adds to the score only. With `must_not` alone, every other row matches.
+    If `must` is not empty, `should` only adds to the score. `must_not` alone matches all other rows.
     """
 
     must: tuple[QueryNode, ...] = ()
@@ -130,7 +130,7 @@ class Boolean(QueryNode, frozen=True):
 
 
 class Boost(QueryNode, frozen=True):
-    """`title:spark^2`: the same rows, with the score multiplied."""
+    """`title:spark^2`: the rows of the operand, with scores multiplied by `factor`."""
 
     operand: QueryNode
     factor: float

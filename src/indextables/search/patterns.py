@@ -1,7 +1,7 @@
-"""Regular expressions over whole terms, for what Tantivy has no query of its own: stars and text ranges.
+"""Regular expressions over whole terms, for wildcards and text ranges, which Tantivy has no queries for.
 
-Every character of the user's is written as its code point, so that none can be mistaken for syntax. Tantivy
-bounds the size of a compiled expression, and a wildcard is large: patterns share theirs where they can.
+Characters from the query are written as code points, so none can act as syntax. Tantivy limits the size of a compiled
+expression, and a wildcard is large, so alternatives share one where possible.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ import msgspec
 
 from indextables.search.nodes import Bound
 
-# Without it, a dot would stop at the end of a line.
+# Otherwise a dot does not match a line feed.
 _DOT_MATCHES_ALL: Final = "(?s)"
 
 _FIRST_SURROGATE: Final = 0xD800
@@ -18,7 +18,7 @@ _LAST_SURROGATE: Final = 0xDFFF
 
 
 class Alphabet(msgspec.Struct, frozen=True):
-    """The characters that terms are made of: a pattern for any of them, and the last one."""
+    """The characters of terms: a pattern for any of them, and the highest code point."""
 
     any_character: str
     last: int
@@ -29,23 +29,23 @@ HEXADECIMAL: Final = Alphabet("[0-9a-f]", ord("f"))
 
 
 def star_pattern(parts: tuple[str, ...]) -> str:
-    """Terms that consist of these texts, in order, with anything in between."""
+    """Return the pattern for these texts in order, with anything in between."""
     return _DOT_MATCHES_ALL + ".*".join(map(literal_pattern, parts))
 
 
 def literal_pattern(text: str) -> str:
-    """Exactly this text."""
+    """Return the pattern for exactly this text."""
     return "".join(f"\\x{{{ord(character):x}}}" for character in text)
 
 
 def range_pattern(lower: Bound | None, upper: Bound | None, alphabet: Alphabet = UNICODE) -> str | None:
-    """Terms between two texts by their code points, which is the order of the index; None if there are none."""
+    """Return the pattern for the terms in a range, in code point order as in the index; None for an empty range."""
     inside = _Range(alphabet).between(lower or Bound("", is_inclusive=True), upper)
     return _DOT_MATCHES_ALL + one_of(inside) if inside else None
 
 
 def one_of(alternatives: list[str]) -> str:
-    """What any of these patterns matches."""
+    """Return the alternation of patterns."""
     return alternatives[0] if len(alternatives) == 1 else f"(?:{'|'.join(alternatives)})"
 
 
@@ -57,12 +57,12 @@ class _Range:
         self.anything = f"{alphabet.any_character}*"
 
     def between(self, lower: Bound, upper: Bound | None) -> list[str]:
-        """The alternatives of a range; none for an empty one."""
+        """Return the alternatives for a range; none for an empty range."""
         if upper is None:
             return [self.beginnings_from(lower) + self.anything]
         if lower.text > upper.text:
             return []
-        shared = _shared(lower.text, upper.text)
+        shared = _common_prefix_length(lower.text, upper.text)
         low, high = lower.text[shared:], upper.text[shared:]
         if low:
             inside = self.apart(Bound(low, lower.is_inclusive), Bound(high, upper.is_inclusive))
@@ -74,7 +74,7 @@ class _Range:
         return [start + each for each in inside]
 
     def apart(self, lower: Bound, upper: Bound) -> list[str]:
-        """Between two texts that begin differently."""
+        """Return the alternatives between two texts with different first characters."""
         first, last = lower.text[0], upper.text[0]
         rest = Bound(lower.text[1:], lower.is_inclusive)
         openings = [literal_pattern(first) + self.beginnings_from(rest)]
@@ -87,7 +87,7 @@ class _Range:
         return [one_of(openings) + self.anything, *endings]
 
     def beginnings_from(self, bound: Bound) -> str:
-        """What the texts not below the bound begin with; anything may follow."""
+        """Return the pattern for the start of all texts above the bound; anything may follow."""
         pattern = "" if bound.is_inclusive else self.alphabet.any_character
         for character in reversed(bound.text):
             above = self.characters(ord(character) + 1, self.alphabet.last)
@@ -95,7 +95,7 @@ class _Range:
         return pattern
 
     def longer_below(self, text: str) -> list[str]:
-        """What is below a text, but for the empty text."""
+        """Return the alternatives below a text, except for the empty text."""
         if not text:
             return []
         beginnings = ""
@@ -110,7 +110,7 @@ class _Range:
         return [*found, proper] if proper else found
 
     def characters(self, first: int, last: int) -> list[str]:
-        """One character between two code points; none if there are none."""
+        """Return the class of characters between two code points; none for an empty range."""
         if _FIRST_SURROGATE <= first <= _LAST_SURROGATE:
             first = _LAST_SURROGATE + 1
         if _FIRST_SURROGATE <= last <= _LAST_SURROGATE:
@@ -118,8 +118,8 @@ class _Range:
         return [f"[\\x{{{first:x}}}-\\x{{{last:x}}}]"] if first <= last else []
 
 
-def _shared(left: str, right: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+def _common_prefix_length(left: str, right: str) -> int:
+    """Return the length of the common prefix."""
     length = 0
     while length < len(left) and left[length] == right[length]:
         length += 1

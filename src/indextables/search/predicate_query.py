@@ -1,16 +1,21 @@
-"""Predicates as queries, where the index can answer them exactly: for the rows where they are true, or false.
+"""Predicates as queries, where the index answers them exactly.
 
-Both are asked for, because of SQL's third truth value: NOT x is true where x is false, and where x is unknown
-neither is. None is returned where the index cannot tell: rows then decide.
+Every predicate has two queries: one for the rows where it is true, and one for those where it is false. Both are needed
+because SQL has three truth values: NOT x is true where x is false, and neither x nor NOT x is true where x is unknown.
+A query of None means that the index cannot tell; the rows must then be read.
 """
 
 import math
 from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from ipaddress import ip_address
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tantivy import FieldType, Occur, Query
 
+from indextables.errors import InvalidPredicateError
 from indextables.predicates import (
     AlwaysFalse,
     AlwaysTrue,
@@ -28,10 +33,12 @@ from indextables.predicates import (
 )
 from indextables.search.nodes import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
-from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping, IndexTerm, index_term
-from indextables.split.fields import MAX_TOKEN_BYTES, RAW
+from indextables.search.text_query import all_queries, any_query
+from indextables.split.doc_mapping import MAX_TOKEN_BYTES, RAW, DocMapping, FieldKind, FieldMapping
 
-NEGATED: Final = {
+IndexTerm: TypeAlias = bool | int | float | str | bytes
+
+_NEGATED: Final = {
     Operator.EQ: Operator.NE,
     Operator.NE: Operator.EQ,
     Operator.LT: Operator.GE,
@@ -40,7 +47,7 @@ NEGATED: Final = {
     Operator.LE: Operator.GT,
 }
 
-COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+_COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQ: eq,
     Operator.NE: ne,
     Operator.LT: lt,
@@ -49,9 +56,9 @@ COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.GE: ge,
 }
 
-MIN_I64: Final = -(1 << 63)
+_MIN_I64: Final = -(1 << 63)
 
-# The values of these columns are what the index holds, and can be told from null.
+# The index holds the whole values of these kinds, and tells them from null.
 _WHOLE_VALUES: Final = frozenset(FieldKind) - {
     FieldKind.TEXT,
     FieldKind.JSON,
@@ -62,20 +69,20 @@ _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 
 def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Query | None, Predicate | None]:
-    """Return what the index answers exactly as a query, and the rest of the predicate for the rows.
+    """Partition a bound predicate into a query that the index answers exactly, and the rest for the rows.
 
-    The two together, joined by AND, are the predicate; None stands for a part that excludes nothing. The
-    predicate is bound. Ranges and prefixes of strings are left to the rows, because the longest strings have
-    no term; so are tokenised text, JSON, addresses, and columns that the mapping does not have.
+    The predicate is the conjunction of both; None is a part that excludes nothing. Ranges and prefixes of strings are
+    left to the rows, because the longest strings have no term; so are tokenized text, JSON, addresses, and columns
+    that the mapping does not have.
     """
-    exact = ExactQueries(mapping)
+    queries_of = PredicateQueries(mapping)
     conjuncts = predicate.operands if isinstance(predicate, And) else (predicate,)
     queries: list[Query] = []
     rest: list[Predicate] = []
     for conjunct in conjuncts:
         if isinstance(conjunct, AlwaysTrue):
             continue
-        query = exact.where_true(conjunct)
+        query = queries_of.where_true(conjunct)
         if query is None:
             rest.append(conjunct)
         else:
@@ -84,33 +91,19 @@ def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Quer
 
 
 def filtered(query: Query, condition: Query | None) -> Query:
-    """The query restricted to the rows of a condition, which does not touch the scores."""
+    """Restrict a query to the rows of a condition, without changing scores."""
     if condition is None:
         return query
     return Query.boolean_query([(Occur.Must, query), (Occur.Must, Query.const_score_query(condition, 0.0))])
 
 
-def all_queries(queries: list[Query]) -> Query:
-    """The rows that all of these have in common."""
-    return (
-        queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Must, query) for query in queries])
-    )
-
-
-def any_query(queries: list[Query]) -> Query:
-    """The rows of each of these."""
-    return (
-        queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Should, query) for query in queries])
-    )
-
-
-def without(query: Query, excluded: Query) -> Query:
-    """The rows of one query that another does not have."""
+def _without(query: Query, excluded: Query) -> Query:
+    """Return the query for the rows of one query that another does not match."""
     return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, excluded)])
 
 
-class ExactQueries:
-    """The queries of predicates over the fields of one mapping."""
+class PredicateQueries:
+    """Compiles predicates over the fields of one mapping."""
 
     __slots__ = ("mapping", "schema")
 
@@ -119,7 +112,7 @@ class ExactQueries:
         self.schema = mapping.tantivy_schema()
 
     def where_true(self, predicate: Predicate) -> Query | None:
-        """The rows for which a bound predicate is true."""
+        """Return the query for the rows where a bound predicate is true."""
         match predicate:
             case AlwaysTrue():
                 return Query.all_query()
@@ -142,7 +135,7 @@ class ExactQueries:
         return None
 
     def where_false(self, predicate: Predicate) -> Query | None:
-        """The rows for which a bound predicate is false, and not unknown."""
+        """Return the query for the rows where a bound predicate is false, not unknown."""
         match predicate:
             case AlwaysTrue() | AlwaysFalse() | IsNull() | IsNotNull():
                 return _complement(self.where_true(predicate))
@@ -153,11 +146,11 @@ class ExactQueries:
             case Not(operand=operand):
                 return self.where_true(operand)
             case Comparison(column=column, operator=operator, value=value):
-                return self._compared(column, NEGATED[operator], value)
+                return self._compared(column, _NEGATED[operator], value)
             case In(column=column, values=values):
                 if None in values:
                     return Query.empty_query()
-                return self._but(column, self.where_true(predicate))
+                return self._present_without(column, self.where_true(predicate))
         return None
 
     def _compared(self, column: str, operator: Operator, value: Value | None) -> Query | None:
@@ -167,7 +160,7 @@ class ExactQueries:
         if value is None:
             return Query.empty_query()
         if operator is Operator.NE:
-            return self._but(column, self._among(column, [value]))
+            return self._present_without(column, self._among(column, [value]))
         if operator is Operator.EQ:
             return self._among(column, [value])
         if field.kind not in _ORDERED:
@@ -176,9 +169,9 @@ class ExactQueries:
 
     def _ordered(self, field: FieldMapping, operator: Operator, term: IndexTerm) -> Query | None:
         if isinstance(term, float) and math.isnan(term):
-            return self._beside_nan(field, operator)
+            return self._compared_with_nan(field, operator)
         if isinstance(term, bool):
-            return self._terms(field, [each for each in (False, True) if COMPARE[operator](each, term)])
+            return self._terms(field, [each for each in (False, True) if _COMPARE[operator](each, term)])
         is_lower = operator in (Operator.GT, Operator.GE)
         is_inclusive = operator in (Operator.GE, Operator.LE)
         if isinstance(term, str):
@@ -191,8 +184,8 @@ class ExactQueries:
         assert isinstance(term, int | float)
         return self._range(field, term, is_lower=is_lower, is_inclusive=is_inclusive)
 
-    def _beside_nan(self, field: FieldMapping, operator: Operator) -> Query | None:
-        # NaN equals itself and is above every other number, as in Spark.
+    def _compared_with_nan(self, field: FieldMapping, operator: Operator) -> Query | None:
+        # As in Spark, NaN equals itself and is above every other number.
         match operator:
             case Operator.GT:
                 return Query.empty_query()
@@ -231,9 +224,9 @@ class ExactQueries:
             return Query.term_query(self.schema, field.index_name, terms[0], index_option="basic")
         return Query.term_set_query(self.schema, field.index_name, terms)
 
-    def _but(self, column: str, excluded: Query | None) -> Query | None:
+    def _present_without(self, column: str, excluded: Query | None) -> Query | None:
         present = self._present(column)
-        return None if present is None or excluded is None else without(present, excluded)
+        return None if present is None or excluded is None else _without(present, excluded)
 
     def _present(self, column: str) -> Query | None:
         field = self._field(column)
@@ -242,14 +235,14 @@ class ExactQueries:
         if field.kind is FieldKind.BYTES or (
             field.kind is FieldKind.STRING and field.max_token_bytes < MAX_TOKEN_BYTES
         ):
-            # The longest values are missing from the index, like nulls.
+            # The index skips the longest values, so they look like nulls.
             return None
         if field.fast:
             return Query.exists_query(field.index_name)
         if field.kind is FieldKind.BOOL:
             return self._terms(field, [False, True])
         if field.field_type == FieldType.Integer:
-            return self._range(field, MIN_I64, is_lower=True, is_inclusive=True)
+            return self._range(field, _MIN_I64, is_lower=True, is_inclusive=True)
         if field.field_type == FieldType.Float:
             return self._range(field, -math.inf, is_lower=True, is_inclusive=True)
         return None
@@ -271,8 +264,78 @@ def _combined(combine: Callable[[list[Query]], Query], queries: Iterable[Query |
 
 
 def _complement(query: Query | None) -> Query | None:
-    return None if query is None else without(Query.all_query(), query)
+    return None if query is None else _without(Query.all_query(), query)
 
 
 def _size(term: IndexTerm) -> int:
     return len(term.encode() if isinstance(term, str) else term) if isinstance(term, str | bytes) else 0
+
+
+# Values as the index stores them. `split.documents` encodes whole columns the same way.
+
+_EPOCH_DAY = date(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+# 128-bit two's complement with the sign bit flipped: its hexadecimal digits sort like the numbers.
+_BIG_DECIMAL_DIGITS = 32
+_BIG_DECIMAL_ZERO = 1 << 127
+
+
+def index_term(field: FieldMapping, value: Value) -> IndexTerm:
+    """Return the term of a value in this field. Text is not analyzed: it is the term itself.
+
+    `value` has the column's type, as `predicates.bind` returns it. Raises InvalidPredicateError for a value of another
+    type, for a field without terms of whole values (JSON), and for one that is not indexed.
+    """
+    try:
+        return _term(field, value)
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise InvalidPredicateError(
+            f"column {field.name!r} is indexed as {field.kind.value}, which has no term for {value!r}"
+        ) from error
+
+
+def _term(field: FieldMapping, value: Value) -> IndexTerm:
+    match field.kind, value:
+        case (FieldKind.TEXT | FieldKind.STRING, str()):
+            return value
+        case FieldKind.IP, str():
+            return str(ip_address(value))
+        case FieldKind.BOOL, bool():
+            return value
+        case FieldKind.I64, int() if not isinstance(value, bool):
+            return value
+        case FieldKind.F64, float() | int() if not isinstance(value, bool):
+            return float(value) + 0.0  # -0.0 becomes 0.0
+        case ((FieldKind.TIMESTAMP | FieldKind.TIMESTAMP_NTZ), datetime()):
+            return _microseconds(value)
+        case FieldKind.DATE, date() if not isinstance(value, datetime):
+            return (value - _EPOCH_DAY).days
+        case FieldKind.DECIMAL, Decimal() | int():
+            return _unscaled(Decimal(value), field.scale)
+        case FieldKind.BIG_DECIMAL, Decimal() | int():
+            key = _unscaled(Decimal(value), field.scale) + _BIG_DECIMAL_ZERO
+            return f"{key:0{_BIG_DECIMAL_DIGITS}x}"
+        case FieldKind.BYTES, bytes():
+            return value
+    raise TypeError("no term")
+
+
+def _microseconds(value: datetime) -> int:
+    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _unscaled(value: Decimal, scale: int) -> int:
+    # Decimal arithmetic rounds to the precision of a context; integer arithmetic is exact.
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise TypeError("not a finite number")
+    number = int("".join(map(str, digits)))
+    shift = exponent + scale
+    power: int = 10 ** abs(shift)
+    unscaled, lost = (number * power, 0) if shift >= 0 else divmod(number, power)
+    if lost:
+        raise ValueError("more digits than the column has")
+    return -unscaled if sign else unscaled

@@ -1,4 +1,4 @@
-"""From what an index holds back to values of a column's type."""
+"""Aggregates the rows of one split with its index, without reading rows."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,129 +27,232 @@ from indextables.search.aggregation import (
     is_number,
     partial_schema,
 )
-from indextables.search.predicate_query import ExactQueries, filtered
-from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
-from indextables.split.doc_mapping import ROW_FIELD, FieldKind, FieldMapping
-from indextables.split.fields import MAX_TOKEN_BYTES
+from indextables.search.compile import AbsentColumn, PartitionValue, SearchScope, Target
+from indextables.search.predicate_query import PredicateQueries, filtered
+from indextables.split.doc_mapping import MAX_TOKEN_BYTES, ROW_FIELD, FieldKind, FieldMapping
 from indextables.split.index_files import translating
 
-# The order keys of big decimals: 128 bits, shifted so that they sort like the numbers.
-_BIG_DECIMAL_ZERO: Final = 1 << 127
+# Tantivy's limit.
+MAX_GROUPS: Final = 65_000
 
-# More digits than any decimal has.
-EXACT: Final = Context(prec=50)
-
-
-def decode(field: FieldMapping, terms: Iterable[Any], data_type: pa.DataType) -> pa.Array:
-    """The values that a field's terms stand for; None is null."""
-    from_term = _FROM_TERM.get(field.kind)
-    if from_term is None:
-        return pa.array(terms, _PLAIN.get(field.kind, pa.string())).cast(data_type)
-    return pa.array([None if term is None else from_term(field, term) for term in terms], data_type)
+_GROUPS: Final = "groups"
+_RANGE: Final = "range"
+_FAILED: Final = "the index cannot aggregate"
 
 
-def decimal_value(unscaled: int, scale: int) -> Decimal:
-    """The number with `scale` digits after the point."""
-    return Decimal(unscaled).scaleb(-scale, EXACT)
+class PartialAggregate(msgspec.Struct, frozen=True):
+    """The groups of one split. A group that is not among them has at most `hidden_rows` rows."""
+
+    groups: pa.Table
+    hidden_rows: int = 0
 
 
-def _boolean(_: FieldMapping, term: int) -> bool:
-    return bool(term)
+class _Bucket(msgspec.Struct, frozen=True):
+    key: Any
+    rows: int
+    answers: dict[str, Any]
 
 
-def _decimal(field: FieldMapping, term: int) -> Decimal:
-    return decimal_value(term, field.scale)
+def aggregate_index(
+    index: Index, query: Query, aggregation: Aggregation, scope: SearchScope
+) -> PartialAggregate:
+    """Aggregate the matching rows of an index; `scope.schema` is the table's.
+
+    Counts, minima, maxima, and sums of integers and decimals are exact. Terms are complete up to MAX_GROUPS per split.
+    Raises InvalidAggregationError for columns that do not exist or have an unsuitable type, and for metrics that the
+    index cannot compute exactly; SearchFailedError if the index is damaged or its limits are exceeded.
+    """
+    aggregation.check(scope.schema)
+    return _Run(index.searcher(), query, aggregation, scope).partial()
 
 
-def _big_decimal(field: FieldMapping, term: str) -> Decimal:
-    return decimal_value(int(term, 16) - _BIG_DECIMAL_ZERO, field.scale)
+class _Run(msgspec.Struct, frozen=True, dict=True):
+    searcher: Searcher
+    query: Query
+    aggregation: Aggregation
+    scope: SearchScope
+
+    def partial(self) -> PartialAggregate:
+        buckets, hidden_rows = self.buckets()
+        columns: dict[str, Any] = {ROWS: [bucket.rows for bucket in buckets]}
+        if self.aggregation.by is not None:
+            columns[KEY] = self.keys(self.aggregation.by, buckets)
+        for index, column in enumerate(self.aggregation.columns):
+            columns |= self.metrics(PartialColumns(index), column, buckets)
+        schema = partial_schema(self.aggregation, self.scope.schema)
+        missing = {name: [None] * len(buckets) for name in schema.names if name not in columns}
+        return PartialAggregate(pa.table({**columns, **missing}, schema=schema), hidden_rows)
+
+    def buckets(self) -> tuple[list[_Bucket], int]:
+        """Return the groups, and the most rows that any other group can have."""
+        by = self.aggregation.by
+        requests = {ROWS: {"value_count": {"field": ROW_FIELD}}, **self.metric_requests}
+        if by is None:
+            answers = self.aggregate(self.query, requests)
+            return [_Bucket(None, int(answers[ROWS]["value"]), answers)], 0
+        match self.scope.find_column(by.column):
+            case Target(field=field):
+                return self.field_buckets(by, field)
+            case PartitionValue(row=row):
+                if isinstance(by, Histogram):
+                    raise InvalidAggregationError(
+                        f"column {by.column!r} is a partition column; group by its values, or aggregate the rows"
+                    )
+                answers = self.aggregate(self.query, requests)
+                key, rows = row.column(0)[0].as_py(), int(answers[ROWS]["value"])
+                return ([_Bucket(key, rows, answers)] if rows and key is not None else []), 0
+        return [], 0
+
+    def field_buckets(self, by: Terms | Histogram, field: FieldMapping) -> tuple[list[_Bucket], int]:
+        answer = self.aggregate(
+            self.query, {_GROUPS: {**self.group_request(by, field), "aggs": self.metric_requests}}
+        )
+        found = answer[_GROUPS]["buckets"]
+        buckets = [_Bucket(each["key"], each["doc_count"], each) for each in found]
+        is_cut = isinstance(by, Terms) and answer[_GROUPS]["sum_other_doc_count"] > 0
+        return buckets, buckets[-1].rows if is_cut else 0
+
+    def group_request(self, by: Terms | Histogram, field: FieldMapping) -> dict[str, Any]:
+        if not is_countable(field):
+            raise _not_fast(field)
+        if isinstance(by, Terms):
+            return {"terms": {"field": field.index_name, "size": MAX_GROUPS}}
+        if field.kind is FieldKind.BIG_DECIMAL:
+            raise InvalidAggregationError(
+                f"histogram of {by.column!r}: the index holds text for numbers of this size; aggregate the rows"
+            )
+        self.check_range(field)
+        return {"histogram": histogram_request(by, field)}
+
+    def check_range(self, field: FieldMapping) -> None:
+        """Reject integers that doubles cannot represent: they could fall into the wrong interval."""
+        if field.kind is FieldKind.F64:
+            return
+        found = self.aggregate(self.query, {_RANGE: {"stats": {"field": field.index_name}}})[_RANGE]
+        if found["count"] and max(abs(found["min"]), abs(found["max"])) >= EXACT_DOUBLES:
+            raise InvalidAggregationError(
+                f"histogram of {field.name!r}: the column has values beyond 2^53; aggregate the rows instead"
+            )
+
+    def keys(self, by: Terms | Histogram, buckets: Sequence[_Bucket]) -> pa.Array:
+        data_type = partial_schema(self.aggregation, self.scope.schema).field(KEY).type
+        target = self.scope.find_column(by.column)
+        terms = [bucket.key for bucket in buckets]
+        if not isinstance(target, Target):
+            return pa.array(terms, data_type)
+        if isinstance(by, Histogram) and target.field.is_i64:
+            terms = [int(term) for term in terms]
+        return decode(target.field, terms, data_type)
+
+    @lazy_property
+    def predicates(self) -> PredicateQueries:
+        return PredicateQueries(self.scope.mapping)
+
+    @lazy_property
+    def metric_requests(self) -> dict[str, Any]:
+        targets = enumerate(map(self.scope.find_column, self.aggregation.columns))
+        return {
+            PartialColumns(index).answer: metric_request(target.field)
+            for index, target in targets
+            if isinstance(target, Target) and is_countable(target.field)
+        }
+
+    def metrics(self, names: PartialColumns, column: str, buckets: Sequence[_Bucket]) -> dict[str, Any]:
+        """Return the partial results of one column."""
+        target = self.scope.find_column(column)
+        if isinstance(target, PartitionValue):
+            return _constant_metrics(names, target.row.column(0)[0], buckets)
+        if target is None or isinstance(target, AbsentColumn):
+            return {names.count: [0] * len(buckets)}
+        field = target.field
+        functions = self.aggregation.functions_of(column)
+        if not is_countable(field):
+            return {names.count: [self.count_present(field, functions)]}
+        groups = [self.measure(field, functions, bucket.answers[names.answer]) for bucket in buckets]
+        found: dict[str, Any] = {names.count: [group.count for group in groups]}
+        if functions & EXTREMES:
+            data_type = column_of(self.scope.schema, column).type
+            found[names.min] = decode(field, [group.lowest for group in groups], data_type)
+            found[names.max] = decode(field, [group.highest for group in groups], data_type)
+            if has_nan(groups):
+                found[names.nan] = self.nan_counts(column, buckets)
+        if functions & SUMMED:
+            found[names.sum] = [_sum(field, group.total) for group in groups]
+        return found
+
+    def measure(
+        self, field: FieldMapping, functions: frozenset[MetricFunction], answer: dict[str, Any]
+    ) -> "GroupMetrics":
+        found = metrics_of_answer(field, functions, answer)
+        if found is not None:
+            return found
+        if self.aggregation.by is not None:
+            raise groups_error(field, functions)
+        count = int(answer["count"] if "count" in answer else answer["value"])
+        with translating(_FAILED, SearchFailedError):
+            reader = ValueReader(self.searcher, self.predicates.schema, self.query)
+            return reader.metrics(field, functions, count)
+
+    def nan_counts(self, column: str, buckets: Sequence[_Bucket]) -> list[int]:
+        nan = self.predicates.where_true(Comparison(column, Operator.EQ, math.nan))
+        run = replace(self, query=filtered(self.query, nan), aggregation=Aggregation(by=self.aggregation.by))
+        found, _ = run.buckets()
+        # By their text, because a key may be NaN, which does not equal itself.
+        counts = {repr(bucket.key): bucket.rows for bucket in found}
+        return [counts.get(repr(bucket.key), 0) for bucket in buckets]
+
+    def count_present(self, field: FieldMapping, functions: frozenset[MetricFunction]) -> int:
+        present = self.predicates.where_true(IsNotNull(field.name))
+        is_count = functions == {MetricFunction.COUNT} and self.aggregation.by is None
+        if present is None or not is_count:
+            raise _not_fast(field)
+        counted = self.aggregate(filtered(self.query, present), {ROWS: {"value_count": {"field": ROW_FIELD}}})
+        return int(counted[ROWS]["value"])
+
+    def aggregate(self, query: Query, requests: dict[str, Any]) -> dict[str, Any]:
+        with translating(_FAILED, SearchFailedError):
+            return self.searcher.aggregate(query, requests)
 
 
-_PLAIN: Final = {
-    FieldKind.I64: pa.int64(),
-    FieldKind.F64: pa.float64(),
-    FieldKind.DATE: pa.int32(),
-    FieldKind.TIMESTAMP: pa.int64(),
-    FieldKind.TIMESTAMP_NTZ: pa.int64(),
-}
-
-_FROM_TERM: Final[dict[FieldKind, Callable[[FieldMapping, Any], Any]]] = {
-    FieldKind.BOOL: _boolean,
-    FieldKind.DECIMAL: _decimal,
-    FieldKind.BIG_DECIMAL: _big_decimal,
-}
-
-
-# The steps of a histogram in the units of the index: days, microseconds, and decimals without their point.
-
-
-TIME_UNITS: Final = {
-    FieldKind.DATE: timedelta(days=1),
-    FieldKind.TIMESTAMP: timedelta(microseconds=1),
-    FieldKind.TIMESTAMP_NTZ: timedelta(microseconds=1),
-}
-
-# Doubles tell whole numbers apart up to here; Tantivy computes the buckets with them.
-EXACT_DOUBLES: Final = 1 << 53
-
-
-def histogram_request(by: Histogram, field: FieldMapping) -> dict[str, Any]:
-    """The request to Tantivy. Raises InvalidAggregationError for steps that do not fit the column."""
-    interval = _units(by.interval, by, field)
-    offset = _units(by.offset, by, field) % interval if by.offset is not None else 0
-    if not 0 < interval < EXACT_DOUBLES:
-        raise _error(by, "the interval is too small or too large for the column")
-    # Empty buckets are left out: between two distant values there would be any number of them.
+def _constant_metrics(names: PartialColumns, value: pa.Scalar, buckets: Sequence[_Bucket]) -> dict[str, Any]:
+    """Return the metrics of a column with the same value in all rows of the split."""
+    rows = [bucket.rows for bucket in buckets]
+    if not value.is_valid:
+        return {names.count: [0] * len(rows)}
+    constant = value.as_py()
+    extremes = [constant if count else None for count in rows]
+    found: dict[str, Any] = {names.count: rows, names.min: extremes, names.max: extremes}
+    if not is_number(value.type):
+        return found
     return {
-        "field": field.index_name,
-        "interval": float(interval),
-        "offset": float(offset),
-        "min_doc_count": 1,
+        **found,
+        names.sum: [
+            EXACT.multiply(constant, count) if isinstance(constant, Decimal) else constant * count
+            for count in rows
+        ],
     }
 
 
-def _units(step: Step, by: Histogram, field: FieldMapping) -> float:
-    if field.kind in TIME_UNITS:
-        return _time_units(step, by, TIME_UNITS[field.kind])
-    if isinstance(step, timedelta):
-        raise _error(by, "the column holds numbers; give the interval as a number")
-    if field.kind is FieldKind.F64:
-        return float(step)
-    try:
-        # The shortest text of a float is what its writer meant.
-        unscaled = Decimal(repr(step) if isinstance(step, float) else step).scaleb(field.scale)
-        whole = int(unscaled.to_integral_exact())
-    except (InvalidOperation, OverflowError, ValueError) as error:
-        raise _error(by, f"{step} is no number") from error
-    if whole != unscaled:
-        raise _error(by, f"{step} has more digits after the point than the column")
-    return whole
+def _sum(field: FieldMapping, total: float | None) -> Any:
+    if total is None or field.kind is FieldKind.F64:
+        return total
+    return decimal_value(int(total), field.scale)
 
 
-def _time_units(step: Step, by: Histogram, unit: timedelta) -> int:
-    if not isinstance(step, timedelta):
-        raise _error(by, "the column holds moments; give the interval as a timedelta")
-    units, remainder = divmod(step, unit)
-    if remainder:
-        raise _error(by, f"{step} is no multiple of {unit}")
-    return units
+def _not_fast(field: FieldMapping) -> InvalidAggregationError:
+    return InvalidAggregationError(
+        f"column {field.name!r} has no fast values in the index (it is indexed as {field.kind.value}); "
+        f"make it a fast field, or aggregate the rows instead"
+    )
 
 
-def _error(by: Histogram, reason: str) -> InvalidAggregationError:
-    return InvalidAggregationError(f"histogram of {by.column!r}: {reason}")
-
-
-# The metrics of one field over the groups of an index, from Tantivy's answers to exact values.
-#
-# Tantivy computes with doubles. Whole numbers come back exact as long as they, and their sums, stay below
-# 2^53. Beyond that the values themselves are read where all rows are one group, and refused where there are
-# several.
-
+# Metrics of one field. Tantivy computes with doubles, so integers are exact as long as they, and their sums, stay below
+# 2^53. Beyond that, `ValueReader` reads the values themselves if all rows are one group; several groups are an error.
 
 SUMMED: Final = frozenset({MetricFunction.SUM, MetricFunction.AVG})
 EXTREMES: Final = frozenset({MetricFunction.MIN, MetricFunction.MAX})
 
-# Values that are read one by one are read for this many rows at a time.
+# Rows whose values are read at a time.
 CHUNK_ROWS: Final = 100_000
 
 _STATS_KINDS: Final = frozenset(
@@ -165,8 +268,8 @@ _STATS_KINDS: Final = frozenset(
 _TEXT_KINDS: Final = frozenset({FieldKind.STRING, FieldKind.BIG_DECIMAL})
 
 
-class Measured(msgspec.Struct, frozen=True):
-    """The metrics of one group; `lowest` and `highest` are terms of the index."""
+class GroupMetrics(msgspec.Struct, frozen=True):
+    """The metrics of one field in one group; `lowest` and `highest` are terms of the index."""
 
     count: int = 0
     total: float | None = None
@@ -175,14 +278,14 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def is_countable(field: FieldMapping) -> bool:
-    """Whether the index has a fast column with exactly the values of a column."""
+    """Return whether the index has a fast field with exactly the values of the column."""
     if not field.fast or field.kind in (FieldKind.TEXT, FieldKind.JSON, FieldKind.BYTES):
         return False
     return field.kind is not FieldKind.STRING or field.max_token_bytes >= MAX_TOKEN_BYTES
 
 
 def metric_request(field: FieldMapping) -> dict[str, Any]:
-    """The request to Tantivy whose answer `measured` reads."""
+    """Return the Tantivy request whose answer `metrics_of_answer` reads."""
     if field.kind in _STATS_KINDS:
         return {"stats": {"field": field.index_name}}
     if field.kind is FieldKind.BOOL:
@@ -190,38 +293,38 @@ def metric_request(field: FieldMapping) -> dict[str, Any]:
     return {"value_count": {"field": field.index_name}}
 
 
-def measured(
+def metrics_of_answer(
     field: FieldMapping, functions: frozenset[MetricFunction], answer: Mapping[str, Any]
-) -> Measured | None:
-    """The metrics of one group, or None where doubles are too coarse for what is asked."""
+) -> GroupMetrics | None:
+    """Return the metrics of one group, or None if doubles are not exact enough."""
     if field.kind is FieldKind.BOOL:
-        return _measured_booleans(answer["buckets"])
+        return _boolean_metrics(answer["buckets"])
     if field.kind not in _STATS_KINDS:
-        return None if functions & (EXTREMES | SUMMED) else Measured(int(answer["value"]))
+        return None if functions & (EXTREMES | SUMMED) else GroupMetrics(int(answer["value"]))
     count, total, lowest, highest = (answer[name] for name in ("count", "sum", "min", "max"))
     if not count:
-        return Measured()
+        return GroupMetrics()
     if field.kind is FieldKind.F64:
-        return Measured(count, total, lowest, highest)
+        return GroupMetrics(count, total, lowest, highest)
     largest = max(abs(lowest), abs(highest))
     if functions & (EXTREMES | SUMMED) and largest >= EXACT_DOUBLES:
         return None
     if functions & SUMMED and largest * count >= EXACT_DOUBLES:
         return None
-    return Measured(count, int(total), int(lowest), int(highest))
+    return GroupMetrics(count, int(total), int(lowest), int(highest))
 
 
-def refuse_groups(field: FieldMapping, functions: frozenset[MetricFunction]) -> InvalidAggregationError:
-    """The error for metrics that the index has over all rows only."""
+def groups_error(field: FieldMapping, functions: frozenset[MetricFunction]) -> InvalidAggregationError:
+    """Return the error for metrics that the index computes over all rows only."""
     names = ", ".join(sorted(function.value for function in functions))
     return InvalidAggregationError(
-        f"{names} of {field.name!r} cannot be computed by the index for groups of rows: the values are texts, "
-        f"or beyond 2^53; aggregate the rows instead"
+        f"{names} of {field.name!r} cannot be computed by the index for groups of rows, because the values are "
+        f"text or beyond 2^53; aggregate the rows instead"
     )
 
 
 class ValueReader:
-    """Reads the values of a field for the rows of a query, exactly, where there are no groups."""
+    """Computes exact metrics over all matching rows by reading their values."""
 
     __slots__ = ("query", "schema", "searcher")
 
@@ -230,8 +333,8 @@ class ValueReader:
         self.schema = schema
         self.query = query
 
-    def measured(self, field: FieldMapping, functions: frozenset[MetricFunction], count: int) -> Measured:
-        """The metrics that are asked for. Raises InvalidAggregationError for the sum of big decimals."""
+    def metrics(self, field: FieldMapping, functions: frozenset[MetricFunction], count: int) -> GroupMetrics:
+        """Return the requested metrics. Raises InvalidAggregationError for sums of big decimals."""
         if functions & SUMMED and field.kind in _TEXT_KINDS:
             raise InvalidAggregationError(
                 f"the sum of {field.name!r} cannot be computed by the index, which holds text for it; "
@@ -243,7 +346,7 @@ class ValueReader:
                 f"aggregate the rows instead"
             )
         has_extremes = bool(functions & EXTREMES)
-        return Measured(
+        return GroupMetrics(
             count,
             self._total(field) if functions & SUMMED else None,
             self._first(field, Order.Asc) if has_extremes else None,
@@ -274,233 +377,119 @@ class ValueReader:
         return [value for value, _ in result.hits]
 
 
-def _measured_booleans(buckets: Sequence[Mapping[str, Any]]) -> Measured:
+def _boolean_metrics(buckets: Sequence[Mapping[str, Any]]) -> GroupMetrics:
     counts = {bool(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets}
     values = sorted(counts)
-    return Measured(sum(counts.values()), None, values[0], values[-1]) if values else Measured()
+    return GroupMetrics(sum(counts.values()), None, values[0], values[-1]) if values else GroupMetrics()
 
 
-def has_nan(groups: Sequence[Measured]) -> bool:
-    """Whether there may be NaN among the values, which `lowest` and `highest` leave out."""
+def has_nan(groups: Sequence[GroupMetrics]) -> bool:
+    """Return whether values may be NaN, which `lowest` and `highest` ignore."""
     return any(isinstance(group.total, float) and math.isnan(group.total) for group in groups)
 
 
-# An aggregation over one split, answered by its index without reading rows.
+# Histogram steps in the units of the index: days, microseconds, and unscaled decimals.
+
+TIME_UNITS: Final = {
+    FieldKind.DATE: timedelta(days=1),
+    FieldKind.TIMESTAMP: timedelta(microseconds=1),
+    FieldKind.TIMESTAMP_NTZ: timedelta(microseconds=1),
+}
+
+# Tantivy computes buckets with doubles, which represent all integers below this one.
+EXACT_DOUBLES: Final = 1 << 53
 
 
-# Tantivy's own limit.
-MAX_GROUPS: Final = 65_000
-
-_GROUPS: Final = "groups"
-_RANGE: Final = "range"
-_FAILED: Final = "the index cannot aggregate"
-
-
-class PartialAggregate(msgspec.Struct, frozen=True):
-    """The groups of one split. A group that is not among them has `hidden_rows` rows at most."""
-
-    groups: pa.Table
-    hidden_rows: int = 0
-
-
-class _Bucket(msgspec.Struct, frozen=True):
-    key: Any
-    rows: int
-    answers: dict[str, Any]
-
-
-def aggregate_index(
-    index: Index, query: Query, aggregation: Aggregation, scope: SearchScope
-) -> PartialAggregate:
-    """Aggregate the rows of an index that match; `scope.schema` is the table's.
-
-    Counts, minima, maxima and the sums of whole numbers and decimals are exact. Groups of terms are complete up
-    to MAX_GROUPS per split. Raises InvalidAggregationError for columns that do not exist or do not fit, and for
-    what the index cannot answer exactly; SearchFailedError if the index is damaged or beyond its limits.
-    """
-    aggregation.check(scope.schema)
-    return _Run(index.searcher(), query, aggregation, scope).partial()
-
-
-class _Run(msgspec.Struct, frozen=True, dict=True):
-    searcher: Searcher
-    query: Query
-    aggregation: Aggregation
-    scope: SearchScope
-
-    def partial(self) -> PartialAggregate:
-        buckets, hidden_rows = self.buckets()
-        columns: dict[str, Any] = {ROWS: [bucket.rows for bucket in buckets]}
-        if self.aggregation.by is not None:
-            columns[KEY] = self.keys(self.aggregation.by, buckets)
-        for index, column in enumerate(self.aggregation.columns):
-            columns |= self.metrics(PartialColumns(index), column, buckets)
-        schema = partial_schema(self.aggregation, self.scope.schema)
-        missing = {name: [None] * len(buckets) for name in schema.names if name not in columns}
-        return PartialAggregate(pa.table({**columns, **missing}, schema=schema), hidden_rows)
-
-    # --- groups --------------------------------------------------------------------------------------
-
-    def buckets(self) -> tuple[list[_Bucket], int]:
-        """The groups, and how many rows one can have that is not among them."""
-        by = self.aggregation.by
-        requests = {ROWS: {"value_count": {"field": ROW_FIELD}}, **self.metric_requests}
-        if by is None:
-            answers = self.ask(self.query, requests)
-            return [_Bucket(None, int(answers[ROWS]["value"]), answers)], 0
-        match self.scope.find_column(by.column):
-            case Target(field=field):
-                return self.field_buckets(by, field)
-            case PartitionValue(row=row):
-                if isinstance(by, Histogram):
-                    raise InvalidAggregationError(
-                        f"column {by.column!r} is a partition column; group by its values, or aggregate the rows"
-                    )
-                answers = self.ask(self.query, requests)
-                key, rows = row.column(0)[0].as_py(), int(answers[ROWS]["value"])
-                return ([_Bucket(key, rows, answers)] if rows and key is not None else []), 0
-        return [], 0
-
-    def field_buckets(self, by: Terms | Histogram, field: FieldMapping) -> tuple[list[_Bucket], int]:
-        answer = self.ask(
-            self.query, {_GROUPS: {**self.group_request(by, field), "aggs": self.metric_requests}}
-        )
-        found = answer[_GROUPS]["buckets"]
-        buckets = [_Bucket(each["key"], each["doc_count"], each) for each in found]
-        is_cut = isinstance(by, Terms) and answer[_GROUPS]["sum_other_doc_count"] > 0
-        return buckets, buckets[-1].rows if is_cut else 0
-
-    def group_request(self, by: Terms | Histogram, field: FieldMapping) -> dict[str, Any]:
-        if not is_countable(field):
-            raise _not_fast(field)
-        if isinstance(by, Terms):
-            return {"terms": {"field": field.index_name, "size": MAX_GROUPS}}
-        if field.kind is FieldKind.BIG_DECIMAL:
-            raise InvalidAggregationError(
-                f"histogram of {by.column!r}: the index holds text for numbers of this size; aggregate the rows"
-            )
-        self.check_range(field)
-        return {"histogram": histogram_request(by, field)}
-
-    def check_range(self, field: FieldMapping) -> None:
-        """Whole numbers must be exact as doubles, or they may land in the wrong interval."""
-        if field.kind is FieldKind.F64:
-            return
-        found = self.ask(self.query, {_RANGE: {"stats": {"field": field.index_name}}})[_RANGE]
-        if found["count"] and max(abs(found["min"]), abs(found["max"])) >= EXACT_DOUBLES:
-            raise InvalidAggregationError(
-                f"histogram of {field.name!r}: there are values beyond 2^53; aggregate the rows instead"
-            )
-
-    def keys(self, by: Terms | Histogram, buckets: Sequence[_Bucket]) -> pa.Array:
-        data_type = partial_schema(self.aggregation, self.scope.schema).field(KEY).type
-        target = self.scope.find_column(by.column)
-        terms = [bucket.key for bucket in buckets]
-        if not isinstance(target, Target):
-            return pa.array(terms, data_type)
-        if isinstance(by, Histogram) and target.field.is_i64:
-            terms = [int(term) for term in terms]
-        return decode(target.field, terms, data_type)
-
-    # --- metrics -------------------------------------------------------------------------------------
-
-    @lazy_property
-    def exact(self) -> ExactQueries:
-        return ExactQueries(self.scope.mapping)
-
-    @lazy_property
-    def metric_requests(self) -> dict[str, Any]:
-        targets = enumerate(map(self.scope.find_column, self.aggregation.columns))
-        return {
-            PartialColumns(index).answer: metric_request(target.field)
-            for index, target in targets
-            if isinstance(target, Target) and is_countable(target.field)
-        }
-
-    def metrics(self, names: PartialColumns, column: str, buckets: Sequence[_Bucket]) -> dict[str, Any]:
-        """The partial results of one column."""
-        target = self.scope.find_column(column)
-        if isinstance(target, PartitionValue):
-            return _constant_metrics(names, target.row.column(0)[0], buckets)
-        if target is None or isinstance(target, AbsentColumn):
-            return {names.count: [0] * len(buckets)}
-        field = target.field
-        functions = self.aggregation.functions_of(column)
-        if not is_countable(field):
-            return {names.count: [self.count_present(field, functions)]}
-        groups = [self.measure(field, functions, bucket.answers[names.answer]) for bucket in buckets]
-        found: dict[str, Any] = {names.count: [group.count for group in groups]}
-        if functions & EXTREMES:
-            data_type = column_of(self.scope.schema, column).type
-            found[names.min] = decode(field, [group.lowest for group in groups], data_type)
-            found[names.max] = decode(field, [group.highest for group in groups], data_type)
-            if has_nan(groups):
-                found[names.nan] = self.nan_counts(column, buckets)
-        if functions & SUMMED:
-            found[names.sum] = [_sum(field, group.total) for group in groups]
-        return found
-
-    def measure(
-        self, field: FieldMapping, functions: frozenset[MetricFunction], answer: dict[str, Any]
-    ) -> Measured:
-        found = measured(field, functions, answer)
-        if found is not None:
-            return found
-        if self.aggregation.by is not None:
-            raise refuse_groups(field, functions)
-        count = int(answer["count"] if "count" in answer else answer["value"])
-        with translating(_FAILED, SearchFailedError):
-            reader = ValueReader(self.searcher, self.exact.schema, self.query)
-            return reader.measured(field, functions, count)
-
-    def nan_counts(self, column: str, buckets: Sequence[_Bucket]) -> list[int]:
-        nan = self.exact.where_true(Comparison(column, Operator.EQ, math.nan))
-        run = replace(self, query=filtered(self.query, nan), aggregation=Aggregation(by=self.aggregation.by))
-        found, _ = run.buckets()
-        # By their text, because a key may itself be NaN, which equals nothing.
-        counts = {repr(bucket.key): bucket.rows for bucket in found}
-        return [counts.get(repr(bucket.key), 0) for bucket in buckets]
-
-    def count_present(self, field: FieldMapping, functions: frozenset[MetricFunction]) -> int:
-        present = self.exact.where_true(IsNotNull(field.name))
-        is_count = functions == {MetricFunction.COUNT} and self.aggregation.by is None
-        if present is None or not is_count:
-            raise _not_fast(field)
-        counted = self.ask(filtered(self.query, present), {ROWS: {"value_count": {"field": ROW_FIELD}}})
-        return int(counted[ROWS]["value"])
-
-    def ask(self, query: Query, requests: dict[str, Any]) -> dict[str, Any]:
-        with translating(_FAILED, SearchFailedError):
-            return self.searcher.aggregate(query, requests)
-
-
-def _constant_metrics(names: PartialColumns, value: pa.Scalar, buckets: Sequence[_Bucket]) -> dict[str, Any]:
-    """The metrics of a column that has one value in all rows of the split."""
-    rows = [bucket.rows for bucket in buckets]
-    if not value.is_valid:
-        return {names.count: [0] * len(rows)}
-    constant = value.as_py()
-    extremes = [constant if count else None for count in rows]
-    found: dict[str, Any] = {names.count: rows, names.min: extremes, names.max: extremes}
-    if not is_number(value.type):
-        return found
+def histogram_request(by: Histogram, field: FieldMapping) -> dict[str, Any]:
+    """Return the Tantivy request. Raises InvalidAggregationError for steps that do not fit the column."""
+    interval = _units(by.interval, by, field)
+    offset = _units(by.offset, by, field) % interval if by.offset is not None else 0
+    if not 0 < interval < EXACT_DOUBLES:
+        raise _error(by, "the interval is too small or too large for the column")
+    # No empty buckets: there is no bound on their number between two distant values.
     return {
-        **found,
-        names.sum: [
-            EXACT.multiply(constant, count) if isinstance(constant, Decimal) else constant * count
-            for count in rows
-        ],
+        "field": field.index_name,
+        "interval": float(interval),
+        "offset": float(offset),
+        "min_doc_count": 1,
     }
 
 
-def _sum(field: FieldMapping, total: float | None) -> Any:
-    if total is None or field.kind is FieldKind.F64:
-        return total
-    return decimal_value(int(total), field.scale)
+def _units(step: Step, by: Histogram, field: FieldMapping) -> float:
+    if field.kind in TIME_UNITS:
+        return _time_units(step, by, TIME_UNITS[field.kind])
+    if isinstance(step, timedelta):
+        raise _error(by, "the column holds numbers; give the interval as a number")
+    if field.kind is FieldKind.F64:
+        return float(step)
+    try:
+        # The shortest decimal of a float is what the caller wrote.
+        unscaled = Decimal(repr(step) if isinstance(step, float) else step).scaleb(field.scale)
+        whole = int(unscaled.to_integral_exact())
+    except (InvalidOperation, OverflowError, ValueError) as error:
+        raise _error(by, f"{step} is not a number") from error
+    if whole != unscaled:
+        raise _error(by, f"{step} has more decimal places than the column")
+    return whole
 
 
-def _not_fast(field: FieldMapping) -> InvalidAggregationError:
-    return InvalidAggregationError(
-        f"column {field.name!r} has no fast values in the index (it is indexed as {field.kind.value}); "
-        f"make it a fast field, or aggregate the rows instead"
-    )
+def _time_units(step: Step, by: Histogram, unit: timedelta) -> int:
+    if not isinstance(step, timedelta):
+        raise _error(by, "the column holds dates or timestamps; give the interval as a timedelta")
+    units, remainder = divmod(step, unit)
+    if remainder:
+        raise _error(by, f"{step} is not a multiple of {unit}")
+    return units
+
+
+def _error(by: Histogram, reason: str) -> InvalidAggregationError:
+    return InvalidAggregationError(f"histogram of {by.column!r}: {reason}")
+
+
+# Terms of the index → values of the column's type.
+
+# Big decimals are indexed as 128-bit two's complement with the sign bit flipped.
+_BIG_DECIMAL_ZERO: Final = 1 << 127
+
+# More digits than any decimal has, so nothing is rounded.
+EXACT: Final = Context(prec=50)
+
+
+def decode(field: FieldMapping, terms: Iterable[Any], data_type: pa.DataType) -> pa.Array:
+    """Return the values of terms of a field; None is null."""
+    from_term = _FROM_TERM.get(field.kind)
+    if from_term is None:
+        return pa.array(terms, _PLAIN.get(field.kind, pa.string())).cast(data_type)
+    return pa.array([None if term is None else from_term(field, term) for term in terms], data_type)
+
+
+def decimal_value(unscaled: int, scale: int) -> Decimal:
+    """Return the number with `scale` decimal places."""
+    return Decimal(unscaled).scaleb(-scale, EXACT)
+
+
+def _boolean(_: FieldMapping, term: int) -> bool:
+    return bool(term)
+
+
+def _decimal(field: FieldMapping, term: int) -> Decimal:
+    return decimal_value(term, field.scale)
+
+
+def _big_decimal(field: FieldMapping, term: str) -> Decimal:
+    return decimal_value(int(term, 16) - _BIG_DECIMAL_ZERO, field.scale)
+
+
+_PLAIN: Final = {
+    FieldKind.I64: pa.int64(),
+    FieldKind.F64: pa.float64(),
+    FieldKind.DATE: pa.int32(),
+    FieldKind.TIMESTAMP: pa.int64(),
+    FieldKind.TIMESTAMP_NTZ: pa.int64(),
+}
+
+_FROM_TERM: Final[dict[FieldKind, Callable[[FieldMapping, Any], Any]]] = {
+    FieldKind.BOOL: _boolean,
+    FieldKind.DECIMAL: _decimal,
+    FieldKind.BIG_DECIMAL: _big_decimal,
+}

@@ -1,92 +1,31 @@
-"""Query text through the analyzers of the index, so that both speak of the same tokens."""
+"""Queries of leaves over text, strings and JSON: query text becomes the terms that the index holds."""
 
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
 import msgspec
-from tantivy import Filter, Query, Schema, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
+from tantivy import Filter, Occur, Query, Schema, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
+from indextables._caching import shared_memo
 from indextables.predicates.literals import parse_decimal, parse_integer, parse_timestamp
 from indextables.search.nodes import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
-from indextables.search.predicate_query import all_queries, any_query
-from indextables.search.scope import Target
-from indextables.split.doc_mapping import FieldKind, FieldMapping
-from indextables.split.fields import STEMMED_LANGUAGES, build_analyzer
+from indextables.split.doc_mapping import STEMMED_LANGUAGES, FieldKind, FieldMapping, build_analyzer
 
-# Their tokens are parts of words, and all stand at the same position.
+# Their tokens are parts of words, all at the same position.
 NGRAMS: Final = frozenset({"ngram", "edge_ngram"})
 
 _KEEPS_CASE: Final = frozenset({"raw", "simple", "whitespace"})
 
-
-class AnalyzedToken(msgspec.Struct, frozen=True):
-    """A term of the index, its position, and where it stands in the text it was made of."""
-
-    text: str
-    position: int
-    start: int
-    end: int
-
-
-def tokens(field: FieldMapping, text: str) -> list[AnalyzedToken]:
-    """The terms that the index makes of a text in this field."""
-    return _tokens(_analyzer(field.tokenizer, field.max_token_bytes), text)
-
-
-def unstemmed_tokens(field: FieldMapping, text: str) -> list[AnalyzedToken]:
-    """The same without the stemmer, which would change the beginnings that a prefix is looked for among."""
-    if not is_stemmed(field):
-        return tokens(field, text)
-    return _tokens(_analyzer("default", field.max_token_bytes), text)
-
-
-def normalized(field: FieldMapping, text: str) -> str:
-    """A part of a token, with its letters changed as the index changes them; it is not cut."""
-    normalizer = _normalizer(field.tokenizer)
-    if normalizer is None or not text:
-        return text
-    return "".join(normalizer.analyze(text))
-
-
-def is_stemmed(field: FieldMapping) -> bool:
-    """Whether the index holds the stems of words."""
-    return field.tokenizer in STEMMED_LANGUAGES
-
-
-def _tokens(analyzer: TextAnalyzer, text: str) -> list[AnalyzedToken]:
-    return [
-        AnalyzedToken(token.text, token.position, token.char_offset_from, token.char_offset_to)
-        for token in analyzer.pre_tokenize(text).tokens
-    ]
-
-
-@lru_cache(maxsize=64)
-def _analyzer(tokenizer: str, max_token_bytes: int) -> TextAnalyzer:
-    return build_analyzer(tokenizer, max_token_bytes)
-
-
-@lru_cache(maxsize=64)
-def _normalizer(tokenizer: str) -> TextAnalyzer | None:
-    if tokenizer in _KEEPS_CASE:
-        return None
-    builder = TextAnalyzerBuilder(Tokenizer.raw()).filter(Filter.lowercase())
-    return (builder.filter(Filter.ascii_fold()) if tokenizer == "ascii_fold" else builder).build()
-
-
-# Leaves over tokenised text, whole strings and JSON: their text becomes the terms that the index holds.
-
-
-# What Tantivy keeps a JSON number as: the first of these that can hold it.
+# Tantivy stores a JSON integer as i64 or u64, and any other number as f64.
 MIN_I64: Final = -(1 << 63)
 MAX_U64: Final = (1 << 64) - 1
 
-# What Tantivy keeps a JSON moment in: nanoseconds since 1970, in 64 bits. Others remain text.
-FIRST_MOMENT: Final = datetime(1678, 1, 1, tzinfo=UTC)
-LAST_MOMENT: Final = datetime(2262, 1, 1, tzinfo=UTC)
+# Tantivy stores a JSON timestamp as 64-bit nanoseconds since 1970, and one out of range as text.
+FIRST_TIMESTAMP: Final = datetime(1678, 1, 1, tzinfo=UTC)
+LAST_TIMESTAMP: Final = datetime(2262, 1, 1, tzinfo=UTC)
 
 JSON_BOOLEANS: Final = {"true": True, "false": False}
 
@@ -94,22 +33,21 @@ JsonValue = bool | int | float | datetime
 
 
 class TextQueries:
-    """The queries of leaves over one field of text, strings or JSON.
+    """Compiles leaves over one field of kind TEXT, STRING or JSON; `index_path` includes the path inside JSON.
 
-    None means that the text has no tokens here: there is nothing to look for.
+    None means that the leaf has no tokens in this field, so there is nothing to search for.
     """
 
-    __slots__ = ("field", "is_json", "name", "schema", "target")
+    __slots__ = ("field", "is_json", "name", "schema")
 
-    def __init__(self, target: Target, schema: Schema) -> None:
-        self.target = target
-        self.field = target.field
-        self.name = target.index_path
-        self.is_json = target.field.kind is FieldKind.JSON
+    def __init__(self, field: FieldMapping, index_path: str, schema: Schema) -> None:
+        self.field = field
+        self.name = index_path
+        self.is_json = field.kind is FieldKind.JSON
         self.schema = schema
 
     def query(self, leaf: Leaf) -> Query | None:
-        """The query of a leaf. Raises InvalidQueryError for one that this field cannot answer."""
+        """Compile a leaf. Raises InvalidQueryError if this field cannot answer it."""
         match leaf:
             case Term(text=text):
                 return self._value(text, leaf.place, _json_values(text) if self.is_json else [])
@@ -126,23 +64,23 @@ class TextQueries:
                 return self._one_of(values, leaf.place)
             case Exists():
                 return self._exists(leaf.place)
-        raise TypeError(f"{leaf!r} is no leaf of a query")
+        raise TypeError(f"{leaf!r} is not a leaf of a query")
 
     def _quoted(self, text: str, place: Place, slop: int) -> Query | None:
-        moments = (
+        timestamps = (
             [value for value in _json_values(text) if isinstance(value, datetime)] if self.is_json else []
         )
-        return self._value(text, place, moments, slop)
+        return self._value(text, place, timestamps, slop)
 
     def _value(self, text: str, place: Place, values: Sequence[JsonValue], slop: int = 0) -> Query | None:
-        """Text, or, inside JSON, a value that is written like it."""
-        as_text = self._together(tokens(self.field, text), place, slop)
+        """Match text or, inside JSON, a value with the same spelling."""
+        as_text = self._adjacent(tokens(self.field, text), place, slop)
         found = [Query.term_query(self.schema, self.name, value, self.field.record) for value in values]
         found += [as_text] if as_text is not None else []
         return any_query(found) if found else None
 
-    def _together(self, found: list[AnalyzedToken], place: Place, slop: int) -> Query | None:
-        """Tokens side by side, as they stand in the text."""
+    def _adjacent(self, found: list["AnalyzedToken"], place: Place, slop: int) -> Query | None:
+        """Match tokens next to each other, as in the text."""
         if not found:
             return None
         if len(found) == 1 or self.field.tokenizer in NGRAMS:
@@ -154,18 +92,16 @@ class TextQueries:
 
     def _wildcard(self, parts: tuple[str, ...], place: Place) -> Query | None:
         if self.field.tokenizer in NGRAMS:
-            # The terms are parts of words already: the stars are what they stand for.
+            # The index already holds parts of words, so the stars add nothing.
             found = [token for part in parts for token in tokens(self.field, part)]
-            return self._together(found, place, slop=0)
+            return self._adjacent(found, place, slop=0)
         *before, last = parts
         if len(before) == 1 and not last:
             return self._prefix(before[0], place)
         if self.is_json:
-            raise place.error("inside JSON, a * stands at the end of a word only, as in attrs.name:ann*")
+            raise place.error("inside JSON, a * is allowed at the end of a word only, as in attrs.name:ann*")
         if any(len(tokens(self.field, part)) > 1 for part in parts):
-            raise place.error(
-                "a * in the middle or in front applies to a single word; leave out what separates words"
-            )
+            raise place.error("a * in the middle or in front applies to a single word; remove the separators")
         pattern = star_pattern(tuple(normalized(self.field, part) for part in parts))
         return self._regex(pattern, place)
 
@@ -175,18 +111,18 @@ class TextQueries:
             return None
         last = found[-1]
         if last.end < len(text):
-            # The star stands behind a separator, where a new word begins that can be any.
-            return self._together(tokens(self.field, text), place, slop=0)
+            # The star follows a separator: any word may come next.
+            return self._adjacent(tokens(self.field, text), place, slop=0)
         if len(found) > 1:
             return self._phrase_prefix(text, last.text, place)
-        # The other way to a prefix, a phrase prefix query, silently stops after fifty terms.
+        # Not a phrase prefix query, which silently stops after fifty terms.
         prefix = Query.fuzzy_term_query(self.schema, self.name, last.text, distance=0, prefix=True)
         stem = tokens(self.field, text)[0].text
         return prefix if stem == last.text else any_query([prefix, self._term(stem)])
 
     def _phrase_prefix(self, text: str, last: str, place: Place) -> Query:
         if self.is_json:
-            raise place.error("inside JSON, a * applies to a single word; leave out what separates words")
+            raise place.error("inside JSON, a * applies to a single word; remove the separators")
         self._check_positions(place)
         *before, stem = tokens(self.field, text)
         first = before[0].position
@@ -199,7 +135,7 @@ class TextQueries:
     def _range(self, lower: Bound | None, upper: Bound | None, place: Place) -> Query:
         if self.is_json:
             raise place.error(
-                "values inside JSON cannot be compared by the index; use a column of its own for them"
+                "values inside JSON cannot be compared by the index; store them in their own column"
             )
         pattern = range_pattern(self._normalized(lower), self._normalized(upper))
         return self._regex(pattern, place) if pattern is not None else Query.empty_query()
@@ -219,7 +155,7 @@ class TextQueries:
             return Query.exists_query(self.name, json_subpaths=self.is_json)
         if self.is_json:
             raise place.error(
-                f"column {self.field.name!r} is not a fast field, so that only values can be looked for"
+                f"column {self.field.name!r} is not a fast field, so only its values can be searched"
             )
         return Query.fuzzy_term_query(self.schema, self.name, "", distance=0, prefix=True)
 
@@ -233,26 +169,96 @@ class TextQueries:
         try:
             return Query.regex_query(self.schema, self.name, pattern)
         except ValueError as error:
-            raise place.error("this text is too long for a range or a *; shorten it") from error
+            raise place.error("the text is too long for a range or a *; shorten it") from error
 
     def _check_positions(self, place: Place) -> None:
         if self.field.record != "position":
             raise place.error(
-                f"column {self.field.name!r} is indexed without positions, so that words cannot be looked for "
-                f"side by side; join them with AND"
+                f"column {self.field.name!r} is indexed without positions, so phrases cannot be searched; "
+                f"join the words with AND"
             )
 
 
 def _json_values(text: str) -> list[JsonValue]:
-    """What an unquoted text may be inside JSON, other than text."""
+    """Return the JSON values, other than text, that an unquoted text may stand for."""
     if text in JSON_BOOLEANS:
         return [JSON_BOOLEANS[text]]
-    moment = parse_timestamp(text)
-    if moment is not None and moment.tzinfo is not None:
-        return [moment] if FIRST_MOMENT <= moment <= LAST_MOMENT else []
+    timestamp = parse_timestamp(text)
+    if timestamp is not None and timestamp.tzinfo is not None:
+        return [timestamp] if FIRST_TIMESTAMP <= timestamp <= LAST_TIMESTAMP else []
     integer = parse_integer(text)
     if integer is not None and MIN_I64 <= integer <= MAX_U64:
         return [integer]
     number = parse_decimal(text)
     nearest = math.nan if number is None else float(number)
     return [nearest] if math.isfinite(nearest) else []
+
+
+def all_queries(queries: list[Query]) -> Query:
+    """Return the query for the rows that match all of these."""
+    if len(queries) == 1:
+        return queries[0]
+    return Query.boolean_query([(Occur.Must, query) for query in queries])
+
+
+def any_query(queries: list[Query]) -> Query:
+    """Return the query for the rows that match any of these."""
+    if len(queries) == 1:
+        return queries[0]
+    return Query.boolean_query([(Occur.Should, query) for query in queries])
+
+
+# Analysis: query text passes through the analyzers of the index, so both produce the same tokens.
+
+
+class AnalyzedToken(msgspec.Struct, frozen=True):
+    """A term of the index, its position, and its range in the source text."""
+
+    text: str
+    position: int
+    start: int
+    end: int
+
+
+def tokens(field: FieldMapping, text: str) -> list[AnalyzedToken]:
+    """Return the terms that the index stores for a text in this field."""
+    return _tokens(_analyzer(field.tokenizer, field.max_token_bytes), text)
+
+
+def unstemmed_tokens(field: FieldMapping, text: str) -> list[AnalyzedToken]:
+    """Return the tokens without stemming, for prefix searches: a stemmer changes the prefixes of words."""
+    if not _is_stemmed(field):
+        return tokens(field, text)
+    return _tokens(_analyzer("default", field.max_token_bytes), text)
+
+
+def normalized(field: FieldMapping, text: str) -> str:
+    """Normalize a part of a token as the index does (case, accents), without tokenizing it."""
+    normalizer = _normalizer(field.tokenizer)
+    if normalizer is None or not text:
+        return text
+    return "".join(normalizer.analyze(text))
+
+
+def _is_stemmed(field: FieldMapping) -> bool:
+    return field.tokenizer in STEMMED_LANGUAGES
+
+
+def _tokens(analyzer: TextAnalyzer, text: str) -> list[AnalyzedToken]:
+    return [
+        AnalyzedToken(token.text, token.position, token.char_offset_from, token.char_offset_to)
+        for token in analyzer.pre_tokenize(text).tokens
+    ]
+
+
+@shared_memo("search.text_query.analyzers", "text analyzers", max_entries=64)
+def _analyzer(tokenizer: str, max_token_bytes: int) -> TextAnalyzer:
+    return build_analyzer(tokenizer, max_token_bytes)
+
+
+@shared_memo("search.text_query.normalizers", "text normalizers", max_entries=64)
+def _normalizer(tokenizer: str) -> TextAnalyzer | None:
+    if tokenizer in _KEEPS_CASE:
+        return None
+    builder = TextAnalyzerBuilder(Tokenizer.raw()).filter(Filter.lowercase())
+    return (builder.filter(Filter.ascii_fold()) if tokenizer == "ascii_fold" else builder).build()

@@ -1,4 +1,4 @@
-"""Leaves over numbers, dates, booleans and addresses: their text becomes values of the column's type."""
+"""Queries of leaves over numbers, dates, booleans and addresses: query text becomes typed values."""
 
 from datetime import datetime, timedelta, tzinfo
 from ipaddress import ip_address, ip_network
@@ -24,7 +24,8 @@ from indextables.predicates import (
 )
 from indextables.predicates.literals import parse_date, parse_decimal
 from indextables.search.nodes import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
-from indextables.search.predicate_query import ExactQueries, any_query
+from indextables.search.predicate_query import PredicateQueries
+from indextables.search.text_query import any_query
 from indextables.split.doc_mapping import FieldKind, FieldMapping
 
 ARROW_TYPES: Final = {
@@ -43,31 +44,31 @@ LOWEST_ADDRESS: Final = "::"
 
 
 def arrow_type(field: FieldMapping) -> pa.DataType:
-    """The widest Arrow type of the values that a typed field can hold."""
+    """Return the widest Arrow type of the values in a typed field."""
     if field.kind in DECIMAL_DIGITS:
         return pa.decimal128(DECIMAL_DIGITS[field.kind], field.scale)
     return ARROW_TYPES[field.kind]
 
 
-def typed_query(leaf: Leaf, field: FieldMapping, exact: ExactQueries, time_zone: tzinfo) -> Query:
-    """The query of a leaf over a typed field. Raises InvalidQueryError for text that is no such value."""
+def typed_query(leaf: Leaf, field: FieldMapping, predicates: PredicateQueries, time_zone: tzinfo) -> Query:
+    """Compile a leaf over a typed field. Raises InvalidQueryError for text that is not a value of the type."""
     column = pa.field(field.name, arrow_type(field))
-    query = exact.where_true(_bound_predicate(leaf, column, time_zone))
+    query = predicates.where_true(_bound_predicate(leaf, column, time_zone))
     if query is None:
         raise leaf.place.error(
-            f"column {field.name!r} is not a fast field, so that only values can be looked for"
+            f"column {field.name!r} is not a fast field, so only its values can be searched"
         )
     return query
 
 
 def matches_value(leaf: Leaf, row: pa.Table, time_zone: tzinfo) -> bool:
-    """Whether a leaf holds for the one value of a table. Raises InvalidQueryError like `typed_query`."""
+    """Return whether a leaf matches the value of a one-row table. Raises InvalidQueryError like `typed_query`."""
     predicate = _bound_predicate(leaf, row.schema.field(0), time_zone)
     return bool(row.filter(to_arrow_filter(predicate)).num_rows)
 
 
 def address_query(leaf: Leaf, field: FieldMapping, schema: Schema) -> Query:
-    """The query of a leaf over addresses; 10.0.0.0/8 means the whole network."""
+    """Compile a leaf over IP addresses; 10.0.0.0/8 matches the whole network."""
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0):
             return _network(text, leaf, field, schema)
@@ -113,8 +114,7 @@ def _not_text(leaf: Leaf, column: pa.Field) -> InvalidQueryError:
     )
 
 
-# A day, compared with timestamps, stands for all of its moments: ts:2024-01-31 is that day, and
-# ts:<=2024-01-31 includes it.
+# A date compared with timestamps means the whole day: ts:2024-01-31 matches that day, and ts:<=2024-01-31 includes it.
 
 
 def _equal(column: pa.Field, text: str) -> Predicate:
@@ -143,7 +143,7 @@ def _below(column: pa.Field, bound: Bound) -> Predicate:
 
 
 def _literal(column: pa.Field, text: str) -> Value:
-    # Text that stands for a whole number would have to be one; a number may lie between two of them.
+    # Binding rejects text that is not an integer, but accepts a decimal that lies between two integers.
     number = parse_decimal(text) if pa.types.is_integer(column.type) else None
     return text if number is None else number
 
@@ -152,7 +152,7 @@ def _day(column: pa.Field, text: str) -> datetime | None:
     day = parse_date(text) if pa.types.is_timestamp(column.type) else None
     if day is None or day == day.max:
         return None
-    return datetime(day.year, day.month, day.day)  # binding reads it in the right zone
+    return datetime(day.year, day.month, day.day)  # binding applies the time zone
 
 
 def _like(name: str, parts: tuple[str, ...]) -> Predicate:
@@ -200,6 +200,6 @@ def _address(text: str, leaf: Leaf, field: FieldMapping) -> str:
 
 def _no_address(text: str, leaf: Leaf, field: FieldMapping) -> InvalidQueryError:
     return leaf.place.error(
-        f"column {field.name!r} holds addresses, and {text[:40]!r} is none; "
+        f"column {field.name!r} holds addresses, and {text[:40]!r} is not an address; "
         f"write one such as 10.0.0.1 or 2001:db8::1, or a network such as 10.0.0.0/8"
     )

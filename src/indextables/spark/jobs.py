@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from indextables._caching import LruCache, shared_cache
 from indextables._version import __version__
 from indextables.errors import (
     OperationInterruptedError,
@@ -83,7 +84,9 @@ class Workers(msgspec.Struct, frozen=True):
 
 
 # By the id of the application: its sessions share their executors.
-_KNOWN: dict[str, Workers] = {}
+_KNOWN: LruCache[str, Workers] = shared_cache(
+    "spark.jobs.workers", "executors by application", max_entries=16
+)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -102,7 +105,7 @@ def check_workers(spark: SparkSession) -> Workers:
     if known is None:
         known = _local_workers(spark) or _asked(spark)
         if application is not None:
-            _KNOWN[application] = known
+            _KNOWN.put(application, known)
     return known
 
 

@@ -6,12 +6,12 @@ come along under SESSION_PREFIX, because a data source cannot see the session th
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
+from indextables._caching import shared_memo
 from indextables.config import Settings
 from indextables.config.kinds import Boolean, Names, Size
 from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours
@@ -206,7 +206,7 @@ def as_options(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"{SESSION_PREFIX}{key}": value for key, value in settings.items()}
 
 
-@lru_cache(maxsize=16)
+@shared_memo("spark.options.stores", "open stores by location", max_entries=16)
 def _opened(location: StoreLocation) -> ObjectStore:
     return location.open()
 

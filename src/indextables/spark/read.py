@@ -25,11 +25,10 @@ from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import SplitRef, projected_schema, split_refs
 from indextables.ops.search import SearchRequest, check_query
 from indextables.predicates import Predicate, all_of, any_of, columns_of, to_arrow_filter
-from indextables.search.compile import compile_with_predicate
+from indextables.search.compile import SearchScope, compile_with_predicate
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.nodes import QueryNode
 from indextables.search.parser import parse_query
-from indextables.search.scope import SearchScope
 from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, asked_by
 from indextables.spark.options import QUERY, ReadOptions, TablePlace
 from indextables.spark.shared_plans import Ask, merged, remember

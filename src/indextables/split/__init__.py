@@ -1,1 +1,1 @@
-"""Split files: the bundle, its index and its rows, how they are written and how they are read."""
+"""Split files: writers and readers of the bundle, its index and its rows."""

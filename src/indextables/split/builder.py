@@ -1,7 +1,7 @@
-"""One split under construction on local disk: rows and index, and in the end the bundle of both.
+"""Builds one split on local disk: rows, index, and the bundle of both.
 
-The rows go into the bundle's own file as they come, at its start, where the Parquet file is valid as it is;
-the index is built beside it and appended.
+Rows are written to the start of the bundle file, which makes it a valid Parquet file until the index is appended. The
+index is built beside it.
 """
 
 import contextlib
@@ -26,11 +26,10 @@ from indextables.split.bundle import (
     encode_manifest,
 )
 from indextables.split.doc_mapping import DocMapping, FieldKind
-from indextables.split.index_files import IndexBuilder
+from indextables.split.index_builder import IndexBuilder
 from indextables.split.rows_file import ROWS_PER_GROUP, RowsFile, read_rows_footer
 
-# Rows wait in memory until there are this many, or this many bytes of them: the work per column and per row
-# group is then spread over many rows.
+# Rows are buffered up to these bounds, to amortize the cost per column and per row group.
 CHUNK_ROWS: Final = 16 * ROWS_PER_GROUP
 CHUNK_BYTES: Final = 16 * 1024**2
 
@@ -38,7 +37,7 @@ _COPY_BYTES: Final = 1024**2
 
 
 class SplitShape(msgspec.Struct, frozen=True):
-    """What the splits of one writer have in common. `schema` is the table's, partition columns included."""
+    """What all splits of one writer share. `schema` is the table's, including partition columns."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
@@ -50,12 +49,11 @@ class SplitShape(msgspec.Struct, frozen=True):
 
     @property
     def data_schema(self) -> pa.Schema:
-        """The columns that are in the split."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_columns])
 
     @property
-    def texts(self) -> frozenset[str]:
-        """The columns that are searched by their words."""
+    def text_columns(self) -> frozenset[str]:
+        """The tokenized columns."""
         return frozenset(field.name for field in self.mapping if field.kind is FieldKind.TEXT)
 
 
@@ -70,9 +68,9 @@ class BuiltSplit(msgspec.Struct, frozen=True):
 
 
 class SplitBuilder:
-    """One split under construction, in a directory of its own, which `discard` removes.
+    """One split under construction, in its own directory, which `discard` removes.
 
-    `memory_bytes` is what all its rows take in memory, `buffered_bytes` what those do that wait there.
+    `memory_bytes` is the size in memory of all its rows, `buffered_bytes` that of the rows not yet on disk.
     """
 
     def __init__(
@@ -84,44 +82,44 @@ class SplitBuilder:
         self._directory = directory
         self._shape = shape
         self._partition_values = dict(partition_values)
-        self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
+        self._buffer: list[pa.Table] = []
+        self._buffered_rows = 0
         self._statistics: ColumnStatistics | None = None
         self._rows: RowsFile | None = None
         self._index: IndexBuilder | None = None
 
     @property
     def rows_bytes(self) -> int:
-        """The size of the rows that are on disk."""
+        """The size of the rows on disk."""
         return 0 if self._rows is None else self._rows.bytes_written
 
     @property
     def has_file(self) -> bool:
-        """Whether the split holds a file open."""
+        """Whether the split has an open file."""
         return self._rows is not None
 
     def start_index(self) -> None:
-        """Index rows as they come, from the first one on. Otherwise they are indexed in `finish`."""
+        """Index rows as they are appended; without this call, `finish` indexes them. Call it before `append`."""
         self._index = self._new_index()
 
     def append(self, rows: pa.Table) -> None:
         """Add rows. Raises InvalidValueError and SplitWriteError."""
-        self._waiting.append(rows)
-        self._waiting_rows += rows.num_rows
+        self._buffer.append(rows)
+        self._buffered_rows += rows.num_rows
         self.memory_bytes += rows.nbytes
         self.buffered_bytes += rows.nbytes
         self.num_records += rows.num_rows
-        if self._waiting_rows >= CHUNK_ROWS or self.buffered_bytes >= CHUNK_BYTES:
-            self.flush(self._waiting_rows - self._waiting_rows % ROWS_PER_GROUP or self._waiting_rows)
+        if self._buffered_rows >= CHUNK_ROWS or self.buffered_bytes >= CHUNK_BYTES:
+            self.flush(self._buffered_rows - self._buffered_rows % ROWS_PER_GROUP or self._buffered_rows)
 
     def flush(self, row_count: int | None = None) -> None:
-        """Write the first rows that wait in memory to disk; all of them without a count."""
-        if not self._waiting_rows:
+        """Write the first `row_count` buffered rows to disk; all of them by default."""
+        if not self._buffered_rows:
             return
-        waiting = pa.concat_tables(self._waiting)
-        rows = waiting if row_count is None else waiting.slice(0, row_count)
-        rest = waiting.slice(rows.num_rows)
-        self._waiting, self._waiting_rows, self.buffered_bytes = [rest], rest.num_rows, rest.nbytes
+        buffered = pa.concat_tables(self._buffer)
+        rows = buffered if row_count is None else buffered.slice(0, row_count)
+        rest = buffered.slice(rows.num_rows)
+        self._buffer, self._buffered_rows, self.buffered_bytes = [rest], rest.num_rows, rest.nbytes
         self._add_statistics(rows)
         self._write_rows(rows)
         if self._index is not None:
@@ -167,7 +165,7 @@ class SplitBuilder:
         )
 
     def discard(self) -> None:
-        """Remove everything from local disk, complete or not."""
+        """Remove the split from local disk, complete or not."""
         if self._rows is not None:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._rows.close()
@@ -189,7 +187,7 @@ class SplitBuilder:
         if self._rows is None:
             with _writing(self._directory):
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._rows = RowsFile(self._bundle_path, first_rows, self._shape.texts)
+                self._rows = RowsFile(self._bundle_path, first_rows, self._shape.text_columns)
         return self._rows
 
     def _write_rows(self, rows: pa.Table) -> None:
@@ -206,7 +204,7 @@ class SplitBuilder:
 
 
 def _assemble(bundle: Path, index_files: list[Path]) -> tuple[dict[str, Member], dict[str, str]]:
-    """Append the index to the rows; where everything lies then, and the checksum of each member."""
+    """Append the index to the rows; return the range and the checksum of each member."""
     rows_end = bundle.stat().st_size
     members = {ROWS_MEMBER: Member(0, rows_end)}
     checksums = {ROWS_MEMBER: _checksum(bundle)}
@@ -226,8 +224,8 @@ def _checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def mapped(path: Path) -> memoryview:
-    """The bytes of a file, without holding them all in memory. They outlive the file's name."""
+def memory_mapped(path: Path) -> memoryview:
+    """Map a file into memory. The bytes stay valid after the file is deleted."""
     with path.open("rb") as file:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
@@ -237,4 +235,4 @@ def _writing(directory: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise SplitWriteError(f"a split cannot be written in {directory}: {error}") from error
+        raise SplitWriteError(f"cannot write a split in {directory}: {error}") from error

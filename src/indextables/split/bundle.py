@@ -1,17 +1,19 @@
-"""The bundle: a split as one file. The layout, written and read.
+"""The bundle: the layout of a split file, and the footer that describes one of our splits.
 
     member bytes, back to back
     | AE BE 12 18 | version: u32 | {"files": {name: {"start": a, "end": b}}} | length of these three: u32
     | hot cache: n bytes | n: u32
 
-All numbers are little-endian. The footer is everything from the magic bytes to the end of the file: one range
-request gets it. What the hot cache holds is its writer's own affair (see `footer` for ours).
+All numbers are little-endian. The footer starts at the magic bytes and ends with the file; one range request reads
+it. Each writer decides what the hot cache holds: ours is the JSON form of `SplitInfo`.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 import msgspec
 import orjson
@@ -31,34 +33,36 @@ from indextables.schema import from_spark_json, to_spark_json
 from indextables.split.doc_mapping import DocMapping
 from indextables.storage import ObjectStore
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 MAGIC: Final = bytes.fromhex("AEBE1218")
 VERSION: Final = 1
 U32_BYTES: Final = 4
 
-# Far above what a real split has; below it, a lying length costs no memory.
+# Far above what a real split has, and low enough that a corrupt length allocates little memory.
 MAX_FOOTER_BYTES: Final = 256 * 1024**2
 MAX_MEMBERS: Final = 10_000
 
 _HEADER_BYTES: Final = len(MAGIC) + U32_BYTES
 _SHORTEST_FOOTER: Final = _HEADER_BYTES + 2 * U32_BYTES
-# A member becomes a file of a local directory when the index is opened: no separators, no way out.
+# A reader writes members to files of a local directory: a name must not leave that directory.
 _MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Where a file lies in the bundle: from `start` up to `end`, exclusive."""
+    """The byte range of a file in the bundle; `end` is exclusive."""
 
     start: int
     end: int
 
     @property
     def size(self) -> int:
-        """The length of the file."""
         return self.end - self.start
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """What the footer of a bundle says. `footer_start` is also where the last member may end."""
+    """A decoded footer. No member ends after `footer_start`."""
 
     members: Mapping[str, Member]
     manifest: bytes
@@ -68,30 +72,28 @@ class Bundle(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The size of the whole file."""
         return self.footer_end
 
 
 def encode_manifest(members: Mapping[str, Member]) -> bytes:
-    """The manifest of these members: magic bytes, version and JSON."""
+    """Encode the manifest: magic bytes, version and JSON."""
     files = {name: {"start": member.start, "end": member.end} for name, member in members.items()}
     return MAGIC + _u32(VERSION) + orjson.dumps({"files": files})
 
 
 def encode_footer(manifest: bytes, hot_cache: bytes) -> bytes:
-    """The footer that follows the last member."""
+    """Encode the footer that follows the last member."""
     return manifest + _u32(len(manifest)) + hot_cache + _u32(len(hot_cache))
 
 
 def decode_footer(footer: bytes, footer_start: int, place: str) -> Bundle:
-    """The bundle of a footer that begins at `footer_start` of its file.
+    """Decode a footer that starts at `footer_start` of its file; `place` starts the error messages.
 
-    `place` begins the messages. Raises SplitCorruptedError if this is not a whole footer, and
-    UnsupportedSplitError for a newer version of the layout.
+    Raises SplitCorruptedError if this is not a complete footer, and UnsupportedSplitError for a newer layout.
     """
-    manifest, hot_cache = _take_apart(footer, place)
+    manifest, hot_cache = _manifest_and_hot_cache(footer, place)
     if len(manifest) + len(hot_cache) + 2 * U32_BYTES != len(footer):
-        raise SplitCorruptedError(f"{place}: the footer does not begin at offset {footer_start}")
+        raise SplitCorruptedError(f"{place}: the footer does not start at offset {footer_start}")
     members = _decode_manifest(manifest, footer_start, place)
     return Bundle(members, manifest, hot_cache, footer_start, footer_start + len(footer))
 
@@ -103,55 +105,35 @@ def read_bundle(
     footer_start: int | None = None,
     footer_end: int | None = None,
 ) -> Bundle:
-    """Read a split's footer: with one request where both offsets are known.
+    """Read the footer of a split, with one request if both offsets are known.
 
     Raises ObjectNotFoundError and other storage errors, SplitCorruptedError and UnsupportedSplitError.
     """
     place = f"{store.url}: {key}"
     if footer_start is not None and footer_end is not None:
         if not 0 <= footer_start <= footer_end - _SHORTEST_FOOTER:
-            raise SplitCorruptedError(f"{place}: a footer from {footer_start} to {footer_end} is impossible")
+            raise SplitCorruptedError(f"{place}: the footer cannot span bytes {footer_start} to {footer_end}")
         _check_length(footer_end - footer_start, place)
         return decode_footer(read_range(store, key, footer_start, footer_end), footer_start, place)
-    return _read_from_the_end(store, key, store.head(key).size if size is None else size, place)
+    return _read_from_end(store, key, store.head(key).size if size is None else size, place)
 
 
 def read_member(store: ObjectStore, key: str, bundle: Bundle, name: str) -> bytes:
-    """All bytes of a member. Raises SplitCorruptedError if the bundle has none of that name."""
+    """Read a member. Raises SplitCorruptedError if the bundle has no member of that name."""
     member = find_member(bundle, name, f"{store.url}: {key}")
     return read_range(store, key, member.start, member.end)
 
 
 def find_member(bundle: Bundle, name: str, place: str) -> Member:
-    """The place of a member. Raises SplitCorruptedError if there is none of that name."""
+    """Return the range of a member. Raises SplitCorruptedError if the bundle has no member of that name."""
     if name not in bundle.members:
         raise SplitCorruptedError(f"{place}: the split has no file {name!r}")
     return bundle.members[name]
 
 
-def read_range(store: ObjectStore, key: str, start: int, end: int) -> bytes:
-    """Exactly these bytes of a split. Raises storage errors, and SplitCorruptedError if the file ends before."""
-    try:
-        data = store.get_range(key, start, end)
-    except (ObjectNotFoundError, AccessDeniedError, TransientStorageError):
-        raise
-    except StorageError as error:
-        size = store.head(key).size
-        if size >= end:
-            raise
-        raise _cut_off(store, key, end, size) from error
-    if len(data) != end - start:
-        raise _cut_off(store, key, end, start + len(data))
-    return data
-
-
-def _cut_off(store: ObjectStore, key: str, end: int, size: int) -> SplitCorruptedError:
-    return SplitCorruptedError(f"{store.url}: {key} ends at byte {size}, before byte {end}: it is cut off")
-
-
-def _read_from_the_end(store: ObjectStore, key: str, size: int, place: str) -> Bundle:
+def _read_from_end(store: ObjectStore, key: str, size: int, place: str) -> Bundle:
     if size < _SHORTEST_FOOTER:
-        raise SplitCorruptedError(f"{place}: {size} bytes are no split")
+        raise SplitCorruptedError(f"{place}: {size} bytes are too few for a split")
     hot_cache_length = _number(read_range(store, key, size - U32_BYTES, size))
     manifest_end = size - 2 * U32_BYTES - hot_cache_length
     _check_length(hot_cache_length, place)
@@ -168,14 +150,14 @@ def _read_from_the_end(store: ObjectStore, key: str, size: int, place: str) -> B
 def _check_length(length: int, place: str) -> None:
     if length > MAX_FOOTER_BYTES:
         raise SplitCorruptedError(
-            f"{place}: a footer of {length} bytes; more than {MAX_FOOTER_BYTES} are refused"
+            f"{place}: the footer has {length} bytes; at most {MAX_FOOTER_BYTES} are allowed"
         )
 
 
-def _take_apart(footer: bytes, place: str) -> tuple[bytes, bytes]:
-    """The manifest and the hot cache, found from the end of the file."""
+def _manifest_and_hot_cache(footer: bytes, place: str) -> tuple[bytes, bytes]:
+    """Split a footer, from its end, into the manifest and the hot cache."""
     if len(footer) < _SHORTEST_FOOTER or footer[: len(MAGIC)] != MAGIC:
-        raise SplitCorruptedError(f"{place}: this is not the footer of a split, or it begins elsewhere")
+        raise SplitCorruptedError(f"{place}: this is not the footer of a split, or it starts elsewhere")
     hot_cache_end = len(footer) - U32_BYTES
     hot_cache_start = hot_cache_end - _number(footer[hot_cache_end:])
     manifest_end = hot_cache_start - U32_BYTES
@@ -192,15 +174,17 @@ def _decode_manifest(manifest: bytes, footer_start: int, place: str) -> dict[str
     version = _number(manifest[len(MAGIC) : _HEADER_BYTES])
     if version != VERSION:
         raise UnsupportedSplitError(
-            f"{place}: the bundle has the version {version}, and {VERSION} is the only one known; upgrade"
+            f"{place}: the bundle has layout version {version}, and this release reads {VERSION}; upgrade"
         )
     try:
         document = orjson.loads(manifest[_HEADER_BYTES:])
-        files = {name: (lies["start"], lies["end"]) for name, lies in document["files"].items()}
+        files = {name: (member["start"], member["end"]) for name, member in document["files"].items()}
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise SplitCorruptedError(f"{place}: the list of files cannot be read: {error!r}") from error
     if len(files) > MAX_MEMBERS:
-        raise SplitCorruptedError(f"{place}: {len(files)} files; more than {MAX_MEMBERS} are refused")
+        raise SplitCorruptedError(
+            f"{place}: the split lists {len(files)} files; at most {MAX_MEMBERS} are allowed"
+        )
     members = {name: _member(name, start, end, footer_start, place) for name, (start, end) in files.items()}
     _check_apart(members, place)
     return members
@@ -208,14 +192,14 @@ def _decode_manifest(manifest: bytes, footer_start: int, place: str) -> dict[str
 
 def _member(name: str, start: object, end: object, footer_start: int, place: str) -> Member:
     if not _MEMBER_NAME.fullmatch(name) or name in (".", ".."):
-        raise SplitCorruptedError(f"{place}: {name!r} is no name of a file in a split")
+        raise SplitCorruptedError(f"{place}: {name!r} is not a valid file name in a split")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end <= footer_start:
-        raise SplitCorruptedError(f"{place}: {name} lies from {start!r} to {end!r}, outside the file")
+        raise SplitCorruptedError(f"{place}: {name} spans bytes {start!r} to {end!r}, outside the file")
     return Member(start, end)
 
 
 def _check_apart(members: Mapping[str, Member], place: str) -> None:
-    """Members that overlap would let a small file pretend to be a large one."""
+    """Reject overlapping members, which would let a small file expand into a large one."""
     end = 0
     for name, member in sorted(members.items(), key=lambda item: (item[1].start, item[1].end)):
         if member.start < end:
@@ -231,11 +215,9 @@ def _number(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 
-# What our splits say about themselves: one JSON object in the hot cache of the bundle.
-#
-# It tells everything that the log tells of a split, so that a table can be rebuilt from its splits, and the
-# checksum of every member. Its first key is the checksum of the manifest and of the rest of the object.
-
+# Our splits: the hot cache is one JSON object. It records everything that the log records about a split, so a table can
+# be rebuilt from its splits, and the checksum of every member. The first key is the checksum of the manifest and of
+# the rest of the object.
 
 FORMAT_VERSION: Final = 1
 ROWS_MEMBER: Final = "rows.parquet"
@@ -246,7 +228,7 @@ _BODY_START: Final = len(_CHECKSUM_START) + _CHECKSUM_LENGTH
 
 
 class SplitInfo(msgspec.Struct, frozen=True):
-    """Everything about a split but its rows. `schema` is the table's, partition columns included."""
+    """The description of one of our splits. `schema` is the table's, including partition columns."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
@@ -258,20 +240,20 @@ class SplitInfo(msgspec.Struct, frozen=True):
     created_time_ms: int
     split_tags: tuple[str, ...]
     checksums: Mapping[str, str]
-    # The end of the rows, from the metadata of the Parquet file on.
+    # The Parquet footer of the rows: its metadata, and all that follows.
     rows_footer_bytes: int
     rows_footer_checksum: str
-    # The splits whose rows these are, if a merge wrote this one: whoever has only files must not count rows twice.
+    # The source splits, if a merge wrote this one: REPAIR, which has no log, must not count rows twice.
     merged_from: tuple[str, ...] = ()
 
 
 def is_ours(bundle: Bundle) -> bool:
-    """Whether the split was written in our format. One with our rows but not our footer is damaged."""
+    """Return whether the split is in our format. One with our rows but without our footer is damaged."""
     return bundle.hot_cache.startswith(_CHECKSUM_START) or ROWS_MEMBER in bundle.members
 
 
 def encode_info(info: SplitInfo, manifest: bytes) -> bytes:
-    """The hot cache of a bundle with this manifest."""
+    """Encode the hot cache of a bundle with this manifest."""
     document = {
         "formatVersion": FORMAT_VERSION,
         "schema": to_spark_json(info.schema),
@@ -296,10 +278,10 @@ def encode_info(info: SplitInfo, manifest: bytes) -> bytes:
 
 
 def decode_info(bundle: Bundle, place: str) -> SplitInfo:
-    """What one of our splits says about itself.
+    """Decode the description of one of our splits.
 
-    Raises SplitCorruptedError if a byte of the footer has changed, or if it does not make sense, and
-    UnsupportedSplitError for a newer format.
+    Raises SplitCorruptedError if a byte of the footer changed or its content is invalid, and UnsupportedSplitError for
+    a newer format.
     """
     body = bundle.hot_cache[_BODY_START:]
     if bundle.hot_cache[:_BODY_START] != _CHECKSUM_START + _checksum(bundle.manifest, body):
@@ -309,10 +291,10 @@ def decode_info(bundle: Bundle, place: str) -> SplitInfo:
         version = int(document["formatVersion"])
         info = _info(document) if version <= FORMAT_VERSION else None
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, IndexTablesError) as error:
-        raise SplitCorruptedError(f"{place}: the footer does not make sense: {error!r}") from error
+        raise SplitCorruptedError(f"{place}: the footer is invalid: {error!r}") from error
     if info is None:
         raise UnsupportedSplitError(
-            f"{place}: the split has the format {version}, and this release reads up to {FORMAT_VERSION}; upgrade"
+            f"{place}: the split has format version {version}, and this release reads up to {FORMAT_VERSION}; upgrade"
         )
     return info
 
@@ -342,3 +324,61 @@ def _checksum(manifest: bytes, body: bytes) -> bytes:
     digest = hashlib.sha256(manifest)
     digest.update(body)
     return digest.hexdigest().encode()
+
+
+# Reading byte ranges of a split.
+
+# A request costs more than reading this many bytes, so ranges this close are fetched as one.
+_MAX_GAP_BYTES: Final = 256 * 1024
+
+
+def read_range(store: ObjectStore, key: str, start: int, end: int) -> bytes:
+    """Read exactly these bytes of a split. Raises storage errors, and SplitCorruptedError if the file is truncated."""
+    try:
+        data = store.get_range(key, start, end)
+    except (ObjectNotFoundError, AccessDeniedError, TransientStorageError):
+        raise
+    except StorageError as error:
+        size = store.head(key).size
+        if size >= end:
+            raise
+        raise _truncated(store, key, end, size) from error
+    if len(data) != end - start:
+        raise _truncated(store, key, end, start + len(data))
+    return data
+
+
+def _truncated(store: ObjectStore, key: str, end: int, size: int) -> SplitCorruptedError:
+    return SplitCorruptedError(f"{store.url}: {key} is truncated: it ends at byte {size}, before byte {end}")
+
+
+def coalesce(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the ranges in order, with neighbours joined."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if joined and start - joined[-1][1] <= _MAX_GAP_BYTES:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def prefetched(fetch: Callable[[T], R], items: Sequence[T], depth: int) -> Iterator[tuple[T, R]]:
+    """Yield each item with its fetched value, in order, while up to `depth` more are fetched ahead.
+
+    `fetch` runs in other threads; its errors surface in the iteration.
+    """
+    if len(items) <= 1:
+        yield from ((item, fetch(item)) for item in items)
+        return
+    with ThreadPoolExecutor(depth, thread_name_prefix="indextables-fetch") as pool:
+        waiting: deque[Future[R]] = deque(pool.submit(fetch, item) for item in items[:depth])
+        try:
+            for number, item in enumerate(items):
+                fetched = waiting.popleft().result()
+                if number + depth < len(items):
+                    waiting.append(pool.submit(fetch, items[number + depth]))
+                yield item, fetched
+        finally:
+            for future in waiting:
+                future.cancel()

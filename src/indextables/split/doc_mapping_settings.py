@@ -1,8 +1,8 @@
-"""From a schema and the settings to the mapping of each column.
+"""The doc mapping that a schema and the settings ask for.
 
 Settings name a column and its choice (`typemap.message = text`), or a choice and its columns
-(`typemap.text = title,message`). A key whose value is a choice and whose ending is a column is of the first
-form, even if the column is called `text`.
+(`typemap.text = title,message`). If the key ends with a column and the value is a choice, the first form applies,
+even if the column is called `text`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ import pyarrow as pa
 from indextables.config import Setting, SettingFamily, Settings, registry
 from indextables.errors import InvalidOptionError, InvalidSchemaError
 from indextables.schema import find_column
-from indextables.split.fields import (
+from indextables.split.doc_mapping import (
     DEFAULT,
-    MAX_I64_DIGITS,
     RAW,
     RECORD_OPTIONS,
+    DocMapping,
     FieldKind,
     FieldMapping,
     RecordOption,
@@ -36,7 +36,10 @@ TYPEMAP_KINDS: Final = {
     "ip": FieldKind.IP,
 }
 
-# Fast unless they are asked to be: numbers and whole texts, which people sort and count by.
+# Longer decimals do not fit 64 bits.
+_MAX_I64_DIGITS: Final = 18
+
+# Fast by default: the kinds that queries sort and aggregate by.
 _FAST_KINDS: Final = frozenset(FieldKind) - {
     FieldKind.TEXT,
     FieldKind.JSON,
@@ -44,7 +47,7 @@ _FAST_KINDS: Final = frozenset(FieldKind) - {
     FieldKind.NOTHING,
 }
 
-# In this order: the first test that is true names the kind.
+# The first test that is true decides the kind.
 _KIND_OF_TYPE: tuple[tuple[Callable[[pa.DataType], bool], FieldKind], ...] = (
     (pa.types.is_boolean, FieldKind.BOOL),
     (pa.types.is_signed_integer, FieldKind.I64),
@@ -59,21 +62,23 @@ _KIND_OF_TYPE: tuple[tuple[Callable[[pa.DataType], bool], FieldKind], ...] = (
 )
 
 
-def mapped_fields(
+def mapping_from_settings(
     schema: pa.Schema, partition_columns: Sequence[str], settings: Settings
-) -> tuple[FieldMapping, ...]:
-    """The mapping of every column that is no partition column; `schema` is a canonical one.
+) -> DocMapping:
+    """Return the mapping that a writer with these settings uses; `schema` is canonical.
 
-    Raises InvalidOptionError and InvalidSchemaError, both naming the column.
+    Raises InvalidOptionError for a setting that names an unknown column, type or tokenizer, or that does not fit its
+    column, and InvalidSchemaError for a column that cannot be indexed.
     """
     partitions = {name.lower() for name in partition_columns}
     choices = _Choices(schema, settings)
     choices.refuse_analyzed(partitions)
-    return tuple(choices.field(column) for column in schema if column.name.lower() not in partitions)
+    columns = [column for column in schema if column.name.lower() not in partitions]
+    return DocMapping(tuple(map(choices.field, columns)))
 
 
 class _Choices:
-    """What the settings say, by column."""
+    """The indexing settings, by column."""
 
     def __init__(self, schema: pa.Schema, settings: Settings) -> None:
         self.kinds = _by_column(schema, settings, registry.INDEXING_TYPEMAP, _read_kind)
@@ -88,7 +93,7 @@ class _Choices:
         self.is_json_fast = settings[registry.INDEXING_JSON_MODE] == "full"
 
     def refuse_analyzed(self, partitions: set[str]) -> None:
-        """Partition columns are found by their values alone; nobody must believe that they are tokenised."""
+        """Reject settings that would tokenize a partition column, which matches by its whole value."""
         for name, kind in self.kinds.items():
             if name.lower() in partitions and kind is not FieldKind.STRING:
                 raise InvalidOptionError(
@@ -97,7 +102,6 @@ class _Choices:
                 )
 
     def field(self, column: pa.Field) -> FieldMapping:
-        """The mapping of one column."""
         name, kind = column.name, self._kind(column)
         stored = name not in self.index_only
         if name in self.store_only:
@@ -153,23 +157,23 @@ class _Choices:
 
 
 def kind_of_type(column: pa.Field) -> FieldKind:
-    """How a column is indexed if no setting says otherwise. Raises InvalidSchemaError for a foreign type."""
+    """Return the default kind of a column. Raises InvalidSchemaError for a type that tables do not have."""
     data_type = column.type
     if pa.types.is_timestamp(data_type) and data_type.unit == "us":
         return FieldKind.TIMESTAMP if data_type.tz else FieldKind.TIMESTAMP_NTZ
     if pa.types.is_decimal128(data_type):
-        return FieldKind.DECIMAL if data_type.precision <= MAX_I64_DIGITS else FieldKind.BIG_DECIMAL
+        return FieldKind.DECIMAL if data_type.precision <= _MAX_I64_DIGITS else FieldKind.BIG_DECIMAL
     for is_type, kind in _KIND_OF_TYPE:
         if is_type(data_type):
             return kind
     raise InvalidSchemaError(
-        f"column {column.name!r} has the type {data_type}, which cannot be indexed; cast it to a type that "
-        f"tables have"
+        f"column {column.name!r} has the type {data_type}, which cannot be indexed; cast it to a "
+        f"supported type"
     )
 
 
 def is_wrapped(data_type: pa.DataType) -> bool:
-    """Whether the values of a nested column are no JSON objects by themselves, and lie under ARRAY_KEY."""
+    """Return whether the values of a nested column are not JSON objects, and are stored under ARRAY_KEY."""
     if pa.types.is_map(data_type):
         return bool(pa.types.is_nested(data_type.key_type))
     return bool(pa.types.is_list(data_type))
@@ -178,7 +182,7 @@ def is_wrapped(data_type: pa.DataType) -> bool:
 def _by_column(
     schema: pa.Schema, settings: Settings, family: SettingFamily, read: Callable[[str], T]
 ) -> dict[str, T]:
-    """The choices of a family by column, from both forms of its keys; the form that names a column wins."""
+    """Return the choices of a family by column; a key that names a column wins over one that names a choice."""
     by_choice: dict[str, T] = {}
     by_column: dict[str, T] = {}
     for ending, text in settings.family(family).items():
@@ -192,7 +196,7 @@ def _by_column(
         if choice is not None:
             by_choice |= {_existing(schema, name, key): choice for name in _names(text)}
             continue
-        # Neither form: say what is wrong with the likelier one.
+        # Neither form: report the error of the likelier one.
         _existing(schema, ending, key)
         try:
             read(text)

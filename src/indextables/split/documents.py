@@ -1,13 +1,9 @@
-"""Nested values as the JSON objects that an index searches. The rows themselves keep the values as they are.
-
-Dates and timestamps become ISO 8601 text, decimals numbers, bytes Base64; NaN and infinity, which JSON does
-not have, become null.
-"""
+"""From Arrow columns to Tantivy documents: values are encoded a column at a time, then added row by row."""
 
 import base64
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,122 +13,39 @@ from tantivy import Document
 
 from indextables.errors import InvalidValueError
 from indextables.pruning.values import order_keys
-from indextables.split.doc_mapping import DocMapping
-from indextables.split.fields import ARRAY_KEY, MAX_TOKEN_BYTES, ROW_FIELD, FieldKind, FieldMapping
-
-_Convert: TypeAlias = Callable[[Any], Any]
-
-
-def json_objects(column: pa.Array, field: FieldMapping) -> list[dict[str, Any] | None]:
-    """The values of a struct, array or map column as JSON objects; null stays null."""
-    # Arrow writes moments of any year as text; Python's own types end with the year 9999.
-    plain = column.cast(_plain_type(column.type))
-    convert = _converter(column.type)
-    values = plain.to_pylist()
-    if field.is_array:
-        return [None if value is None else {ARRAY_KEY: convert(value)} for value in values]
-    return [None if value is None else convert(value) for value in values]
-
-
-def _plain_type(data_type: pa.DataType) -> pa.DataType:
-    """The same type with text for moments and floats for decimals."""
-    if pa.types.is_struct(data_type):
-        return pa.struct([member.with_type(_plain_type(member.type)) for member in data_type])
-    if pa.types.is_list(data_type):
-        return pa.list_(data_type.value_field.with_type(_plain_type(data_type.value_type)))
-    if pa.types.is_map(data_type):
-        key, item = data_type.key_field, data_type.item_field
-        return pa.map_(key.with_type(_plain_type(key.type)), item.with_type(_plain_type(item.type)))
-    if pa.types.is_temporal(data_type):
-        return pa.string()
-    return pa.float64() if pa.types.is_decimal(data_type) else data_type
-
-
-def _converter(data_type: pa.DataType) -> _Convert:
-    """A function from the Python values of a type, made plain, to what JSON has."""
-    if pa.types.is_struct(data_type):
-        return _struct([(member.name, _or_null(_converter(member.type))) for member in data_type])
-    if pa.types.is_map(data_type):
-        return _map(data_type)
-    if pa.types.is_list(data_type):
-        convert = _or_null(_converter(data_type.value_type))
-        return lambda values: [convert(value) for value in values]
-    for is_type, convert in _ATOMIC:
-        if is_type(data_type):
-            return convert
-    return lambda value: value
-
-
-def _struct(members: list[tuple[str, _Convert]]) -> _Convert:
-    return lambda value: {name: convert(value[name]) for name, convert in members}
-
-
-def _map(data_type: pa.MapType) -> _Convert:
-    key, item = _converter(data_type.key_type), _or_null(_converter(data_type.item_type))
-    if pa.types.is_nested(data_type.key_type):
-        return lambda entries: [{"key": key(name), "value": item(value)} for name, value in entries]
-    return lambda entries: {_key(key(name)): item(value) for name, value in entries}
-
-
-def _key(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _or_null(convert: _Convert) -> _Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _moment(value: str) -> str | None:
-    # Arrow's own words, in angle brackets, stand for what is no date of any year.
-    return None if value.startswith("<") else value.replace(" ", "T", 1)
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-_ATOMIC: tuple[tuple[Callable[[pa.DataType], bool], _Convert], ...] = (
-    (pa.types.is_floating, _finite),
-    (pa.types.is_temporal, _moment),
-    (pa.types.is_binary, _base64),
+from indextables.split.doc_mapping import (
+    ARRAY_KEY,
+    MAX_TOKEN_BYTES,
+    ROW_FIELD,
+    DocMapping,
+    FieldKind,
+    FieldMapping,
 )
 
-
-# From columns to documents: Arrow values as Python lists, field by field, and rows of those as documents.
-#
-# Adding a value to a document, and a document to the index, are calls for each of them; everything before
-# that is done a column at a time.
-
-
 _Objects: TypeAlias = npt.NDArray[np.object_]
+_Convert: TypeAlias = Callable[[Any], Any]
 _Add: TypeAlias = Callable[[Document, str, Any], None]
 
-DECIMAL_WORDS = 2  # a decimal is 128 bits: the low 64 of them hold up to 18 digits
-LONGEST_ECHO = 80
+_DECIMAL_WORDS: Final = 2  # a decimal has 128 bits; the low 64 hold up to 18 digits
+_MAX_ECHO_LENGTH: Final = 80
 
 
 class DocumentEncoder:
-    """Makes documents out of record batches, for indexes with one mapping."""
+    """Encodes record batches as documents of indexes with one mapping."""
 
     def __init__(self, mapping: DocMapping) -> None:
         self._fields = mapping.indexed_fields()
         fields = [(_ADD[field.kind], field.index_name) for field in self._fields]
-        # By position, because this is looked up for every value.
+        # By position: this lookup runs for every value.
         self._targets: list[tuple[int, _Add, str]] = [
             (position, add, name)
             for position, (add, name) in enumerate([*fields, (Document.add_integer, ROW_FIELD)])
         ]
 
     def documents(self, rows: pa.RecordBatch, first_row: int) -> Iterator[Document]:
-        """One document for each row, in order; the first of them is the split's row `first_row`.
+        """Return one document per row, in order; the first one is row `first_row` of the split.
 
-        Raises InvalidValueError, naming the column, for text that is not what its mapping says.
+        Raises InvalidValueError, with the column and the row, for a value that does not fit its mapping.
         """
         columns = [index_values(field, rows.column(field.name)) for field in self._fields]
         columns.append(list(range(first_row, first_row + rows.num_rows)))
@@ -149,12 +62,12 @@ class DocumentEncoder:
                         add(document, name, value)
                 yield document
         except (ValueError, TypeError) as error:
-            raise self._refused(name, value, row[-1], error) from error
+            raise self._invalid_value(name, value, row[-1], error) from error
 
-    def _refused(self, name: str, value: object, row: object, error: Exception) -> InvalidValueError:
+    def _invalid_value(self, name: str, value: object, row: object, error: Exception) -> InvalidValueError:
         field = next(field for field in self._fields if field.index_name == name)
         echo = repr(value)
-        shown = echo if len(echo) <= LONGEST_ECHO else f"{echo[:LONGEST_ECHO]}…"
+        shown = echo if len(echo) <= _MAX_ECHO_LENGTH else f"{echo[:_MAX_ECHO_LENGTH]}…"
         return InvalidValueError(
             f"column {field.name!r} is indexed as {field.kind.value}, but row {row} has {shown}: {error}; "
             f"clean the data, or index the column as string"
@@ -162,7 +75,7 @@ class DocumentEncoder:
 
 
 def index_values(field: FieldMapping, column: pa.Array) -> list[Any]:
-    """The values of a column as its field holds them; None for a null."""
+    """Return the values of a column as the index stores them; None for null."""
     try:
         objects = _ENCODE[field.kind](column, field)
     except UnicodeDecodeError as error:
@@ -201,7 +114,9 @@ def _bytes(column: pa.Array, field: FieldMapping) -> _Objects:
 
 def _decimals(column: pa.Array, _: FieldMapping) -> _Objects:
     words = np.frombuffer(column.buffers()[1] or b"", np.int64)
-    low = words[column.offset * DECIMAL_WORDS : (column.offset + len(column)) * DECIMAL_WORDS : DECIMAL_WORDS]
+    low = words[
+        column.offset * _DECIMAL_WORDS : (column.offset + len(column)) * _DECIMAL_WORDS : _DECIMAL_WORDS
+    ]
     return _objects(low)
 
 
@@ -213,7 +128,7 @@ def _big_decimals(column: pa.Array, _: FieldMapping) -> _Objects:
 def _json(column: pa.Array, field: FieldMapping) -> _Objects:
     if pa.types.is_string(column.type):
         return _plain(column, field)
-    return _objects(json_objects(column, field))
+    return _objects(_json_objects(column, field))
 
 
 def _objects(values: Any) -> _Objects:
@@ -258,3 +173,88 @@ _ADD: dict[FieldKind, _Add] = {
     FieldKind.BIG_DECIMAL: Document.add_text,
     FieldKind.BYTES: Document.add_bytes,
 }
+
+
+# Nested values become JSON objects in the index; the rows keep them unchanged. Dates and timestamps become ISO 8601
+# text, decimals become numbers, bytes become Base64. JSON has no NaN and no infinity, so these become null.
+
+
+def _json_objects(column: pa.Array, field: FieldMapping) -> list[dict[str, Any] | None]:
+    """Return the values of a struct, array or map column as JSON objects; null stays null."""
+    # Arrow formats timestamps of any year as text; Python's types end with the year 9999.
+    plain = column.cast(_plain_type(column.type))
+    convert = _converter(column.type)
+    values = plain.to_pylist()
+    if field.is_array:
+        return [None if value is None else {ARRAY_KEY: convert(value)} for value in values]
+    return [None if value is None else convert(value) for value in values]
+
+
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type with text for dates and timestamps, and floats for decimals."""
+    if pa.types.is_struct(data_type):
+        return pa.struct([member.with_type(_plain_type(member.type)) for member in data_type])
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_plain_type(data_type.value_type)))
+    if pa.types.is_map(data_type):
+        key, item = data_type.key_field, data_type.item_field
+        return pa.map_(key.with_type(_plain_type(key.type)), item.with_type(_plain_type(item.type)))
+    if pa.types.is_temporal(data_type):
+        return pa.string()
+    return pa.float64() if pa.types.is_decimal(data_type) else data_type
+
+
+def _converter(data_type: pa.DataType) -> _Convert:
+    """Return the conversion from Python values of the plain type to JSON values."""
+    if pa.types.is_struct(data_type):
+        return _struct([(member.name, _or_null(_converter(member.type))) for member in data_type])
+    if pa.types.is_map(data_type):
+        return _map(data_type)
+    if pa.types.is_list(data_type):
+        convert = _or_null(_converter(data_type.value_type))
+        return lambda values: [convert(value) for value in values]
+    for is_type, convert in _ATOMIC:
+        if is_type(data_type):
+            return convert
+    return lambda value: value
+
+
+def _struct(members: list[tuple[str, _Convert]]) -> _Convert:
+    return lambda value: {name: convert(value[name]) for name, convert in members}
+
+
+def _map(data_type: pa.MapType) -> _Convert:
+    key, item = _converter(data_type.key_type), _or_null(_converter(data_type.item_type))
+    if pa.types.is_nested(data_type.key_type):
+        return lambda entries: [{"key": key(name), "value": item(value)} for name, value in entries]
+    return lambda entries: {_key(key(name)): item(value) for name, value in entries}
+
+
+def _key(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _or_null(convert: _Convert) -> _Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _moment(value: str) -> str | None:
+    # Arrow formats values out of range as a message in angle brackets.
+    return None if value.startswith("<") else value.replace(" ", "T", 1)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+_ATOMIC: tuple[tuple[Callable[[pa.DataType], bool], _Convert], ...] = (
+    (pa.types.is_floating, _finite),
+    (pa.types.is_temporal, _moment),
+    (pa.types.is_binary, _base64),
+)

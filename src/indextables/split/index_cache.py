@@ -1,12 +1,12 @@
-"""A bounded cache of index directories on local disk, shared by processes.
+"""A bounded cache of index directories on local disk, shared by all tables and processes of a user.
 
     <root>/entries/<key>/   complete entries, renamed into place
-    <root>/new/<name>/      entries under construction, and those on their way out; locked by whoever works
-                            on them, so that the remains of a crash are told from work in progress
-    <root>/locks/<nn>       locks, each for the keys that share its number
+    <root>/new/<name>/      entries under construction or being deleted; the process that works on one locks it, so
+                            a sweep recognizes the remains of a crash
+    <root>/locks/<nn>       locks, each for the keys that hash to its number
 
-An entry is read under a shared lock and removed under an exclusive one, which is tried and not waited for: an
-entry in use is not evicted. The time of its last use is the modification time of its directory.
+A process reads an entry under a shared lock and removes one under an exclusive lock, without waiting: entries in use
+are not evicted. The modification time of an entry's directory is the time of its last use.
 """
 
 import contextlib
@@ -17,29 +17,44 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from indextables._caching import LruCache
+from indextables._caching import LruCache, shared_memo
 from indextables.config import Settings
 from indextables.config.registry import DISK_CACHE_MAX_SIZE, DISK_CACHE_PATH
 from indextables.errors import IndexCacheError
-from indextables.split.guarded_directory import PRIVATE, new_guarded_directory, sweep_abandoned
+
+PRIVATE: Final = 0o700
 
 _STRIPES: Final = 256
-# How many entries stay open in a process. Each takes a few files in its address space, and little memory.
+# Entries that a process keeps open. Each maps a few files and takes little memory.
 _OPEN_ENTRIES: Final = 256
-# Searches come faster than the file system can be asked about each.
-_SEEN_SECONDS: Final = 1.0
+# Searches may be too frequent to check the file system for each one.
+_RECHECK_SECONDS: Final = 1.0
 
 T = TypeVar("T")
 
 
+def index_cache(settings: Settings) -> "IndexCache":
+    """Return the cache in the configured directory, or in the user's cache directory."""
+    configured = settings[DISK_CACHE_PATH]
+    user_caches = None if configured else os.environ.get("XDG_CACHE_HOME")
+    return _index_cache(configured, user_caches, settings[DISK_CACHE_MAX_SIZE])
+
+
+@shared_memo("split.index_cache.caches", "index caches by directory", max_entries=16)
+def _index_cache(configured: str | None, user_caches: str | None, max_bytes: int) -> "IndexCache":
+    if configured:
+        return IndexCache(Path(configured), max_bytes)
+    base = Path(user_caches) if user_caches else Path.home() / ".cache"
+    return IndexCache(base / "indextables", max_bytes)
+
+
 class CacheEntry(msgspec.Struct, frozen=True):
-    """A complete entry: its directory, its size, and when it was last used."""
+    """A complete entry: its directory, its size, and the time of its last use."""
 
     path: Path
     size: int
@@ -47,15 +62,15 @@ class CacheEntry(msgspec.Struct, frozen=True):
 
 
 class _OpenEntry(msgspec.Struct):
-    """What was made of an entry, and when it was last seen in its place."""
+    """The object opened from an entry, and when the entry was last seen on disk."""
 
     path: str
     value: Any
-    seen: float
+    seen_seconds: float
 
 
 def cache_key(parts: Iterable[str | bytes]) -> str:
-    """A name for an entry. The parts are to say all that its content depends on."""
+    """Return the key of an entry; the parts must cover everything that its content depends on."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -65,95 +80,91 @@ def cache_key(parts: Iterable[str | bytes]) -> str:
 
 
 class IndexCache:
-    """Directories by key, the least recently used of which go when there are more than `max_bytes` of them.
+    """Directories by key; the least recently used are evicted when all together exceed `max_bytes`.
 
-    Keys come from `cache_key` and contain a checksum of what the entry was made from, which only those know
-    who have just read it from the store with their own credentials: no entry is found through another table,
-    another version of a file, or by somebody who may not read it. The directory is private to its user.
+    Keys come from `cache_key` and include a checksum of the source of the entry. A caller knows that only after reading
+    the source with its own credentials, so it cannot reach entries of another table, of another version of a file,
+    or of a file that it may not read. The directory is private to its user.
     """
 
     def __init__(self, root: Path, max_bytes: int) -> None:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._open_entries: LruCache[str, _OpenEntry] = LruCache(_OPEN_ENTRIES)
+        self._open_entries: LruCache[str, _OpenEntry] = LruCache(max_entries=_OPEN_ENTRIES)
 
     @property
     def root(self) -> Path:
-        """The directory that the cache is in."""
         return self._root
 
     @property
     def max_bytes(self) -> int:
-        """The size that all entries may reach together."""
         return self._max_bytes
 
-    def opened(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
-        """What `open_entry` makes of the directory of an entry, which is made by `fill` if it is not there.
+    def open(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
+        """Return what `open_entry` opens from the directory of an entry, which `fill` creates if it is missing.
 
-        The same object is returned for as long as the entry is there: nobody changes an entry. One that another
-        process removed is noticed within a second; what is open of it stays usable. Raises what `lease` and
-        `open_entry` raise.
+        Entries never change, so callers share one object while the entry exists. The removal of an entry by another
+        process is noticed within a second; open objects stay usable. Raises what `lease` and `open_entry` raise.
         """
         kept = self._open_entries.get(key)
-        if kept is not None and self._is_there(kept):
+        if kept is not None and self._still_exists(kept):
             kept_value: T = kept.value
             return kept_value
         with self.lease(key, fill) as directory:
             value = open_entry(directory)
-            # An entry that is larger than the whole cache goes with the lease.
+            # An entry larger than the whole cache is removed at the end of the lease.
             if directory == self._entry(key):
                 self._open_entries.put(key, _OpenEntry(str(directory), value, time.monotonic()))
         return value
 
     @contextlib.contextmanager
     def lease(self, key: str, fill: Callable[[Path], None]) -> Iterator[Path]:
-        """The directory of an entry, made by `fill` if it is not there. It stays for the time of the block.
+        """Hold the directory of an entry for the duration of the block; `fill` creates it if it is missing.
 
-        `fill` gets an empty directory; if it fails, nothing is kept. Of several processes that need the same
-        entry, one makes it. An entry that is larger than the whole cache is made, and removed after the block.
-        Files that were opened in the block stay readable after it. Raises IndexCacheError, and what `fill`
-        raises.
+        `fill` gets an empty directory; if it fails, nothing is kept. If several processes need the same entry, one
+        creates it. An entry larger than the whole cache is created, and removed after the block. Files opened
+        in the block stay readable after it. Raises IndexCacheError, and what `fill` raises.
         """
         with self._translating():
             self._prepare()
             lock = self._lock(key)
         try:
             with self._translating():
-                is_there = self._use(key, lock)
-            if is_there:
+                exists = self._lock_entry(key, lock)
+            if exists:
                 yield self._entry(key)
                 return
-            with self._made(key, lock, fill) as path:
+            with self._create(key, lock, fill) as path:
                 yield path
         finally:
             os.close(lock)
 
     def entries(self) -> list[CacheEntry]:
-        """The complete entries, the least recently used first."""
+        """Return the complete entries, least recently used first."""
         with self._translating():
             self._prepare()
-            found = [_measured(path) for path in (self._root / "entries").iterdir()]
+            found = [_entry_of(path) for path in (self._root / "entries").iterdir()]
         return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.used_ns)
 
     def size(self) -> int:
-        """The bytes of all complete entries."""
+        """Return the total size of all complete entries."""
         return sum(entry.size for entry in self.entries())
 
     def discard(self, key: str) -> None:
-        """Remove an entry that turned out to be unusable, unless somebody uses it."""
+        """Remove an unusable entry, unless it is in use."""
         self._evict(CacheEntry(self._entry(key), 0, 0))
 
     def flush(self) -> int:
-        """Remove every entry that is not in use, and what crashes have left; the bytes that this freed."""
+        """Remove all entries that are not in use, and the remains of crashes; return the bytes freed."""
         freed = sum(entry.size for entry in self.entries() if self._evict(entry))
         with self._translating():
             sweep_abandoned(self._root / "new", "")
         return freed
 
     @contextlib.contextmanager
-    def _made(self, key: str, lock: int, fill: Callable[[Path], None]) -> Iterator[Path]:
-        """A new entry; the exclusive lock on its key is held."""
+    def _create(self, key: str, lock: int, fill: Callable[[Path], None]) -> Iterator[Path]:
+        """Create an entry, while holding the exclusive lock on its key."""
         with self._translating():
             sweep_abandoned(self._root / "new", "")
             new = new_guarded_directory(self._root / "new", "")
@@ -163,43 +174,43 @@ class IndexCache:
                 size = _flush_files(new.path)
                 fits = size <= self._max_bytes
                 path = self._place(new.path, key, size) if fits else new.path
-                # Others may read it now; nobody may remove it before the block ends.
+                # Other processes may read it now, but not remove it before the block ends.
                 fcntl.flock(lock, fcntl.LOCK_SH)
             yield path
         finally:
             new.close()
 
-    def _is_there(self, kept: _OpenEntry) -> bool:
+    def _still_exists(self, kept: _OpenEntry) -> bool:
         now = time.monotonic()
-        if now - kept.seen < _SEEN_SECONDS:
+        if now - kept.seen_seconds < _RECHECK_SECONDS:
             return True
-        kept.seen = now
+        kept.seen_seconds = now
         with self._translating():
             return _touch(kept.path)
 
-    def _use(self, key: str, lock: int) -> bool:
-        """Wait for the lock: shared if the entry is there, exclusive if it has to be made."""
+    def _lock_entry(self, key: str, lock: int) -> bool:
+        """Wait for the lock: shared if the entry exists, exclusive if it must be created."""
         path = self._entry(key)
         while True:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if _touch(path):
                 return True
-            # Changing a lock lets go of it for a moment, in which the entry may appear or go.
+            # Converting a lock releases it for a moment, in which another process may create or remove the entry.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.is_dir():
                 return False
 
     def _place(self, directory: Path, key: str, size: int) -> Path:
-        """Give a complete entry its name, with room for it. One process at a time, so that the bound holds."""
+        """Make room for a complete entry and rename it into place, one process at a time so the bound holds."""
         path = self._entry(key)
-        door = os.open(self._root / "locks" / "room", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        room_lock = os.open(self._root / "locks" / "room", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(door, fcntl.LOCK_EX)
+            fcntl.flock(room_lock, fcntl.LOCK_EX)
             self._make_room(size)
             directory.rename(path)
             _flush(path.parent)
         finally:
-            os.close(door)
+            os.close(room_lock)
         return path
 
     def _make_room(self, size: int) -> None:
@@ -212,7 +223,7 @@ class IndexCache:
                 surplus -= entry.size
 
     def _evict(self, entry: CacheEntry) -> bool:
-        """Remove an entry, unless somebody uses it."""
+        """Remove an entry unless it is in use, and return whether it was removed."""
         self._open_entries.discard(entry.path.name)
         with self._translating():
             lock = self._lock(entry.path.name)
@@ -252,7 +263,7 @@ class IndexCache:
 
     def _unusable(self, error: OSError) -> IndexCacheError:
         return IndexCacheError(
-            f"the index cache in {self._root} cannot be used: {error}; free space there, or use another place"
+            f"the index cache in {self._root} is unusable: {error}; free disk space, or set another directory"
         )
 
 
@@ -264,7 +275,7 @@ def _touch(path: Path | str) -> bool:
     return True
 
 
-def _measured(path: Path) -> CacheEntry | None:
+def _entry_of(path: Path) -> CacheEntry | None:
     try:
         used_ns = path.stat().st_mtime_ns
         return CacheEntry(path, sum(file.stat().st_size for file in path.iterdir()), used_ns)
@@ -273,7 +284,7 @@ def _measured(path: Path) -> CacheEntry | None:
 
 
 def _flush_files(directory: Path) -> int:
-    """Make the files of a directory durable; their size."""
+    """Sync the files of a directory to disk, and return their total size."""
     size = 0
     for path in directory.iterdir():
         _flush(path)
@@ -290,18 +301,50 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-# The local cache of indexes, shared by all tables and processes of a user.
+# Local directories for work in progress. A lock, which ends with its process, tells them from the remains of a crash.
 
 
-def index_cache(settings: Settings) -> IndexCache:
-    """The cache that the settings name, or the one in the user's cache directory."""
-    own = settings[DISK_CACHE_PATH]
-    return _cache(own, None if own else os.environ.get("XDG_CACHE_HOME"), settings[DISK_CACHE_MAX_SIZE])
+class GuardedDirectory(msgspec.Struct, frozen=True):
+    """A directory that no sweep removes until it is closed."""
+
+    path: Path
+    guard: int
+
+    def close(self) -> None:
+        """Remove the directory, unless it was renamed, and release the lock."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.guard)
 
 
-@lru_cache
-def _cache(own: str | None, user_caches: str | None, max_bytes: int) -> IndexCache:
-    if own:
-        return IndexCache(Path(own), max_bytes)
-    base = Path(user_caches) if user_caches else Path.home() / ".cache"
-    return IndexCache(base / "indextables", max_bytes)
+def new_guarded_directory(parent: Path, prefix: str) -> GuardedDirectory:
+    """Create an empty, private, locked directory. Raises OSError."""
+    while True:
+        path = parent / f"{prefix}{uuid.uuid4().hex}"
+        path.mkdir(mode=PRIVATE)
+        with contextlib.suppress(FileNotFoundError):
+            guard = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            # Before the lock was taken, another process may have swept the directory away.
+            if path.is_dir():
+                return GuardedDirectory(path, guard)
+            os.close(guard)
+
+
+def sweep_abandoned(parent: Path, prefix: str) -> None:
+    """Remove the unlocked directories with this prefix."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in parent.glob(f"{prefix}*"):
+            _remove_if_abandoned(path)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    # Another user's, already removed, a link, or not a directory: leave it alone.
+    with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError, OSError):
+        guard = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(guard)

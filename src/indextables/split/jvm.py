@@ -1,7 +1,7 @@
-"""Values of stored documents, as Tantivy returns them, in the table's types.
+"""Splits written by IndexTables on the JVM: Tantivy indexes whose stored documents are the rows.
 
-Writers on the JVM have stored dates and timestamps as dates or as numbers (days, microseconds), decimals as
-floats or text, and nested values as JSON objects, with arrays under a key of their own. All of that is read.
+Their term dictionaries have a format that this release of Tantivy does not read, so the rows are indexed again before
+a search.
 """
 
 import base64
@@ -25,22 +25,271 @@ from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWri
 from indextables.predicates import Predicate
 from indextables.schema import to_spark_json
 from indextables.split.bundle import read_member
-from indextables.split.doc_mapping import DocMapping
-from indextables.split.doc_mapping_settings import is_wrapped, kind_of_type
-from indextables.split.fields import (
+from indextables.split.doc_mapping import (
     ARRAY_KEY,
     DEFAULT,
     RAW,
+    DocMapping,
     FieldKind,
     FieldMapping,
     check_tokenizer,
     default_record,
     default_token_bytes,
 )
-from indextables.split.index_files import META_FILE, IndexBuilder, fetch_members, translating
+from indextables.split.doc_mapping_settings import is_wrapped, kind_of_type
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.index_files import META_FILE, fetch_members, translating
 from indextables.split.split import RowNumbers, Split, matching, needed_columns
 
 _Convert: TypeAlias = Callable[[Any], Any]
+
+_BATCH_ROWS: Final = 8192
+_HEAP_BYTES: Final = 128_000_000
+
+# The types whose values Tantivy returns from fast fields.
+_FAST_TYPES: Final = frozenset({"i64", "u64", "f64", "bool"})
+
+
+class JvmSplit(Split):
+    """A split written by IndexTables on the JVM."""
+
+    @property
+    def num_records(self) -> int:
+        return self._meta.num_docs
+
+    @lazy_property
+    def mapping(self) -> DocMapping:
+        return jvm_mapping(self._meta, self._table.schema, self._table.partition_columns)
+
+    @property
+    def unreadable_columns(self) -> tuple[str, ...]:
+        """The columns that are neither stored nor readable from a fast field."""
+        found = {name: self._meta.find(name) for name in self._table.stored(self._table.schema.names)}
+        return tuple(
+            name
+            for name, field in found.items()
+            if field is not None and not field.is_stored and not _is_fast_only(field)
+        )
+
+    def verify(self) -> None:
+        """Read all documents. JVM splits have no checksums, so only unreadable documents are detected."""
+        count = sum(batch.num_rows for batch in self.scan())
+        if count != self.num_records:
+            raise SplitCorruptedError(
+                f"{self._place}: the split has {count} documents, and meta.json says {self.num_records}"
+            )
+
+    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+        needed = needed_columns(names, bound)
+        searcher, addresses = self._documents
+        for start in range(0, len(addresses), _BATCH_ROWS):
+            rows = self._rows(searcher, addresses[start : start + _BATCH_ROWS], needed)
+            found = matching(rows, bound)
+            if found.num_rows:
+                yield from found.select(names).to_batches()
+
+    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
+        numbers = np.asarray(row_numbers, np.int64).tolist()
+        if numbers and not 0 <= min(numbers) <= max(numbers) < self.num_records:
+            raise SplitCorruptedError(
+                f"{self._place}: row {max(numbers)} is out of range: the split has {self.num_records} rows"
+            )
+        searcher, addresses = self._documents
+        return self._rows(searcher, [addresses[number] for number in numbers], names)
+
+    def _index_parts(self) -> list[str | bytes]:
+        return ["jvm", *self._identity(), self.mapping.to_json(), to_spark_json(self._table.schema)]
+
+    def _fill(self, directory: Path) -> None:
+        builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)
+        try:
+            for batch in self._scan([field.name for field in self.mapping], None):
+                builder.add(batch)
+            builder.finish()
+        except BaseException:
+            builder.abort()
+            raise
+
+    @lazy_property
+    def _meta(self) -> "IndexMeta":
+        data = read_member(self._store, self._key, self._bundle, META_FILE)
+        meta = decode_meta(data, self._place)
+        if meta.num_docs and not any(field.is_stored for field in meta.fields.values()):
+            raise UnsupportedSplitError(
+                f"{self._place}: the split has no stored documents; it is a companion split, whose rows are in "
+                f"files of another table format"
+            )
+        return meta
+
+    @lazy_property
+    def _documents(self) -> tuple[tantivy.Searcher, Sequence[tantivy.DocAddress]]:
+        """A searcher over the split's own index, and the addresses of its documents.
+
+        The searcher keeps the files open; the directory is removed at once.
+        """
+        meta = self._meta
+        with _scratch() as directory:
+            fetch_members(self._store, self._key, self._bundle, self._bundle.members, directory)
+            with translating(f"{self._place}: the index cannot be opened", SplitCorruptedError):
+                index = tantivy.Index.open(str(directory))
+                index.config_reader("manual")
+                index.reload()
+                searcher = index.searcher()
+                return searcher, _addresses(searcher, meta)
+
+    def _rows(
+        self, searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress], names: Sequence[str]
+    ) -> pa.Table:
+        stored = self._table.stored(names)
+        with translating(f"{self._place}: the stored documents cannot be read", SplitCorruptedError):
+            documents = [searcher.doc(address).to_dict() for address in addresses]
+            values = {name: self._values(searcher, addresses, documents, name) for name in stored}
+        fields = [self._table.schema.field(name) for name in stored]
+        arrays = [stored_column(values[field.name], field, self._place) for field in fields]
+        counted = pa.table({"": pa.nulls(len(addresses))})
+        rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields)) if fields else counted
+        return self._table.assemble(rows, names)
+
+    def _values(
+        self,
+        searcher: tantivy.Searcher,
+        addresses: Sequence[tantivy.DocAddress],
+        documents: Sequence[dict[str, list[Any]]],
+        name: str,
+    ) -> list[Any]:
+        """Return the values of one column, from the documents or, if it is not stored, from its fast field."""
+        field = self._meta.find(name)
+        if field is None:
+            return [None] * len(documents)
+        if _is_fast_only(field):
+            return list(searcher.fast_field_values(field.name, list(addresses)))
+        first = [(document.get(field.name) or [None])[0] for document in documents]
+        if field.type == "ip_addr":
+            return [None if value is None else plain_address(value) for value in first]
+        return first
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="indextables-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+    except OSError as error:
+        raise SplitWriteError(f"cannot unpack a split on local disk: {error}") from error
+
+
+def _is_fast_only(field: "IndexedField") -> bool:
+    return not field.is_stored and field.is_fast and field.type in _FAST_TYPES
+
+
+def _addresses(searcher: tantivy.Searcher, meta: "IndexMeta") -> Sequence[tantivy.DocAddress]:
+    """Return the addresses of the documents, in order."""
+    if len(meta.segment_sizes) == 1 and not meta.deleted_docs:
+        return [tantivy.DocAddress(0, doc) for doc in range(meta.num_docs)]
+    hits = searcher.search(tantivy.Query.all_query(), limit=max(searcher.num_docs, 1), count=False).hits
+    return sorted((address for _, address in hits), key=lambda address: (address.segment_ord, address.doc))
+
+
+# The Tantivy index of a JVM split, as its meta.json describes it.
+
+
+class IndexedField(msgspec.Struct, frozen=True):
+    """A field of the index that the JVM writer built."""
+
+    name: str
+    type: str
+    tokenizer: str | None
+    is_stored: bool
+    is_fast: bool
+
+
+class IndexMeta(msgspec.Struct, frozen=True):
+    """A decoded meta.json: the fields, and the size of each segment."""
+
+    fields: Mapping[str, IndexedField]
+    segment_sizes: tuple[int, ...]
+    deleted_docs: int
+
+    @property
+    def num_docs(self) -> int:
+        """The number of documents, without deleted ones."""
+        return sum(self.segment_sizes) - self.deleted_docs
+
+    def find(self, name: str) -> IndexedField | None:
+        """Return the field of a column; an exact match wins over one that ignores case."""
+        lowered = name.lower()
+        near = (field for key, field in self.fields.items() if key.lower() == lowered)
+        return self.fields.get(name) or next(near, None)
+
+
+def decode_meta(data: bytes, place: str) -> IndexMeta:
+    """Decode a meta.json. Raises SplitCorruptedError if it is invalid."""
+    try:
+        document = orjson.loads(data)
+        fields = {entry["name"]: _field(entry) for entry in document["schema"]}
+        sizes = tuple(int(segment["max_doc"]) for segment in document["segments"])
+        deletes = (segment.get("deletes") or {} for segment in document["segments"])
+        deleted = sum(int(each.get("num_deleted_docs", 0)) for each in deletes)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SplitCorruptedError(f"{place}: meta.json cannot be read: {error!r}") from error
+    return IndexMeta(fields, sizes, deleted)
+
+
+def jvm_mapping(meta: IndexMeta, schema: pa.Schema, partition_columns: Sequence[str]) -> DocMapping:
+    """Return the mapping to index the rows again: the JVM writer's, as far as the column types allow."""
+    columns = [column for column in schema if column.name not in partition_columns]
+    return DocMapping(tuple(_mapped(column, meta.find(column.name)) for column in columns))
+
+
+def _field(entry: dict[str, Any]) -> IndexedField:
+    options = entry.get("options") or {}
+    indexing = options.get("indexing") or {}
+    return IndexedField(
+        str(entry["name"]),
+        str(entry["type"]),
+        indexing.get("tokenizer"),
+        options.get("stored") is True,
+        bool(options.get("fast")),
+    )
+
+
+def _mapped(column: pa.Field, field: IndexedField | None) -> FieldMapping:
+    kind = kind_of_type(column)
+    tokenizer = _tokenizer(field, kind)
+    if field is not None and pa.types.is_string(column.type):
+        if field.type == "ip_addr":
+            kind = FieldKind.IP
+        elif field.type == "json_object":
+            kind, tokenizer = FieldKind.JSON, DEFAULT
+        elif tokenizer != RAW:
+            kind = FieldKind.TEXT
+    return FieldMapping(
+        column.name,
+        kind,
+        tokenizer=tokenizer,
+        record=default_record(kind),
+        max_token_bytes=default_token_bytes(kind),
+        fast=kind not in (FieldKind.TEXT, FieldKind.BYTES, FieldKind.NOTHING),
+        is_array=kind is FieldKind.JSON and is_wrapped(column.type),
+        scale=column.type.scale if pa.types.is_decimal(column.type) else 0,
+    )
+
+
+def _tokenizer(field: IndexedField | None, kind: FieldKind) -> str:
+    if kind is FieldKind.JSON:
+        return DEFAULT
+    if kind is not FieldKind.STRING or field is None or field.tokenizer is None:
+        return RAW
+    try:
+        return check_tokenizer(field.tokenizer)
+    except InvalidOptionError:
+        # An unknown tokenizer: words are the best guess.
+        return DEFAULT
+
+
+# Stored values, as Tantivy returns them, in the table's types. JVM writers have stored dates and timestamps as dates or
+# as numbers (days, microseconds), decimals as floats or text, and nested values as JSON objects, with arrays under
+# their own key. All of these are read.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1)
@@ -49,18 +298,18 @@ _DECIMALS = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
 
 def stored_column(values: list[Any], field: pa.Field, place: str) -> pa.Array:
-    """A column of stored values; None for null. Raises SplitCorruptedError if a value is of another kind."""
+    """Return stored values as a column. Raises SplitCorruptedError for a value that does not fit the type."""
     convert = _or_null(_converter(field.type))
     try:
         return pa.array([convert(value) for value in values], field.type)
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, pa.ArrowException) as error:
         raise SplitCorruptedError(
-            f"{place}: column {field.name!r} holds stored values that are no {field.type}: {error!r}"
+            f"{place}: column {field.name!r} has stored values that are not {field.type}: {error!r}"
         ) from error
 
 
 def plain_address(value: str) -> str:
-    """An IP address as people write it: Tantivy keeps those of version 4 inside those of version 6."""
+    """Return the usual form of an IP address: Tantivy stores IPv4 addresses as IPv6 ones."""
     address = ip_address(value)
     return str(address.ipv4_mapped or address) if isinstance(address, IPv6Address) else value
 
@@ -130,7 +379,7 @@ def _integer(value: Any) -> int:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    # Text in a JSON object that looks like a moment has become one.
+    # Tantivy parses text in a JSON object that looks like a timestamp.
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     return orjson.dumps(value, option=orjson.OPT_UTC_Z).decode()
@@ -171,255 +420,3 @@ _ATOMIC: tuple[tuple[Callable[[pa.DataType], bool], _Convert], ...] = (
     (pa.types.is_date32, _day),
     (pa.types.is_timestamp, _moment),
 )
-
-
-# The Tantivy index of a split written on the JVM, as its meta.json describes it.
-
-
-class IndexedField(msgspec.Struct, frozen=True):
-    """A field of a foreign index."""
-
-    name: str
-    type: str
-    tokenizer: str | None
-    is_stored: bool
-    is_fast: bool
-
-
-class IndexMeta(msgspec.Struct, frozen=True):
-    """What meta.json says: the fields, and the size of each segment."""
-
-    fields: Mapping[str, IndexedField]
-    segment_sizes: tuple[int, ...]
-    deleted_docs: int
-
-    @property
-    def num_docs(self) -> int:
-        """How many documents there are that were not deleted."""
-        return sum(self.segment_sizes) - self.deleted_docs
-
-    def find(self, name: str) -> IndexedField | None:
-        """The field of a column: of its name, or else of the same without regard to case."""
-        lowered = name.lower()
-        near = (field for key, field in self.fields.items() if key.lower() == lowered)
-        return self.fields.get(name) or next(near, None)
-
-
-def decode_meta(data: bytes, place: str) -> IndexMeta:
-    """Read a meta.json. Raises SplitCorruptedError if it is none."""
-    try:
-        document = orjson.loads(data)
-        fields = {entry["name"]: _field(entry) for entry in document["schema"]}
-        sizes = tuple(int(segment["max_doc"]) for segment in document["segments"])
-        deletes = (segment.get("deletes") or {} for segment in document["segments"])
-        deleted = sum(int(each.get("num_deleted_docs", 0)) for each in deletes)
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SplitCorruptedError(f"{place}: meta.json cannot be read: {error!r}") from error
-    return IndexMeta(fields, sizes, deleted)
-
-
-def foreign_mapping(meta: IndexMeta, schema: pa.Schema, partition_columns: Sequence[str]) -> DocMapping:
-    """How the rows of a foreign split are indexed here: as they were there, as far as the columns' types allow."""
-    columns = [column for column in schema if column.name not in partition_columns]
-    return DocMapping(tuple(_mapped(column, meta.find(column.name)) for column in columns))
-
-
-def _field(entry: dict[str, Any]) -> IndexedField:
-    options = entry.get("options") or {}
-    indexing = options.get("indexing") or {}
-    return IndexedField(
-        str(entry["name"]),
-        str(entry["type"]),
-        indexing.get("tokenizer"),
-        options.get("stored") is True,
-        bool(options.get("fast")),
-    )
-
-
-def _mapped(column: pa.Field, field: IndexedField | None) -> FieldMapping:
-    kind = kind_of_type(column)
-    tokenizer = _tokenizer(field, kind)
-    if field is not None and pa.types.is_string(column.type):
-        if field.type == "ip_addr":
-            kind = FieldKind.IP
-        elif field.type == "json_object":
-            kind, tokenizer = FieldKind.JSON, DEFAULT
-        elif tokenizer != RAW:
-            kind = FieldKind.TEXT
-    return FieldMapping(
-        column.name,
-        kind,
-        tokenizer=tokenizer,
-        record=default_record(kind),
-        max_token_bytes=default_token_bytes(kind),
-        fast=kind not in (FieldKind.TEXT, FieldKind.BYTES, FieldKind.NOTHING),
-        is_array=kind is FieldKind.JSON and is_wrapped(column.type),
-        scale=column.type.scale if pa.types.is_decimal(column.type) else 0,
-    )
-
-
-def _tokenizer(field: IndexedField | None, kind: FieldKind) -> str:
-    if kind is FieldKind.JSON:
-        return DEFAULT
-    if kind is not FieldKind.STRING or field is None or field.tokenizer is None:
-        return RAW
-    try:
-        return check_tokenizer(field.tokenizer)
-    except InvalidOptionError:
-        # A tokenizer of theirs that is not known here: words are the best guess.
-        return DEFAULT
-
-
-# A split written on the JVM: its stored documents are the rows, and are indexed again to be searched.
-#
-# Such a split is a Tantivy index with stored documents, whose term dictionaries are of another kind than
-# those that this release of Tantivy reads.
-
-
-_BATCH_ROWS: Final = 8192
-_HEAP_BYTES: Final = 128_000_000
-
-# What Tantivy returns the values of from its fast fields.
-_FAST_TYPES: Final = frozenset({"i64", "u64", "f64", "bool"})
-
-
-class JvmSplit(Split):
-    """A split that IndexTables for Spark on the JVM wrote."""
-
-    @property
-    def num_records(self) -> int:
-        """How many rows there are."""
-        return self._meta.num_docs
-
-    @lazy_property
-    def mapping(self) -> DocMapping:
-        """How the rows are indexed again."""
-        return foreign_mapping(self._meta, self._table.schema, self._table.partition_columns)
-
-    @property
-    def unreadable_columns(self) -> tuple[str, ...]:
-        """The columns that are neither stored nor held by column in a type that can be read."""
-        found = {name: self._meta.find(name) for name in self._table.stored(self._table.schema.names)}
-        return tuple(
-            name
-            for name, field in found.items()
-            if field is not None and not field.is_stored and not _is_fast_only(field)
-        )
-
-    def verify(self) -> None:
-        """Read all documents. There are no checksums, so that only what cannot be read is found."""
-        count = sum(batch.num_rows for batch in self.scan())
-        if count != self.num_records:
-            raise SplitCorruptedError(
-                f"{self._place}: {count} documents, where meta.json says {self.num_records}"
-            )
-
-    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
-        needed = needed_columns(names, bound)
-        searcher, addresses = self._documents
-        for start in range(0, len(addresses), _BATCH_ROWS):
-            rows = self._rows(searcher, addresses[start : start + _BATCH_ROWS], needed)
-            found = matching(rows, bound)
-            if found.num_rows:
-                yield from found.select(names).to_batches()
-
-    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
-        numbers = np.asarray(row_numbers, np.int64).tolist()
-        if numbers and not 0 <= min(numbers) <= max(numbers) < self.num_records:
-            raise SplitCorruptedError(
-                f"{self._place}: row {max(numbers)} was asked for, and there are {self.num_records}"
-            )
-        searcher, addresses = self._documents
-        return self._rows(searcher, [addresses[number] for number in numbers], names)
-
-    def _index_parts(self) -> list[str | bytes]:
-        return ["jvm", *self._identity(), self.mapping.to_json(), to_spark_json(self._table.schema)]
-
-    def _fill(self, directory: Path) -> None:
-        builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)
-        try:
-            for batch in self._scan([field.name for field in self.mapping], None):
-                builder.add(batch)
-            builder.finish()
-        except BaseException:
-            builder.abort()
-            raise
-
-    @lazy_property
-    def _meta(self) -> IndexMeta:
-        data = read_member(self._store, self._key, self._bundle, META_FILE)
-        meta = decode_meta(data, self._place)
-        if meta.num_docs and not any(field.is_stored for field in meta.fields.values()):
-            raise UnsupportedSplitError(
-                f"{self._place}: the split has no stored documents: it goes with files of another table format, "
-                f"which is where its rows are"
-            )
-        return meta
-
-    @lazy_property
-    def _documents(self) -> tuple[tantivy.Searcher, Sequence[tantivy.DocAddress]]:
-        """A searcher over the split's own index, and where its documents are.
-
-        The files are open from then on, and go with this object; their names go at once.
-        """
-        meta = self._meta
-        with _scratch() as directory:
-            fetch_members(self._store, self._key, self._bundle, self._bundle.members, directory)
-            with translating(f"{self._place}: the index cannot be opened", SplitCorruptedError):
-                index = tantivy.Index.open(str(directory))
-                index.config_reader("manual")
-                index.reload()
-                searcher = index.searcher()
-                return searcher, _addresses(searcher, meta)
-
-    def _rows(
-        self, searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress], names: Sequence[str]
-    ) -> pa.Table:
-        stored = self._table.stored(names)
-        with translating(f"{self._place}: the stored documents cannot be read", SplitCorruptedError):
-            documents = [searcher.doc(address).to_dict() for address in addresses]
-            values = {name: self._values(searcher, addresses, documents, name) for name in stored}
-        fields = [self._table.schema.field(name) for name in stored]
-        arrays = [stored_column(values[field.name], field, self._place) for field in fields]
-        counted = pa.table({"": pa.nulls(len(addresses))})
-        rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields)) if fields else counted
-        return self._table.assemble(rows, names)
-
-    def _values(
-        self,
-        searcher: tantivy.Searcher,
-        addresses: Sequence[tantivy.DocAddress],
-        documents: Sequence[dict[str, list[Any]]],
-        name: str,
-    ) -> list[Any]:
-        """The values of one column, from the documents or, if it is not stored, from its fast field."""
-        field = self._meta.find(name)
-        if field is None:
-            return [None] * len(documents)
-        if _is_fast_only(field):
-            return list(searcher.fast_field_values(field.name, list(addresses)))
-        first = [(document.get(field.name) or [None])[0] for document in documents]
-        if field.type == "ip_addr":
-            return [None if value is None else plain_address(value) for value in first]
-        return first
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    try:
-        with tempfile.TemporaryDirectory(prefix="indextables-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
-    except OSError as error:
-        raise SplitWriteError(f"a split cannot be unpacked on local disk: {error}") from error
-
-
-def _is_fast_only(field: IndexedField) -> bool:
-    return not field.is_stored and field.is_fast and field.type in _FAST_TYPES
-
-
-def _addresses(searcher: tantivy.Searcher, meta: IndexMeta) -> Sequence[tantivy.DocAddress]:
-    """Where the documents are, in their order."""
-    if len(meta.segment_sizes) == 1 and not meta.deleted_docs:
-        return [tantivy.DocAddress(0, doc) for doc in range(meta.num_docs)]
-    hits = searcher.search(tantivy.Query.all_query(), limit=max(searcher.num_docs, 1), count=False).hits
-    return sorted((address for _, address in hits), key=lambda address: (address.segment_ord, address.doc))

@@ -1,4 +1,4 @@
-"""A split in our format: rows from its Parquet file, the index from its members."""
+"""Opens splits, ours and those written on the JVM, and reads those in our format."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,67 +20,6 @@ from indextables.storage import ObjectStore
 _CHUNK_BYTES: Final = 8 * 1024**2
 
 
-class OwnSplit(Split):
-    """A split that `SplitWriter` wrote. `info` is what it says about itself."""
-
-    def __init__(
-        self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns, info: SplitInfo
-    ) -> None:
-        super().__init__(store, key, bundle, table)
-        self.info = info
-        self._rows = RowsReader(store, key, bundle, info, table)
-
-    @property
-    def footer_bytes(self) -> int:
-        """The size of the footer and of the metadata of the rows."""
-        return super().footer_bytes + self.info.rows_footer_bytes
-
-    @property
-    def num_records(self) -> int:
-        """How many rows there are."""
-        return self.info.num_records
-
-    @property
-    def mapping(self) -> DocMapping:
-        """How the columns were indexed."""
-        return self.info.mapping
-
-    def verify(self) -> None:
-        """Read everything, and raise SplitCorruptedError if a member is not as it was written."""
-        if self.info.checksums.keys() != self._bundle.members.keys():
-            raise SplitCorruptedError(
-                f"{self._place}: the checksums are of other files than those in the split"
-            )
-        for name, member in self._bundle.members.items():
-            digest = hashlib.sha256()
-            for start in range(member.start, member.end, _CHUNK_BYTES):
-                end = min(start + _CHUNK_BYTES, member.end)
-                digest.update(read_range(self._store, self._key, start, end))
-            if digest.hexdigest() != self.info.checksums[name]:
-                raise SplitCorruptedError(
-                    f"{self._place}: the checksum of {name} is wrong; the file is damaged"
-                )
-        if self._rows.metadata.num_rows != self.info.num_records:
-            raise SplitCorruptedError(
-                f"{self._place}: {self._rows.metadata.num_rows} rows, where the footer says {self.info.num_records}"
-            )
-
-    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
-        return self._rows.scan(names, bound)
-
-    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
-        return self._rows.take(row_numbers, names)
-
-    def _index_parts(self) -> list[str | bytes]:
-        return ["own", *self._identity()]
-
-    def _fill(self, directory: Path) -> None:
-        fetch_index(self._store, self._key, self._bundle, self.info, directory)
-
-
-# Opens splits, ours and those written on the JVM.
-
-
 def open_split(
     store: ObjectStore,
     key: str,
@@ -92,13 +31,13 @@ def open_split(
     partition_columns: Sequence[str] = (),
     partition_values: Mapping[str, str | None] | None = None,
 ) -> Split:
-    """Open a split: one range request where the log knows the offsets of its footer, two more where not.
+    """Open a split, with one range request if the log has the footer's offsets, and two more otherwise.
 
-    `schema`, `partition_columns` and `partition_values` are the table's, from the log; rows are returned in
-    that schema. Without a schema, one of our splits is read as it was written, partition values included.
+    `schema`, `partition_columns` and `partition_values` come from the log; rows are returned in that schema. Without a
+    schema, one of our splits is read as it was written, including its partition values.
 
-    Raises ObjectNotFoundError and other storage errors, SplitCorruptedError for a file that is damaged, cut
-    off or no split, and UnsupportedSplitError for a newer format, or a foreign split without a schema.
+    Raises ObjectNotFoundError and other storage errors, SplitCorruptedError for a file that is damaged, truncated or
+    not a split, and UnsupportedSplitError for a newer format or a JVM split without a schema.
     """
     bundle = read_bundle(store, key, size, footer_start, footer_end)
     place = f"{store.url}: {key}"
@@ -114,7 +53,63 @@ def open_split(
         )
     if info is not None:
         return OwnSplit(store, key, bundle, table, info)
-    # It indexes rows again, which splits of our own never need.
+    # Imported here because it needs the writer: it indexes the rows of the split again.
     from indextables.split.jvm import JvmSplit
 
     return JvmSplit(store, key, bundle, table)
+
+
+class OwnSplit(Split):
+    """A split that `SplitWriter` wrote; `info` is its own description."""
+
+    def __init__(
+        self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns, info: SplitInfo
+    ) -> None:
+        super().__init__(store, key, bundle, table)
+        self.info = info
+        self._rows = RowsReader(store, key, bundle, info, table)
+
+    @property
+    def footer_bytes(self) -> int:
+        """The size of the split's footer and of the Parquet metadata."""
+        return super().footer_bytes + self.info.rows_footer_bytes
+
+    @property
+    def num_records(self) -> int:
+        return self.info.num_records
+
+    @property
+    def mapping(self) -> DocMapping:
+        return self.info.mapping
+
+    def verify(self) -> None:
+        if self.info.checksums.keys() != self._bundle.members.keys():
+            raise SplitCorruptedError(
+                f"{self._place}: the footer's checksums do not cover the files of the split"
+            )
+        for name, member in self._bundle.members.items():
+            digest = hashlib.sha256()
+            for start in range(member.start, member.end, _CHUNK_BYTES):
+                end = min(start + _CHUNK_BYTES, member.end)
+                digest.update(read_range(self._store, self._key, start, end))
+            if digest.hexdigest() != self.info.checksums[name]:
+                raise SplitCorruptedError(
+                    f"{self._place}: the checksum of {name} is wrong; the file is damaged"
+                )
+        if self._rows.metadata.num_rows != self.info.num_records:
+            raise SplitCorruptedError(
+                f"{self._place}: the split has {self._rows.metadata.num_rows} rows, and its footer says "
+                f"{self.info.num_records}"
+            )
+
+    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+        return self._rows.scan(names, bound)
+
+    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
+        return self._rows.take(row_numbers, names)
+
+    def _index_parts(self) -> list[str | bytes]:
+        return ["own", *self._identity()]
+
+    def _fill(self, directory: Path) -> None:
+        fetch_index(self._store, self._key, self._bundle, self.info, directory)

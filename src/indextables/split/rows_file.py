@@ -1,4 +1,4 @@
-"""How the columns of the rows are encoded in Parquet: decided by a look at the first rows."""
+"""Writes the rows of a split as a Parquet file with small row groups, so reading a few rows costs little."""
 
 import hashlib
 import os
@@ -14,19 +14,119 @@ import pyarrow.parquet as pq
 from indextables.errors import InvalidSchemaError
 from indextables.split.bundle import U32_BYTES
 
-# A dictionary pays if its values are used this often on the average.
+ROWS_PER_GROUP: Final = 2048
+# Text offsets in a row group have 32 bits, and a reader holds a whole row group in memory.
+MAX_GROUP_BYTES: Final = 64 * 1024**2
+
+# A Parquet file ends with the length of its metadata and four magic bytes.
+PARQUET_TAIL_BYTES: Final = 8
+
+
+class RowsFile:
+    """A Parquet file under construction.
+
+    The caller appends `first_rows` first; they decide the encoding. `text_columns` are the tokenized columns.
+    """
+
+    def __init__(self, path: Path, first_rows: pa.Table, text_columns: Collection[str]) -> None:
+        self._path = path
+        encoding = choose_encoding(first_rows.slice(0, ROWS_PER_GROUP), text_columns)
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = encoding.writer(self._sink, first_rows.schema)
+
+    def append(self, rows: pa.Table) -> None:
+        """Write rows, in new row groups."""
+        for group in row_groups(rows):
+            self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+
+    @property
+    def bytes_written(self) -> int:
+        return int(self._sink.tell())
+
+    def close(self) -> None:
+        """Complete the file, or abandon it; the caller may remove it afterwards."""
+        try:
+            self._writer.close()
+        finally:
+            self._sink.close()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows back, in order, after `close`."""
+        with pq.ParquetFile(self._path) as file:
+            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 16)
+
+
+class RowsFooter(msgspec.Struct, frozen=True):
+    """The end of a Parquet file, starting at its metadata."""
+
+    length: int
+    checksum: str
+    uncompressed_bytes: int
+
+
+def read_rows_footer(path: Path) -> RowsFooter:
+    """Read the footer of a complete Parquet file. Raises OSError and Arrow's errors."""
+    metadata = pq.read_metadata(path)
+    with path.open("rb") as file:
+        file.seek(-PARQUET_TAIL_BYTES, os.SEEK_END)
+        length = int.from_bytes(file.read(U32_BYTES), "little") + PARQUET_TAIL_BYTES
+        file.seek(-length, os.SEEK_END)
+        checksum = hashlib.sha256(file.read()).hexdigest()
+    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
+    return RowsFooter(length, checksum, sum(group.total_byte_size for group in groups))
+
+
+def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Slice rows into row groups."""
+    return bounded_slices(rows, ROWS_PER_GROUP, MAX_GROUP_BYTES)
+
+
+def bounded_slices(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.Table]:
+    """Slice a table by rows and by bytes; only a slice of a single row exceeds `max_bytes`."""
+    for start in range(0, rows.num_rows, max_rows):
+        yield from _halved(rows.slice(start, max_rows), max_bytes)
+
+
+def _halved(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
+    if rows.num_rows <= 1 or rows.nbytes <= max_bytes:
+        yield rows
+        return
+    middle = rows.num_rows // 2
+    yield from _halved(rows.slice(0, middle), max_bytes)
+    yield from _halved(rows.slice(middle), max_bytes)
+
+
+def check_storable(schema: pa.Schema) -> None:
+    """Raise InvalidSchemaError, with the column, for types that Parquet cannot store."""
+    for field in schema:
+        _check_type(field.type, field.name)
+
+
+def _check_type(data_type: pa.DataType, column: str) -> None:
+    if pa.types.is_struct(data_type) and not data_type.num_fields:
+        raise InvalidSchemaError(
+            f"column {column!r} is a struct without fields, which cannot be stored; give it one or leave it out"
+        )
+    for position in range(data_type.num_fields):
+        member = data_type.field(position)
+        _check_type(member.type, f"{column}.{member.name}")
+
+
+# Encoding: chosen for each column from the first rows.
+
+# A dictionary pays off if each value occurs this often on average.
 _MIN_REPETITION: Final = 2
 _DELTA: Final = "DELTA_BINARY_PACKED"
 
 _COMPRESSED: Final = "zstd"
 _UNCOMPRESSED: Final = "none"
-# Compression pays if it saves a tenth, and a bit of every value.
+# Compression pays off if it saves a tenth of the size, and a bit per value.
 _MIN_SAVED_SHARE: Final = 0.1
 _MIN_SAVED_BYTES: Final = 1 / 8
 
 
 class RowsEncoding(msgspec.Struct, frozen=True):
-    """The leaves that have a dictionary or statistics, the encodings of others, and how each is compressed."""
+    """Which leaves have a dictionary or statistics, the encoding of the others, and the compression of each."""
 
     dictionary: list[str]
     statistics: list[str]
@@ -34,7 +134,6 @@ class RowsEncoding(msgspec.Struct, frozen=True):
     compression: dict[str, str]
 
     def writer(self, sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-        """A writer of rows that are encoded like this."""
         return pq.ParquetWriter(
             sink,
             schema,
@@ -46,21 +145,23 @@ class RowsEncoding(msgspec.Struct, frozen=True):
         )
 
 
-def choose_encoding(first_rows: pa.Table, texts: Collection[str]) -> RowsEncoding:
-    """The encoding of rows that begin like these; `texts` are the columns that are searched by their words.
+def choose_encoding(first_rows: pa.Table, text_columns: Collection[str]) -> RowsEncoding:
+    """Choose the encoding of a file that starts with these rows.
 
-    Values that hardly repeat are smaller, and faster to read, without a dictionary. The least and the greatest of
-    some texts exclude next to nothing, but would be most of the metadata.
+    Values that hardly repeat are smaller and faster to read without a dictionary. Tokenized columns get no statistics:
+    their minima and maxima prune almost nothing, and would be most of the metadata.
     """
     leaves = _leaves(first_rows.schema)
     unique = [field for field in first_rows.schema if _is_unique(first_rows.column(field.name))]
     unique_names = {field.name for field in unique}
     encoding = RowsEncoding(
         dictionary=[leaf for leaf in leaves if leaf not in unique_names],
-        statistics=[leaf for leaf in leaves if leaf not in texts],
-        # A name with a dot in it may also be that of a member of a struct, of another type.
+        statistics=[leaf for leaf in leaves if leaf not in text_columns],
+        # A name with a dot may also be the path of a struct member, of another type.
         others={
-            field.name: _DELTA for field in unique if _is_counted(field) and leaves.count(field.name) == 1
+            field.name: _DELTA
+            for field in unique
+            if _is_delta_encoded(field) and leaves.count(field.name) == 1
         },
         compression=dict.fromkeys(leaves, _COMPRESSED),
     )
@@ -71,7 +172,7 @@ def choose_encoding(first_rows: pa.Table, texts: Collection[str]) -> RowsEncodin
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The columns of the Parquet file, as it calls them."""
+    """Return the leaf columns of the Parquet file, by path."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
@@ -79,9 +180,9 @@ def _leaves(schema: pa.Schema) -> list[str]:
 
 
 def _incompressible_leaves(rows: pa.Table, encoding: RowsEncoding) -> list[str]:
-    """Leaves that are encoded so well that compression gains nothing, and takes half of the time of reading them.
+    """Return the leaves whose encoding leaves nothing to compress; decompression would double the time to read them.
 
-    Texts without a dictionary are none of them, because the next ones may be quite different.
+    Text without a dictionary is always compressed, because later rows may differ.
     """
     if not rows.num_rows:
         return []
@@ -109,108 +210,6 @@ def _is_unique(column: pa.ChunkedArray) -> bool:
     return len(pc.unique(column)) * _MIN_REPETITION > len(column)
 
 
-def _is_counted(field: pa.Field) -> bool:
+def _is_delta_encoded(field: pa.Field) -> bool:
     tests = (pa.types.is_integer, pa.types.is_date32, pa.types.is_timestamp)
     return any(is_type(field.type) for is_type in tests)
-
-
-# The rows of a split as a Parquet file: small row groups, so that a few rows can be read for little.
-
-
-ROWS_PER_GROUP: Final = 2048
-# Text offsets within one row group are 32 bits, and a reader holds a whole row group.
-MAX_GROUP_BYTES: Final = 64 * 1024**2
-
-# A Parquet file ends with the length of its metadata and four magic bytes.
-PARQUET_TAIL_BYTES: Final = 8
-
-
-class RowsFile:
-    """A Parquet file under construction; it begins at the start of its file.
-
-    `first_rows` are those that will be appended first, and `texts` the columns that are searched by their words.
-    """
-
-    def __init__(self, path: Path, first_rows: pa.Table, texts: Collection[str]) -> None:
-        self._path = path
-        encoding = choose_encoding(first_rows.slice(0, ROWS_PER_GROUP), texts)
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = encoding.writer(self._sink, first_rows.schema)
-
-    def append(self, rows: pa.Table) -> None:
-        """Write rows, in row groups of their own."""
-        for group in row_groups(rows):
-            self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
-
-    @property
-    def bytes_written(self) -> int:
-        """How much is on disk."""
-        return int(self._sink.tell())
-
-    def close(self) -> None:
-        """Complete the file, or give it up: it may be removed afterwards."""
-        try:
-            self._writer.close()
-        finally:
-            self._sink.close()
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows again, in order; the file must be closed."""
-        with pq.ParquetFile(self._path) as file:
-            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 16)
-
-
-class RowsFooter(msgspec.Struct, frozen=True):
-    """The end of a Parquet file, from its metadata on."""
-
-    length: int
-    checksum: str
-    uncompressed_bytes: int
-
-
-def read_rows_footer(path: Path) -> RowsFooter:
-    """The footer of a complete Parquet file. Raises OSError and Arrow's errors."""
-    metadata = pq.read_metadata(path)
-    with path.open("rb") as file:
-        file.seek(-PARQUET_TAIL_BYTES, os.SEEK_END)
-        length = int.from_bytes(file.read(U32_BYTES), "little") + PARQUET_TAIL_BYTES
-        file.seek(-length, os.SEEK_END)
-        checksum = hashlib.sha256(file.read()).hexdigest()
-    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-    return RowsFooter(length, checksum, sum(group.total_byte_size for group in groups))
-
-
-def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
-    """Slices that fit a row group each."""
-    return bounded_slices(rows, ROWS_PER_GROUP, MAX_GROUP_BYTES)
-
-
-def bounded_slices(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.Table]:
-    """Slices of at most so many rows and, unless a single row is larger, so many bytes."""
-    for start in range(0, rows.num_rows, max_rows):
-        yield from _halved(rows.slice(start, max_rows), max_bytes)
-
-
-def _halved(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
-    if rows.num_rows <= 1 or rows.nbytes <= max_bytes:
-        yield rows
-        return
-    middle = rows.num_rows // 2
-    yield from _halved(rows.slice(0, middle), max_bytes)
-    yield from _halved(rows.slice(middle), max_bytes)
-
-
-def check_storable(schema: pa.Schema) -> None:
-    """Raise InvalidSchemaError, naming the column, for types that Parquet has no place for."""
-    for field in schema:
-        _check_type(field.type, field.name)
-
-
-def _check_type(data_type: pa.DataType, column: str) -> None:
-    if pa.types.is_struct(data_type) and not data_type.num_fields:
-        raise InvalidSchemaError(
-            f"column {column!r} is a struct without fields, which cannot be stored; give it one or leave it out"
-        )
-    for position in range(data_type.num_fields):
-        member = data_type.field(position)
-        _check_type(member.type, f"{column}.{member.name}")

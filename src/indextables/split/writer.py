@@ -1,4 +1,10 @@
-"""Rows by partition: which rows share their partition values, and what those are as text."""
+"""Writes rows as splits: Arrow data in, uploaded split files out.
+
+The life of a writer: `write` distributes rows by partition to splits under construction on local disk; a split that
+reaches its target size is completed and uploaded; `commit` completes the rest and returns what a commit to the log
+needs. Until the log refers to them, uploaded splits are orphans: `abort`, and every failure, deletes them. A writer
+that is killed leaves orphans at most, never a partial file.
+"""
 
 import contextlib
 import tempfile
@@ -17,65 +23,259 @@ from indextables.config import Settings
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitWriteError, StorageError
 from indextables.pruning import StatisticsOptions, column_statistics, format_value
 from indextables.schema import canonical_schema, check_partition_columns, find_column
-from indextables.split.builder import CHUNK_BYTES, CHUNK_ROWS, BuiltSplit, SplitBuilder, SplitShape, mapped
+from indextables.split.builder import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    BuiltSplit,
+    SplitBuilder,
+    SplitShape,
+    memory_mapped,
+)
 from indextables.split.doc_mapping import DocMapping
-from indextables.split.guarded_directory import GuardedDirectory, new_guarded_directory, sweep_abandoned
+from indextables.split.doc_mapping_settings import mapping_from_settings
+from indextables.split.index_cache import GuardedDirectory, new_guarded_directory, sweep_abandoned
 from indextables.split.rows_file import bounded_slices, check_storable
 from indextables.split.split import SplitFile
 from indextables.storage import ObjectStore, partition_path
 
+# The next writer in the same directory removes the scratch directories of killed writers.
+_SCRATCH_PREFIX: Final = "indextables-writer-"
 
-class PartitionRows(msgspec.Struct, frozen=True):
-    """The rows of one partition, in their order and without the partition columns."""
+# The expected index size per byte of rows in memory, until the first split of the writer gives the real ratio.
+_INITIAL_INDEX_RATIO: Final = 0.65
+# The index of a smaller split is mostly overhead, so its ratio is ignored.
+_MIN_RATIO_BYTES: Final = 1024**2
+# Rows are grouped by partition in slices of this size: the text gathered from a slice must fit 32-bit offsets.
+_SLICE_ROWS: Final = 1024**2
+_SLICE_BYTES: Final = 256 * 1024**2
 
-    values: tuple[str | None, ...]
-    rows: pa.Table
 
+class WriterOptions(msgspec.Struct, frozen=True):
+    """The target size of splits and the limits of a writer.
 
-def by_partition(table: pa.Table, partition_columns: Sequence[str]) -> Iterator[PartitionRows]:
-    """The rows of a table, partition by partition.
-
-    Raises InvalidValueError for a value that has no text from which it could be read back.
+    `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds the buffered rows of all partitions, and
+    `max_open_files` the splits under construction that have a file. `scratch` is a local directory; the default is the
+    system's temporary directory. `merged_from` are the paths of the source splits of a merge. `name_prefix` starts the
+    name of every split.
     """
-    if not table.num_rows:
-        return
-    data = table.drop_columns(list(partition_columns))
-    if not partition_columns:
-        yield PartitionRows((), data)
-        return
-    groups = np.zeros(table.num_rows, np.int64)
-    for name in partition_columns:
-        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        codes = encoded.indices.to_numpy()
-        # Renumbered after each column, so that many columns of many values do not overflow.
-        groups = np.unique(groups * (len(encoded.dictionary) + 1) + codes, return_inverse=True)[1]
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-        places = order[start:end]
-        values = tuple(_text(table, name, int(places[0])) for name in partition_columns)
-        is_contiguous = places[-1] - places[0] == len(places) - 1
-        rows = data.slice(places[0], len(places)) if is_contiguous else data.take(pa.array(places))
-        yield PartitionRows(values, rows)
+
+    target_bytes: int = 1024**3
+    heap_bytes: int = 256_000_000
+    buffer_bytes: int = 64 * 1024**2
+    max_open_files: int = 128
+    scratch: Path | None = None
+    split_tags: tuple[str, ...] = ()
+    merged_from: tuple[str, ...] = ()
+    name_prefix: str = "part-"
 
 
-def _text(table: pa.Table, name: str, row: int) -> str | None:
-    value = table.column(name)[row]
-    if not value.is_valid:
-        return None
-    text = format_value(value)
-    if text is None:
-        raise InvalidValueError(
-            f"partition column {name!r} has a {value.type} that cannot be written as text and read back, such as "
-            f"a year beyond 9999; clean the data, or partition by another column"
+class SplitWriter:
+    """Writes rows into new splits of one table. Not thread-safe.
+
+    The settings decide how columns are indexed, unless the caller passes a `mapping` of the same columns. As a context
+    manager, the writer aborts unless `commit` was called. The constructor raises InvalidSchemaError and
+    InvalidOptionError for columns that cannot be stored or indexed, before anything is written.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        schema: pa.Schema,
+        partition_columns: Sequence[str],
+        settings: Settings,
+        options: WriterOptions | None = None,
+        *,
+        mapping: DocMapping | None = None,
+    ) -> None:
+        self._store = store
+        self._options = options or WriterOptions()
+        table_schema = canonical_schema(schema)
+        partitions = check_partition_columns(table_schema, partition_columns)
+        statistics = StatisticsOptions.from_settings(settings)
+        # Rejects unknown columns now instead of at the first rows.
+        column_statistics(table_schema.empty_table(), statistics, partitions)
+        self._shape = SplitShape(
+            table_schema,
+            partitions,
+            mapping or mapping_from_settings(table_schema, partitions, settings),
+            _without_partitions(statistics, partitions),
+            # With partitions, one index grows with its rows while another one is completed.
+            self._options.heap_bytes // 2 if partitions else self._options.heap_bytes,
+            self._options.split_tags,
+            self._options.merged_from,
         )
-    return text
+        check_storable(self._shape.data_schema)
+        self._builders: dict[tuple[str | None, ...], SplitBuilder] = {}
+        self._indexing_builder: SplitBuilder | None = None
+        self._uploaded: list[str] = []
+        self._finished: list[SplitFile] = []
+        self._index_ratio = _INITIAL_INDEX_RATIO
+        self._is_open = True
+        self._scratch = self._new_scratch()
+
+    @property
+    def mapping(self) -> DocMapping:
+        return self._shape.mapping
+
+    def write(self, data: pa.Table | pa.RecordBatch) -> None:
+        """Add rows; columns are matched by name.
+
+        Raises InvalidSchemaError and InvalidValueError for rows that do not fit the table, SplitWriteError, and storage
+        errors. Any failure aborts the writer.
+        """
+        self._require_open()
+        with self._aborting_on_failure():
+            rows = conform(data, self._shape.schema)
+            for piece in bounded_slices(rows, _SLICE_ROWS, _SLICE_BYTES):
+                for partition in rows_by_partition(piece, self._shape.partition_columns):
+                    for chunk in bounded_slices(partition.rows, CHUNK_ROWS, CHUNK_BYTES):
+                        self._append(partition.values, chunk)
+
+    def commit(self) -> tuple[SplitFile, ...]:
+        """Complete and upload the remaining splits, and return all of them; none if no rows were written.
+
+        Raises what `write` raises. The splits belong to the table once a commit to the log adds them.
+        """
+        self._require_open()
+        with self._aborting_on_failure():
+            while self._builders:
+                self._finish(next(iter(self._builders)))
+        self._close()
+        return tuple(self._finished)
+
+    def abort(self) -> None:
+        """Delete everything that was written and uploaded. Does nothing after `commit` or `abort`.
+
+        Raises storage errors; splits that could not be deleted are orphans, which PURGE removes.
+        """
+        if not self._is_open:
+            return
+        self._close()
+        if self._uploaded:
+            self._store.delete_many(self._uploaded)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.abort()
+        else:
+            self._abort_quietly()
+
+    def _append(self, values: tuple[str | None, ...], rows: pa.Table) -> None:
+        builder = self._builders.get(values)
+        if builder is None:
+            builder = self._new_builder(values)
+        builder.append(rows)
+        if builder.rows_bytes + builder.memory_bytes * self._index_ratio >= self._options.target_bytes:
+            self._finish(values)
+        while self._buffered_bytes() > self._options.buffer_bytes:
+            max(self._builders.values(), key=lambda each: each.buffered_bytes).flush()
+        if sum(each.has_file for each in self._builders.values()) > self._options.max_open_files:
+            self._finish(max(self._builders, key=lambda each: self._builders[each].rows_bytes))
+
+    def _new_builder(self, values: tuple[str | None, ...]) -> SplitBuilder:
+        builder = SplitBuilder(
+            self._scratch.path / uuid.uuid4().hex, self._shape, self._partition_values(values)
+        )
+        self._builders[values] = builder
+        # One index at a time grows with its rows. `finish` indexes the rows of the other splits.
+        if self._indexing_builder is None:
+            self._indexing_builder = builder
+            builder.start_index()
+        return builder
+
+    def _finish(self, values: tuple[str | None, ...]) -> None:
+        builder = self._builders[values]
+        built = builder.finish(self._store.clock.now_ms())
+        if builder.memory_bytes >= _MIN_RATIO_BYTES:
+            self._index_ratio = (built.size - built.rows_bytes) / builder.memory_bytes
+        self._finished.append(self._upload(built, values))
+        builder.discard()
+        del self._builders[values]
+        if self._indexing_builder is builder:
+            self._indexing_builder = None
+
+    def _upload(self, built: BuiltSplit, values: tuple[str | None, ...]) -> SplitFile:
+        partition_values = self._partition_values(values)
+        folder = partition_path(partition_values.items())
+        name = f"{self._options.name_prefix}{uuid.uuid4()}.split"
+        key = f"{folder}/{name}" if folder else name
+        # Recorded before the upload: after a failure, it is unknown whether the object exists.
+        self._uploaded.append(key)
+        # Stores accept any buffer; a memory map avoids a copy of the split in memory.
+        self._store.put(key, cast("bytes", memory_mapped(built.path)))
+        return SplitFile(
+            path=key,
+            partition_values=partition_values,
+            size=built.size,
+            modification_time_ms=built.info.created_time_ms,
+            num_records=built.info.num_records,
+            min_values=built.info.statistics.min_values,
+            max_values=built.info.statistics.max_values,
+            footer_start_offset=built.footer_start,
+            footer_end_offset=built.size,
+            uncompressed_size_bytes=built.info.uncompressed_size_bytes,
+            doc_mapping_ref=self._shape.mapping.hash,
+            doc_mapping_json=self._shape.mapping.to_json(),
+            split_tags=self._shape.split_tags,
+        )
+
+    def _partition_values(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
+        return dict(zip(self._shape.partition_columns, values, strict=True))
+
+    def _buffered_bytes(self) -> int:
+        return sum(builder.buffered_bytes for builder in self._builders.values())
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise SplitWriteError(
+                f"{self._store.url}: this writer was committed or aborted; create a new one"
+            )
+
+    def _new_scratch(self) -> GuardedDirectory:
+        parent = self._options.scratch or Path(tempfile.gettempdir())
+        try:
+            sweep_abandoned(parent, _SCRATCH_PREFIX)
+            return new_guarded_directory(parent, _SCRATCH_PREFIX)
+        except OSError as error:
+            raise SplitWriteError(f"cannot create a local directory to build splits in: {error}") from error
+
+    @contextlib.contextmanager
+    def _aborting_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._abort_quietly()
+            raise
+
+    def _abort_quietly(self) -> None:
+        # The caller gets the original error; splits that cannot be deleted now are orphans for PURGE.
+        with contextlib.suppress(StorageError):
+            self.abort()
+
+    def _close(self) -> None:
+        self._is_open = False
+        for builder in self._builders.values():
+            builder.discard()
+        self._builders.clear()
+        self._indexing_builder = None
+        self._scratch.close()
 
 
-# Rows that somebody hands in, as the table's schema wants them: by name, in its order, of its types.
+def _without_partitions(statistics: StatisticsOptions, partition_columns: Sequence[str]) -> StatisticsOptions:
+    """Return the options for rows without the partition columns."""
+    partitions = {name.lower() for name in partition_columns}
+    named = tuple(name for name in statistics.named_columns if name.lower() not in partitions)
+    return replace(statistics, named_columns=named)
 
 
-# A column may be given in any type of the same family, if every value fits.
+# Input rows in the table's schema: columns are matched by name, put in its order and cast to its types.
+
+# A column of another type in the same family is accepted if every value fits.
 _FAMILIES: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
     ("boolean", (pa.types.is_boolean,)),
     ("integer", (pa.types.is_integer,)),
@@ -100,35 +300,36 @@ _FAMILIES: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
 
 
 def conform(data: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """The same rows in the table's schema.
+    """Return the rows in the table's schema.
 
-    Columns are found by name, without regard to case; a nullable one that is missing is null. Raises
-    InvalidSchemaError for columns that the table does not have, for required ones that are missing and for
-    types of another family, and InvalidValueError for values that do not fit and for nulls where there may
-    be none.
+    Columns are matched by name, ignoring case; a missing nullable column is null. Raises InvalidSchemaError for columns
+    that the table does not have, for missing required columns and for types of another family, and
+    InvalidValueError for values that do not fit and for nulls in required columns.
     """
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     if table.schema.equals(schema):
         columns = table.columns
     else:
-        _refuse_extra(table.schema, schema)
+        _check_columns(table.schema, schema)
         columns = [_column(table, field) for field in schema]
     for column, field in zip(columns, schema, strict=True):
         if column.null_count and not field.nullable:
             raise InvalidValueError(
-                f"column {field.name!r} has nulls, and the table's schema allows none there"
+                f"column {field.name!r} has nulls, and the table's schema does not allow them"
             )
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _refuse_extra(given: pa.Schema, schema: pa.Schema) -> None:
+def _check_columns(given: pa.Schema, schema: pa.Schema) -> None:
     extra = [name for name in given.names if find_column(schema, name) is None]
     if extra:
         raise InvalidSchemaError(
             f"column {extra[0]!r} is not in the table, whose columns are {', '.join(schema.names)}; drop it"
         )
     if len({name.lower() for name in given.names}) != len(given.names):
-        raise InvalidSchemaError(f"the data has two columns of one name: {', '.join(given.names)}")
+        raise InvalidSchemaError(
+            f"the data has columns with the same name, ignoring case: {', '.join(given.names)}"
+        )
 
 
 def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
@@ -166,242 +367,51 @@ def _family(data_type: pa.DataType) -> str | None:
     return next((name for name, tests in _FAMILIES if any(test(data_type) for test in tests)), None)
 
 
-# Writes rows as splits: Arrow batches in, uploaded split files out.
-#
-# The life of a writer: `write` sorts rows by partition into splits under construction on local disk; a split
-# that has reached its size is completed and uploaded; `commit` completes the rest and returns what a commit
-# to the log needs. Until a log refers to them, uploaded splits are orphans: `abort`, and every failure,
-# removes them again. A writer that is killed leaves at most orphans, never a part of a file.
+# Rows grouped by partition.
 
 
-# Directories of writers that were killed are removed by the next one that builds in the same place.
-_SCRATCH_PREFIX: Final = "indextables-writer-"
+class PartitionRows(msgspec.Struct, frozen=True):
+    """The rows of one partition, in input order and without the partition columns."""
 
-# How many bytes of index a byte of rows in memory is expected to make, until the first split of a writer tells.
-_FIRST_GUESS: Final = 0.65
-# A split of fewer bytes of rows tells nothing: its index is mostly overhead.
-_TELLING_BYTES: Final = 1024**2
-# Rows that are sorted by partition at a time: text gathered from all over them must fit 32-bit offsets.
-_SLICE_ROWS: Final = 1024**2
-_SLICE_BYTES: Final = 256 * 1024**2
+    values: tuple[str | None, ...]
+    rows: pa.Table
 
 
-class WriterOptions(msgspec.Struct, frozen=True):
-    """Bounds of a writer: when a split is large enough, and what it may use.
+def rows_by_partition(table: pa.Table, partition_columns: Sequence[str]) -> Iterator[PartitionRows]:
+    """Yield the rows of a table, partition by partition.
 
-    `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds
-    the rows that wait in memory, over all partitions, and `max_open_files` the splits under construction that
-    have a file. `scratch` is a local directory; without it, the system's for temporary files. `merged_from` are
-    the paths of the splits whose rows are written again. `name_prefix` is what the names of all splits begin with.
+    Raises InvalidValueError for a partition value that cannot be recorded as text.
     """
+    if not table.num_rows:
+        return
+    data = table.drop_columns(list(partition_columns))
+    if not partition_columns:
+        yield PartitionRows((), data)
+        return
+    groups = np.zeros(table.num_rows, np.int64)
+    for name in partition_columns:
+        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = encoded.indices.to_numpy()
+        # Renumbered after each column, so many columns with many values do not overflow.
+        groups = np.unique(groups * (len(encoded.dictionary) + 1) + codes, return_inverse=True)[1]
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        places = order[start:end]
+        values = tuple(_partition_text(table, name, int(places[0])) for name in partition_columns)
+        is_contiguous = places[-1] - places[0] == len(places) - 1
+        rows = data.slice(places[0], len(places)) if is_contiguous else data.take(pa.array(places))
+        yield PartitionRows(values, rows)
 
-    target_bytes: int = 1024**3
-    heap_bytes: int = 256_000_000
-    buffer_bytes: int = 64 * 1024**2
-    max_open_files: int = 128
-    scratch: Path | None = None
-    split_tags: tuple[str, ...] = ()
-    merged_from: tuple[str, ...] = ()
-    name_prefix: str = "part-"
 
-
-class SplitWriter:
-    """Writes rows into new splits of one table. Not for use by several threads.
-
-    Columns are indexed as the settings say, or as `mapping` does, which must then be of the same columns.
-    Used as a context manager it aborts unless `commit` was called. Construction raises InvalidSchemaError and
-    InvalidOptionError for what can be neither stored nor indexed, before anything is written.
-    """
-
-    def __init__(
-        self,
-        store: ObjectStore,
-        schema: pa.Schema,
-        partition_columns: Sequence[str],
-        settings: Settings,
-        options: WriterOptions | None = None,
-        *,
-        mapping: DocMapping | None = None,
-    ) -> None:
-        self._store = store
-        self._options = options or WriterOptions()
-        table_schema = canonical_schema(schema)
-        partitions = check_partition_columns(table_schema, partition_columns)
-        statistics = StatisticsOptions.from_settings(settings)
-        # Complains about unknown columns now, and not with the first rows.
-        column_statistics(table_schema.empty_table(), statistics, partitions)
-        self._shape = SplitShape(
-            table_schema,
-            partitions,
-            mapping or DocMapping.from_schema(table_schema, partitions, settings),
-            _without(statistics, partitions),
-            # With partitions, one index is built as its rows come while another is being completed.
-            self._options.heap_bytes // 2 if partitions else self._options.heap_bytes,
-            self._options.split_tags,
-            self._options.merged_from,
+def _partition_text(table: pa.Table, name: str, row: int) -> str | None:
+    value = table.column(name)[row]
+    if not value.is_valid:
+        return None
+    text = format_value(value)
+    if text is None:
+        raise InvalidValueError(
+            f"partition column {name!r} has a {value.type} that cannot be written as text and read back, such as "
+            f"a year beyond 9999; clean the data, or partition by another column"
         )
-        check_storable(self._shape.data_schema)
-        self._builders: dict[tuple[str | None, ...], SplitBuilder] = {}
-        self._live: SplitBuilder | None = None
-        self._uploaded: list[str] = []
-        self._finished: list[SplitFile] = []
-        self._index_ratio = _FIRST_GUESS
-        self._is_open = True
-        self._scratch = self._new_scratch()
-
-    @property
-    def mapping(self) -> DocMapping:
-        """How the columns are indexed."""
-        return self._shape.mapping
-
-    def write(self, data: pa.Table | pa.RecordBatch) -> None:
-        """Add rows, whose columns are found by name.
-
-        Raises InvalidSchemaError and InvalidValueError for rows that do not fit the table, SplitWriteError,
-        and storage errors. After any failure the writer has aborted.
-        """
-        self._require_open()
-        with self._aborting_on_failure():
-            rows = conform(data, self._shape.schema)
-            for piece in bounded_slices(rows, _SLICE_ROWS, _SLICE_BYTES):
-                for partition in by_partition(piece, self._shape.partition_columns):
-                    for chunk in bounded_slices(partition.rows, CHUNK_ROWS, CHUNK_BYTES):
-                        self._append(partition.values, chunk)
-
-    def commit(self) -> tuple[SplitFile, ...]:
-        """Complete and upload what is left, and return all splits. Without any rows there are none.
-
-        Raises as `write` does. The splits are in the store, but no part of the table before the log says so.
-        """
-        self._require_open()
-        with self._aborting_on_failure():
-            while self._builders:
-                self._finish(next(iter(self._builders)))
-        self._close()
-        return tuple(self._finished)
-
-    def abort(self) -> None:
-        """Remove everything that was written and uploaded. A second time, and after `commit`, it does nothing.
-
-        Raises storage errors; what could not be deleted is an orphan, which a purge removes.
-        """
-        if not self._is_open:
-            return
-        self._close()
-        if self._uploaded:
-            self._store.delete_many(self._uploaded)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.abort()
-        else:
-            self._abort_quietly()
-
-    def _append(self, values: tuple[str | None, ...], rows: pa.Table) -> None:
-        builder = self._builders.get(values)
-        if builder is None:
-            builder = self._new_builder(values)
-        builder.append(rows)
-        if builder.rows_bytes + builder.memory_bytes * self._index_ratio >= self._options.target_bytes:
-            self._finish(values)
-        while self._buffered_bytes() > self._options.buffer_bytes:
-            max(self._builders.values(), key=lambda each: each.buffered_bytes).flush()
-        if sum(each.has_file for each in self._builders.values()) > self._options.max_open_files:
-            self._finish(max(self._builders, key=lambda each: self._builders[each].rows_bytes))
-
-    def _new_builder(self, values: tuple[str | None, ...]) -> SplitBuilder:
-        builder = SplitBuilder(self._scratch.path / uuid.uuid4().hex, self._shape, self._named(values))
-        self._builders[values] = builder
-        # One index at a time is built as rows come. The others have their rows on disk until they are completed.
-        if self._live is None:
-            self._live = builder
-            builder.start_index()
-        return builder
-
-    def _finish(self, values: tuple[str | None, ...]) -> None:
-        """Complete and upload one split."""
-        builder = self._builders[values]
-        built = builder.finish(self._store.clock.now_ms())
-        if builder.memory_bytes >= _TELLING_BYTES:
-            self._index_ratio = (built.size - built.rows_bytes) / builder.memory_bytes
-        self._finished.append(self._upload(built, values))
-        builder.discard()
-        del self._builders[values]
-        if self._live is builder:
-            self._live = None
-
-    def _upload(self, built: BuiltSplit, values: tuple[str | None, ...]) -> SplitFile:
-        named = self._named(values)
-        folder = partition_path(named.items())
-        name = f"{self._options.name_prefix}{uuid.uuid4()}.split"
-        key = f"{folder}/{name}" if folder else name
-        # Noted before the upload: if that fails, nobody knows whether the object is there.
-        self._uploaded.append(key)
-        # Stores take any buffer; a memory map spares us a copy of the split in memory.
-        self._store.put(key, cast("bytes", mapped(built.path)))
-        return SplitFile(
-            path=key,
-            partition_values=named,
-            size=built.size,
-            modification_time_ms=built.info.created_time_ms,
-            num_records=built.info.num_records,
-            min_values=built.info.statistics.min_values,
-            max_values=built.info.statistics.max_values,
-            footer_start_offset=built.footer_start,
-            footer_end_offset=built.size,
-            uncompressed_size_bytes=built.info.uncompressed_size_bytes,
-            doc_mapping_ref=self._shape.mapping.hash,
-            doc_mapping_json=self._shape.mapping.to_json(),
-            split_tags=self._shape.split_tags,
-        )
-
-    def _named(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
-        return dict(zip(self._shape.partition_columns, values, strict=True))
-
-    def _buffered_bytes(self) -> int:
-        return sum(builder.buffered_bytes for builder in self._builders.values())
-
-    def _require_open(self) -> None:
-        if not self._is_open:
-            raise SplitWriteError(f"{self._store.url}: this writer has committed or aborted; use a new one")
-
-    def _new_scratch(self) -> GuardedDirectory:
-        parent = self._options.scratch or Path(tempfile.gettempdir())
-        try:
-            sweep_abandoned(parent, _SCRATCH_PREFIX)
-            return new_guarded_directory(parent, _SCRATCH_PREFIX)
-        except OSError as error:
-            raise SplitWriteError(f"there is no local directory to build splits in: {error}") from error
-
-    @contextlib.contextmanager
-    def _aborting_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._abort_quietly()
-            raise
-
-    def _abort_quietly(self) -> None:
-        # The failure on its way to the caller counts; what cannot be deleted now is an orphan for the purge.
-        with contextlib.suppress(StorageError):
-            self.abort()
-
-    def _close(self) -> None:
-        self._is_open = False
-        for builder in self._builders.values():
-            builder.discard()
-        self._builders.clear()
-        self._live = None
-        self._scratch.close()
-
-
-def _without(statistics: StatisticsOptions, partition_columns: Sequence[str]) -> StatisticsOptions:
-    """The same options for rows that do not have the partition columns any more."""
-    partitions = {name.lower() for name in partition_columns}
-    named = tuple(name for name in statistics.named_columns if name.lower() not in partitions)
-    return replace(statistics, named_columns=named)
+    return text

@@ -5,14 +5,13 @@ and credentials) and the stamps of the files that the value was read from. So a 
 never sees cached values of its predecessor. All tables of a process share the caches; each cache is bounded.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from indextables._caching import LruCache, register_cache
 from indextables.config import Settings
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
 from indextables.log.actions import Metadata
@@ -64,68 +63,39 @@ class TableContext(msgspec.Struct, frozen=True):
 
 
 class ExpiringCache:
-    """A thread-safe LRU cache, bounded by the number and the total size of its values.
-
-    A value expires a fixed time after it was written, however often it is read.
-    """
+    """An LRU cache by store and key. A value expires a fixed time after it was written, however often it is read."""
 
     def __init__(self, capacity: int, capacity_bytes: int | None = None) -> None:
-        self._capacity = capacity
-        self._capacity_bytes = capacity_bytes
-        self._size_bytes = 0
-        self._lock = threading.Lock()
-        self._values: OrderedDict[tuple[str, Hashable], _CachedValue] = OrderedDict()
+        self._entries: LruCache[tuple[str, Hashable], _CachedValue] = LruCache(
+            max_entries=capacity, max_bytes=capacity_bytes
+        )
 
     def get(self, store: ObjectStore, key: Hashable, expiration_seconds: int) -> Any | None:
         """The value, or None if it is missing or older than `expiration_seconds`."""
         full_key = (store.identity, key)
-        with self._lock:
-            found = self._values.get(full_key)
-            if found is None:
-                return None
-            if store.clock.now_ms() - found.written_ms >= expiration_seconds * 1000:
-                self._remove(full_key)
-                return None
-            self._values.move_to_end(full_key)
-            return found.value
+        found = self._entries.get(full_key)
+        if found is None:
+            return None
+        if store.clock.now_ms() - found.written_ms >= expiration_seconds * 1000:
+            self._entries.discard(full_key)
+            return None
+        return found.value
 
     def put(self, store: ObjectStore, key: Hashable, value: object, size_bytes: int = 0) -> None:
         """Cache a value. `size_bytes` counts against the size limit, if the cache has one."""
-        full_key = (store.identity, key)
-        with self._lock:
-            self._remove(full_key)
-            self._values[full_key] = _CachedValue(store.clock.now_ms(), value, size_bytes)
-            self._size_bytes += size_bytes
-            while self._is_over_capacity():
-                self._remove(next(iter(self._values)))
+        self._entries.put((store.identity, key), _CachedValue(store.clock.now_ms(), value), size_bytes)
 
     def drop(self, identity: str | None = None) -> int:
         """Drop the values of one store, or all values. Returns how many there were."""
-        with self._lock:
-            dropped = [key for key in self._values if identity is None or key[0] == identity]
-            for key in dropped:
-                self._remove(key)
-            return len(dropped)
+        return self._entries.discard_where(lambda key: identity is None or key[0] == identity)
 
     def __len__(self) -> int:
-        with self._lock:
-            return len(self._values)
-
-    def _is_over_capacity(self) -> bool:
-        if len(self._values) > self._capacity:
-            return True
-        return self._capacity_bytes is not None and self._size_bytes > self._capacity_bytes
-
-    def _remove(self, full_key: tuple[str, Hashable]) -> None:
-        removed = self._values.pop(full_key, None)
-        if removed is not None:
-            self._size_bytes -= removed.size_bytes
+        return len(self._entries)
 
 
 class _CachedValue(msgspec.Struct, frozen=True):
     written_ms: int
     value: Any
-    size_bytes: int
 
 
 class LogCache(msgspec.Struct, frozen=True):
@@ -170,4 +140,11 @@ def process_cache() -> LogCache:
 
 
 _PROCESS_CACHE = LogCache()
+register_cache(
+    "table.context.log",
+    "version files, file lists, headers and checkpoints",
+    f"{_MAX_VERSIONS} versions of {_MAX_VERSION_BYTES} bytes, {_MAX_FILE_LISTS} file lists, "
+    f"{_MAX_HEADERS} headers, {_MAX_CHECKPOINTS} checkpoints",
+    _PROCESS_CACHE.invalidate,
+)
 NO_CACHE = LogCache(ExpiringCache(0), ExpiringCache(0), ExpiringCache(0), ExpiringCache(0))

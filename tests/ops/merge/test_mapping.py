@@ -5,7 +5,8 @@ import pytest
 
 from indextables.config import Settings
 from indextables.ops.merge.task import merged_mapping
-from indextables.split.doc_mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping import FieldKind
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from support.tables import options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
@@ -17,7 +18,7 @@ def settings(**indexing):
 
 
 def mapping(schema=SCHEMA, **indexing):
-    return DocMapping.from_schema(schema, PARTITIONS, settings(**indexing))
+    return mapping_from_settings(schema, PARTITIONS, settings(**indexing))
 
 
 TEXT = {"typemap.body": "text"}

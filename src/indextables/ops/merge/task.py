@@ -23,6 +23,7 @@ from indextables.ops.read import SplitRef
 from indextables.ops.runner import Interruption, Task, TaskStore
 from indextables.ops.uploads import delete_quietly
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
@@ -44,8 +45,8 @@ def merged_mapping(
     column counts; if they say nothing, a source in which it is searched by words, so that no search is lost.
     Raises InvalidOptionError for settings that do not fit the schema.
     """
-    configured = DocMapping.from_schema(schema, partition_columns, settings)
-    plain = DocMapping.from_schema(schema, partition_columns, Settings())
+    configured = mapping_from_settings(schema, partition_columns, settings)
+    plain = mapping_from_settings(schema, partition_columns, Settings())
     distinct = list(dict.fromkeys(mappings))
     fields = zip(configured.fields, plain.fields, strict=True)
     return DocMapping(tuple(_merged(today, default, distinct) for today, default in fields))

@@ -16,6 +16,7 @@ from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
 from indextables.schema import from_spark_json, to_spark_json
 from indextables.split.doc_mapping import DocMapping, FieldKind
+from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.jvm import IndexedField
 
 # The widest type that a field of an index may have come from.
@@ -134,7 +135,7 @@ def _indexing(
         if field.kind in _KIND_NAMES and pa.types.is_string(schema.field(field.name).type)
     }
     try:
-        is_same = DocMapping.from_schema(schema, partition_columns, Settings.resolve(properties)) == mapping
+        is_same = mapping_from_settings(schema, partition_columns, Settings.resolve(properties)) == mapping
     except IndexTablesError:
         return {}
     if not is_same:

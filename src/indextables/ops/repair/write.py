@@ -33,7 +33,7 @@ from indextables.ops.repair.identity import Identity
 from indextables.ops.repair.plan import RepairPlan
 from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore
 from indextables.schema import from_spark_json
-from indextables.split.builder import mapped
+from indextables.split.builder import memory_mapped
 from indextables.state.writer import StateTarget, write_full_state
 from indextables.storage import ObjectStore
 from indextables.table import TableContext
@@ -105,7 +105,7 @@ class CopySplit(Task[None]):
                     interruption.check()
                     end = min(start + _CHUNK_BYTES, self.size)
                     file.write(self.source.store.get_range(self.key, start, end))
-            self.target.store.put(self.key, cast("bytes", mapped(path)))
+            self.target.store.put(self.key, cast("bytes", memory_mapped(path)))
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +19,7 @@ import msgspec
 import orjson
 import pyarrow as pa
 
+from indextables._caching import shared_memo
 from indextables.state.avro.arrow import arrow_field, is_columnar
 from indextables.state.avro.container import (
     CONCATENABLE,
@@ -87,7 +87,7 @@ def decode_records(
     return pa.Table.from_batches(batches).cast(schema)
 
 
-@lru_cache(maxsize=32)
+@shared_memo("state.avro.decode.columnar", "whether an Avro schema is columnar", max_entries=32)
 def _is_columnar(schema: Record) -> bool:
     return is_columnar(schema) and any(
         field.name == _GUARD_FIELD and _STRING in (field.type, optional_branch(field.type))
@@ -125,7 +125,7 @@ class _Layout(msgspec.Struct, frozen=True):
     guard_suffix: bytes
 
 
-@lru_cache(maxsize=32)
+@shared_memo("state.avro.decode.layouts", "layouts of columnar Avro schemas", max_entries=32)
 def _layout_of(schema: Record) -> _Layout:
     prefix, suffix = _around_guard(schema)
     return _Layout(

@@ -6,11 +6,12 @@ schemas that let a few bytes represent endless data (recursive types, arrays of 
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 import orjson
+
+from indextables._caching import shared_memo
 
 MAX_SCHEMA_BYTES = 1 << 20
 MAX_SCHEMA_DEPTH = 24
@@ -89,7 +90,7 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Record | Union
 NULL = Primitive("null")
 
 
-@lru_cache(maxsize=32)
+@shared_memo("state.avro.types.schemas", "parsed Avro schemas", max_entries=32)
 def parse_schema(text: bytes) -> Record:
     """Parse the schema of a record. Raises AvroFormatError with the reason if the schema is not acceptable."""
     if len(text) > MAX_SCHEMA_BYTES:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from indextables._caching import clear_process_caches
 from indextables.split.index_cache import index_cache
 from indextables.statements import columns
 from indextables.statements.caller import Caller
@@ -16,6 +17,8 @@ def run_invalidate(statement: InvalidateLogCache, caller: Caller) -> pa.Table:
     """Forget the log of a table that need not be there any more, or of all tables."""
     context = None if statement.target is None else caller.context(statement.target)
     forgotten = process_cache().invalidate(None if context is None else context.store)
+    if context is None:
+        clear_process_caches()
     return answer(
         columns.INVALIDATE,
         {

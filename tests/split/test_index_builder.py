@@ -1,11 +1,12 @@
-"""Building an index: the limits of the library, and the end of its writer."""
+"""Building an index: Tantivy's limits, and the end of its writer."""
 
 import pyarrow as pa
 import pytest
 
 from indextables.errors import SplitWriteError
 from indextables.split.doc_mapping import DocMapping
-from indextables.split.index_files import IndexBuilder, index_files, open_index
+from indextables.split.index_builder import IndexBuilder, index_files
+from indextables.split.index_files import open_index
 from support.search_indexes import found_rows, text_field
 
 MAPPING = DocMapping((text_field("body"),))
@@ -19,20 +20,20 @@ def build(directory, heap_bytes: int) -> IndexBuilder:
 
 
 @pytest.mark.parametrize("heap_bytes", [0, 1, 15_000_000, 256_000_000, 10**13])
-def test_any_heap_is_brought_within_the_limits_of_one_thread(tmp_path, heap_bytes):
+def test_any_heap_is_clamped_to_the_limits_of_one_thread(tmp_path, heap_bytes):
     build(tmp_path, heap_bytes).finish()
     index = open_index(tmp_path, MAPPING, "here")
     assert found_rows(index, MAPPING, "search") == list(range(1, 1500, 3))
 
 
-def test_one_thread_makes_one_segment(tmp_path):
+def test_one_thread_writes_one_segment(tmp_path):
     files = build(tmp_path, 15_000_000).finish()
     assert open_index(tmp_path, MAPPING, "here").searcher().num_segments == 1
     assert files == index_files(tmp_path)
 
 
-def test_a_finished_builder_takes_no_rows_and_abort_leaves_its_index_alone(tmp_path):
-    """The library's writer is used up when its merging threads have been waited for."""
+def test_a_finished_builder_rejects_rows_and_abort_keeps_its_index(tmp_path):
+    """Tantivy's writer is consumed by waiting for its merging threads."""
     builder = build(tmp_path, 15_000_000)
     builder.finish()
     with pytest.raises(SplitWriteError, match="building an index"):
