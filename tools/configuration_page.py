@@ -74,9 +74,15 @@ def _setting_row(setting: Setting[object]) -> tuple[str, ...]:
         setting.kind.label,
         _code(setting.kind.show(setting.default)),
         setting.allowed,
-        setting.help,
+        _meaning(setting),
         ", ".join(_alias(alias) for alias in setting.aliases),
     )
+
+
+def _meaning(setting: Setting[object]) -> str:
+    if setting.without_effect is None:
+        return setting.help
+    return f"{setting.help} **Accepted without effect**: {setting.without_effect}."
 
 
 def _alias(alias: Alias) -> str:

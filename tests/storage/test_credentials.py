@@ -3,6 +3,7 @@
 import pytest
 from obstore.exceptions import UnknownConfigurationKeyError
 
+from indextables.config.registry import STORAGE_AWS, STORAGE_AZURE, STORAGE_GCP, STORAGE_S3
 from indextables.errors import InvalidOptionError, StorageError
 from indextables.storage import Secret, open_store, parse_root
 from indextables.storage.credentials import CLIENT_SETTINGS, FAMILIES, ClientSettings, client_settings
@@ -433,3 +434,32 @@ def test_wrong_azure_key_is_access_denied(azurite_server, azure_container, monke
         with pytest.raises(StorageError) as caught:
             operation("object")
         assert type(caught.value).__name__ == "AccessDeniedError"
+
+
+# --- the settings that the registry documents -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "families"),
+    [
+        (Scheme.S3, [STORAGE_AWS, STORAGE_S3]),
+        (Scheme.AZURE, [STORAGE_AZURE]),
+        (Scheme.GCS, [STORAGE_GCP]),
+    ],
+)
+def test_every_documented_storage_key_is_read(scheme, families):
+    documented = {(family.prefix + name).lower() for family in families for name in family.names}
+    assert documented <= FAMILIES[scheme].spark_options.keys()
+
+
+def test_older_prefix_of_a_storage_key_is_read_and_the_current_one_wins():
+    options = {
+        "spark.tantivy4spark.aws.region": "eu-west-1",
+        "spark.tantivy4spark.aws.accessKey": "older",
+        "spark.indextables.aws.accessKey": "current",
+    }
+    settings = client_settings(
+        parse_root("s3://bucket/t"), {}, {name: Secret(value) for name, value in options.items()}
+    )
+    assert settings.config["region"].reveal() == "eu-west-1"
+    assert settings.config["access_key_id"].reveal() == "current"

@@ -84,7 +84,10 @@ CHECKPOINT_PARALLELISM = _checkpoint.integer(
     maximum=_MAX_THREADS,
 )
 CHECKPOINT_READ_TIMEOUT_SECONDS = _checkpoint.seconds(
-    "checkpoint.read.timeoutSeconds", 60, "Longest time to read version files and checkpoints.", minimum=1
+    "checkpoint.read.timeoutSeconds",
+    60,
+    "Limit for reading a checkpoint; then the reader falls back to an older one or to replay, or fails.",
+    minimum=1,
 )
 
 # --- state --------------------------------------------------------------------------------------------
@@ -127,13 +130,18 @@ STATE_SCHEMA_RENORMALIZE_THRESHOLD = _state.integer(
     minimum=0,
 )
 STATE_RETRY_MAX_ATTEMPTS = _state.integer(
-    "state.retry.maxAttempts", 10, "How often the write of a state is tried.", minimum=1
+    "state.retry.maxAttempts",
+    10,
+    "Attempts to write a checkpoint when the store fails or another writer removes its base.",
+    minimum=1,
 )
 STATE_RETRY_BASE_DELAY_MS = _state.milliseconds(
-    "state.retry.baseDelayMs", 100, "Wait before a state is written again; it doubles from there."
+    "state.retry.baseDelayMs",
+    100,
+    "Limit of the random pause before the second attempt; it doubles with every attempt.",
 )
 STATE_RETRY_MAX_DELAY_MS = _state.milliseconds(
-    "state.retry.maxDelayMs", 5000, "Longest wait between two attempts to write a state."
+    "state.retry.maxDelayMs", 5000, "Upper limit of the pause between two attempts to write a checkpoint."
 )
 
 _compaction = Definitions(Section.COMPACTION)
@@ -203,7 +211,7 @@ CLEANUP_FAILURE_POLICY = _cleanup.choice(
     "cleanup.failurePolicy",
     ("continue", "fail"),
     "continue",
-    "What follows from a cleanup that fails: a warning, or an error.",
+    "If cleanup after a commit fails: continue logs a warning, fail raises an error; the commit stands.",
 )
 CLEANUP_DRY_RUN = _cleanup.boolean(
     "cleanup.dryRun", False, "Log what the cleanup would delete, and delete nothing."
@@ -326,18 +334,27 @@ SKIPPED_FILES_COOLDOWN_HOURS = _skipped_files.hours(
 _protocol = Definitions(Section.PROTOCOL)
 
 PROTOCOL_AUTO_UPGRADE = _protocol.boolean(
-    "protocol.autoUpgrade", True, "Raise a table's protocol version when a checkpoint needs a newer one."
+    "protocol.autoUpgrade",
+    True,
+    "Let Avro checkpoints raise older tables to protocol 4; if false, those get JSON checkpoints.",
 )
 PROTOCOL_CHECK_ENABLED = _protocol.boolean(
     "protocol.checkEnabled",
     True,
-    "Accepted and ignored: the protocol is checked before every read and write.",
+    "Check the table's protocol before every read and write.",
+    without_effect="the check is always on",
 )
 PROTOCOL_ENFORCE_READER_VERSION = _protocol.boolean(
-    "protocol.enforceReaderVersion", True, "Accepted and ignored: the reader's version is always checked."
+    "protocol.enforceReaderVersion",
+    True,
+    "Refuse to read a table that requires a newer reader.",
+    without_effect="the check is always on",
 )
 PROTOCOL_ENFORCE_WRITER_VERSION = _protocol.boolean(
-    "protocol.enforceWriterVersion", True, "Accepted and ignored: the writer's version is always checked."
+    "protocol.enforceWriterVersion",
+    True,
+    "Refuse to write to a table that requires a newer writer.",
+    without_effect="the check is always on",
 )
 
 # --- indexing -----------------------------------------------------------------------------------------

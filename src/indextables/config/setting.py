@@ -78,6 +78,8 @@ class Setting(msgspec.Struct, Generic[T], frozen=True):
     minimum: float | None = None
     maximum: float | None = None
     aliases: tuple[Alias, ...] = ()
+    # Why the setting is accepted although no code reads it; None for a setting that does what its help says.
+    without_effect: str | None = None
 
     @property
     def allowed(self) -> str:
@@ -200,9 +202,11 @@ class Definitions(msgspec.Struct, frozen=True):
 
     section: Section
 
-    def boolean(self, key: str, default: bool, line: str) -> Setting[bool]:
+    def boolean(
+        self, key: str, default: bool, line: str, *, without_effect: str | None = None
+    ) -> Setting[bool]:
         """Define a switch."""
-        return Setting(PREFIX + key, Boolean(), default, self.section, line)
+        return Setting(PREFIX + key, Boolean(), default, self.section, line, without_effect=without_effect)
 
     def integer(
         self,

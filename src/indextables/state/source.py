@@ -15,13 +15,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
 from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.manifest_reader import ManifestFile, read_manifests
 from indextables.state.manifest_work import portions, work_elsewhere
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
-from indextables.storage import ObjectStore
+from indextables.storage import ObjectStore, with_time_limit
 
 
 def with_foreign_columns_folded(entries: pa.Table) -> pa.Table:
@@ -84,6 +85,7 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
     store: ObjectStore
     manifest: StateManifest
     parallelism: int
+    read_timeout_seconds: int | None = None
 
     @property
     def num_files(self) -> int:
@@ -168,14 +170,17 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)
 
     def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
+        store, version = self._store_with_time_limit(), self.manifest.state_version
         if len(manifests) <= 1 or self.parallelism <= 1:
-            return self.read_files(self.store, self.manifest.state_version, manifests, columns)
+            return self.read_files(store, version, manifests, columns)
         with ThreadPoolExecutor(
             min(self.parallelism, len(manifests)), thread_name_prefix="indextables-state"
         ) as pool:
             # What comes first is begun first, so nobody waits for a fetch that has no thread yet.
             decoded = [
-                pool.submit(_decoded_from, [pool.submit(self._fetch, info) for info in portion], columns)
+                pool.submit(
+                    _decoded_from, [pool.submit(_fetch, store, version, info) for info in portion], columns
+                )
                 for portion in portions(manifests, attrgetter("num_entries"), _PORTION_ENTRIES)
             ]
             return [table for tables in decoded for table in tables.result()]
@@ -197,8 +202,15 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             return entries
         return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
 
-    def _fetch(self, info: ManifestInfo) -> ManifestFile:
-        return _fetch(self.store, self.manifest.state_version, info)
+    def _store_with_time_limit(self) -> ObjectStore:
+        if self.read_timeout_seconds is None:
+            return self.store
+        return with_time_limit(
+            self.store,
+            self.read_timeout_seconds,
+            f"the state of version {self.manifest.state_version}",
+            CHECKPOINT_READ_TIMEOUT_SECONDS.key,
+        )
 
 
 def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> ManifestFile:

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from indextables.config.registry import STORAGE_AWS, STORAGE_AZURE, STORAGE_GCP, STORAGE_S3
+from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.errors import InvalidOptionError
 from indextables.storage.hadoop import Target, hadoop_settings
 from indextables.storage.redaction import Secret
@@ -72,16 +74,16 @@ S3 = Family(
     },
     credentials=frozenset({"access_key_id", "secret_access_key", "session_token", "skip_signature"}),
     spark_options={
-        "spark.indextables.aws.accesskey": "access_key_id",
-        "spark.indextables.aws.secretkey": "secret_access_key",
-        "spark.indextables.aws.sessiontoken": "session_token",
-        "spark.indextables.aws.region": "region",
-        "spark.indextables.s3.endpoint": "endpoint",
-        "spark.indextables.s3.serviceurl": "endpoint",
-        "spark.indextables.aws.endpoint": "endpoint",
-        "spark.indextables.s3.pathstyleaccess": "path_style_access",
-        "spark.indextables.aws.pathstyleaccess": "path_style_access",
-        "spark.indextables.aws.forcepathstyle": "path_style_access",
+        f"{STORAGE_AWS.prefix}accesskey": "access_key_id",
+        f"{STORAGE_AWS.prefix}secretkey": "secret_access_key",
+        f"{STORAGE_AWS.prefix}sessiontoken": "session_token",
+        f"{STORAGE_AWS.prefix}region": "region",
+        f"{STORAGE_S3.prefix}endpoint": "endpoint",
+        f"{STORAGE_S3.prefix}serviceurl": "endpoint",
+        f"{STORAGE_AWS.prefix}endpoint": "endpoint",
+        f"{STORAGE_S3.prefix}pathstyleaccess": "path_style_access",
+        f"{STORAGE_AWS.prefix}pathstyleaccess": "path_style_access",
+        f"{STORAGE_AWS.prefix}forcepathstyle": "path_style_access",
     },
 )
 
@@ -109,14 +111,14 @@ AZURE = Family(
         skip_signature token use_azure_cli"""
     ),
     spark_options={
-        "spark.indextables.azure.accountname": "account_name",
-        "spark.indextables.azure.accountkey": "account_key",
-        "spark.indextables.azure.connectionstring": "connection_string",
-        "spark.indextables.azure.tenantid": "tenant_id",
-        "spark.indextables.azure.clientid": "client_id",
-        "spark.indextables.azure.clientsecret": "client_secret",
-        "spark.indextables.azure.bearertoken": "token",
-        "spark.indextables.azure.endpoint": "endpoint",
+        f"{STORAGE_AZURE.prefix}accountname": "account_name",
+        f"{STORAGE_AZURE.prefix}accountkey": "account_key",
+        f"{STORAGE_AZURE.prefix}connectionstring": "connection_string",
+        f"{STORAGE_AZURE.prefix}tenantid": "tenant_id",
+        f"{STORAGE_AZURE.prefix}clientid": "client_id",
+        f"{STORAGE_AZURE.prefix}clientsecret": "client_secret",
+        f"{STORAGE_AZURE.prefix}bearertoken": "token",
+        f"{STORAGE_AZURE.prefix}endpoint": "endpoint",
     },
 )
 
@@ -131,9 +133,9 @@ GCS = Family(
         "application_credentials bearer_token service_account service_account_key skip_signature"
     ),
     spark_options={
-        "spark.indextables.gcp.serviceaccountkey": "service_account_key",
-        "spark.indextables.gcp.credentialsfile": "application_credentials",
-        "spark.indextables.gcp.endpoint": "base_url",
+        f"{STORAGE_GCP.prefix}serviceaccountkey": "service_account_key",
+        f"{STORAGE_GCP.prefix}credentialsfile": "application_credentials",
+        f"{STORAGE_GCP.prefix}endpoint": "base_url",
     },
 )
 
@@ -266,8 +268,8 @@ def client_settings(
     family = FAMILIES.get(location.scheme)
     if family is None:
         return ClientSettings({}, {}, frozenset())
-    named = _lower(storage_options)
-    sparkish = _lower(options) | {name: value for name, value in named.items() if "." in name}
+    named = _current_names(storage_options)
+    sparkish = _current_names(options) | {name: value for name, value in named.items() if "." in name}
     spark = _from_table(family.spark_options, sparkish)
     environment = _from_environment(family)
     given = _from_storage_options(family, {name: value for name, value in named.items() if "." not in name})
@@ -291,8 +293,11 @@ def client_settings(
     return ClientSettings(merged, _with_plain_http(location, merged, client), outvoted)
 
 
-def _lower(options: Mapping[str, Secret]) -> Settings:
-    return {name.lower(): value for name, value in options.items()}
+def _current_names(options: Mapping[str, Secret]) -> Settings:
+    """Options in lower case, with the current prefix in the place of the older one; the current one wins."""
+    lower = {name.lower(): value for name, value in options.items()}
+    older = {name: value for name, value in lower.items() if name.startswith(OLDER_PREFIX)}
+    return {PREFIX + name.removeprefix(OLDER_PREFIX): value for name, value in older.items()} | lower
 
 
 def _from_storage_options(family: Family, options: Mapping[str, Secret]) -> Settings:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
-from indextables.errors import ObjectNotFoundError, TransientStorageError
+from indextables.errors import ObjectNotFoundError, StorageTimeoutError, TransientStorageError
 from indextables.storage.store import Clock, ObjectMeta, ObjectStore, PutOutcome
 
 _Result = TypeVar("_Result")
@@ -29,9 +29,12 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 class RetryingStore:
     """The same store, with calls repeated that raised TransientStorageError. The last is raised."""
 
-    def __init__(self, inner: ObjectStore, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, inner: ObjectStore, policy: RetryPolicy | None = None, deadline: "Deadline | None" = None
+    ) -> None:
         self._inner = inner
         self._policy = policy or RetryPolicy()
+        self._deadline = deadline
 
     def __repr__(self) -> str:
         return f"RetryingStore({self._inner!r})"
@@ -76,6 +79,7 @@ class RetryingStore:
         """
         failures = 0
         while True:
+            self._check_deadline()
             try:
                 outcome = self._inner.put_if_absent(key, data)
                 if outcome is PutOutcome.EXISTS and failures and self._holds(key, data):
@@ -107,6 +111,7 @@ class RetryingStore:
     def _repeat(self, call: Callable[[], _Result]) -> _Result:
         failures = 0
         while True:
+            self._check_deadline()
             try:
                 return call()
             except TransientStorageError as error:
@@ -118,6 +123,7 @@ class RetryingStore:
     ) -> Iterator[ObjectMeta]:
         failures = 0
         while True:
+            self._check_deadline()
             try:
                 for meta in listing:
                     failures = 0
@@ -139,7 +145,35 @@ class RetryingStore:
                 f"{self._inner.url}: {key} exists, and yet it cannot be read back"
             ) from error
 
+    def with_deadline(self, deadline: "Deadline") -> "RetryingStore":
+        """The same store with the same retries, as long as there is time."""
+        return RetryingStore(self._inner, self._policy, deadline)
+
+    def _check_deadline(self) -> None:
+        if self._deadline is not None and self.clock.now_ms() >= self._deadline.at_ms:
+            raise StorageTimeoutError(f"{self.url}: {self._deadline.description}")
+
     def _pause_or_raise(self, failures: int, error: TransientStorageError) -> None:
         if failures >= self._policy.max_attempts:
             raise error
         self._inner.clock.sleep(self._policy.pause(failures))
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """The time, by the local clock, from which on no attempt starts. `description` completes the error message."""
+
+    at_ms: int
+    description: str
+
+
+def with_time_limit(store: ObjectStore, seconds: int, what: str, setting_key: str) -> ObjectStore:
+    """Return the same store, on which calls raise StorageTimeoutError once `seconds` have passed from now.
+
+    No attempt starts after that, and none is interrupted: the client's own time-outs bound an attempt. `what` is being
+    read, and the limit comes from the setting `setting_key`; the error names both.
+    """
+    description = f"{what} was not read within {seconds} seconds; check the store, or raise {setting_key}"
+    deadline = Deadline(store.clock.now_ms() + seconds * 1000, description)
+    if isinstance(store, RetryingStore):
+        return store.with_deadline(deadline)
+    return RetryingStore(store, RetryPolicy(max_attempts=1), deadline)

@@ -11,6 +11,7 @@ from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
     LogCorruptedError,
     ObjectNotFoundError,
+    StorageTimeoutError,
     TableNotFoundError,
     VersionNotFoundError,
 )
@@ -20,7 +21,15 @@ from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
-from indextables.log.segment import Gap, LogListing, LogSegment, build_segment, contiguous_versions, list_log
+from indextables.log.segment import (
+    Base,
+    Gap,
+    LogListing,
+    LogSegment,
+    build_segment,
+    contiguous_versions,
+    list_log,
+)
 from indextables.log.version_file import find_object, find_version_file
 from indextables.storage import ObjectMeta
 from indextables.table.cache import stamp
@@ -66,7 +75,8 @@ def load_snapshot(
     """The table at `version`, or at its newest; without the checkpoints under the keys in `passing_over`.
 
     Raises TableNotFoundError, VersionNotFoundError if the log does not hold this version any more, or
-    not yet, UnsupportedProtocolError, and LogCorruptedError if a file that cannot be done without is damaged.
+    not yet, UnsupportedProtocolError, LogCorruptedError if a file that cannot be done without is damaged, and
+    StorageTimeoutError if a checkpoint that cannot be done without takes too long to read.
     """
     if version is not None and version < 0:
         raise VersionNotFoundError(f"{context.url}: there is no version {version}; versions start at 0")
@@ -93,9 +103,10 @@ class _Start(msgspec.Struct, frozen=True):
 def _load(context: TableContext, version: int | None, passing_over: Collection[str]) -> Snapshot:
     hint = read_hint(context.store)
     start, listing = None, None
+    timed_out: dict[Base, StorageTimeoutError] = {}
     if hint is not None and (version is None or version >= hint.version):
         listing = _list_from_hint(context, hint, passing_over)
-        start = _first_readable(context, listing, version) if listing is not None else None
+        start = _first_readable(context, listing, version, timed_out) if listing is not None else None
     if start is None:
         listing = list_log(context.store).without(passing_over)
         if listing.is_empty and not passing_over:
@@ -103,8 +114,10 @@ def _load(context: TableContext, version: int | None, passing_over: Collection[s
                 f"{context.url}: there is no table here (no versions under {LOG_PREFIX}); check the path, or "
                 f"create the table with IndexTable.create"
             )
-        start = _first_readable(context, listing, version)
+        start = _first_readable(context, listing, version, timed_out)
     if start is None:
+        if timed_out:
+            raise next(iter(timed_out.values()))
         _check_still_listed(context, listing)
         raise _out_of_reach(context, listing, version)
     snapshot = _build(context, start, passing_over)
@@ -170,25 +183,48 @@ def _list_from_hint(
     return listing if kind is None else listing.preferring(hint.version, kind)
 
 
-def _first_readable(context: TableContext, listing: LogListing, version: int | None) -> _Start | None:
-    """The newest base that can be read, with the version files after it."""
+def _first_readable(
+    context: TableContext,
+    listing: LogListing,
+    version: int | None,
+    timed_out: dict[Base, StorageTimeoutError],
+) -> _Start | None:
+    """The newest base that can be read, with the version files after it.
+
+    A base whose read takes too long goes into `timed_out` and is not tried again. It is not lost, so nothing that ends
+    before its version takes its place.
+    """
     bases = [base for base in listing.bases_newest_first() if version is None or base.version <= version]
     first = bases[0].version + 1 if bases else 0
     listing = with_unlisted_versions(context, listing, first, version)
     unreadable: list[int] = []
     for base in bases:
+        if base in timed_out:
+            continue
         try:
             header, source = read_base(context, base)
+        except StorageTimeoutError as error:
+            logger.warning("%s: the checkpoint at %d is passed over: %s", context.url, base.version, error)
+            timed_out[base] = error
+            continue
         except (LogCorruptedError, ObjectNotFoundError) as error:
             logger.warning("%s: the checkpoint at %d is passed over: %s", context.url, base.version, error)
             unreadable.append(base.version)
             continue
         segment = build_segment(listing, base, version=version)
+        if _falls_short(segment, timed_out):
+            return None
         return _Start(_with_gap(segment, unreadable), header, source)
     if 0 not in listing.versions:
         return None
     segment = build_segment(listing, None, version=version)
+    if _falls_short(segment, timed_out):
+        return None
     return _Start(_with_gap(segment, unreadable), EMPTY_HEADER, MemorySource(empty_entries()))
+
+
+def _falls_short(segment: LogSegment, timed_out: Collection[Base]) -> bool:
+    return any(base.version > segment.version for base in timed_out)
 
 
 def _with_gap(segment: LogSegment, unreadable: list[int]) -> LogSegment:

@@ -10,7 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from indextables.config.registry import STATE_READ_PARALLELISM, TRANSACTION_CACHE_EXPIRATION_SECONDS
+from indextables.config.registry import (
+    CHECKPOINT_READ_TIMEOUT_SECONDS,
+    STATE_READ_PARALLELISM,
+    TRANSACTION_CACHE_EXPIRATION_SECONDS,
+)
 from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary, decode_tail
 from indextables.log.entries import EntrySource, MemorySource
 from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet_checkpoint
@@ -19,7 +23,7 @@ from indextables.log.segment import Base, BaseFormat, LogListing
 from indextables.log.version_file import find_version_file, read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import header_of, read_state_manifest
-from indextables.storage import ObjectMeta
+from indextables.storage import ObjectMeta, with_time_limit
 from indextables.table.cache import cached, stamp
 from indextables.table.context import TableContext
 
@@ -125,7 +129,11 @@ def read_last_actions(context: TableContext, files: Sequence[tuple[int, ObjectMe
 def read_base(
     context: TableContext, base: Base, unknown: UnknownContent = UnknownContent.IGNORE
 ) -> tuple[LogHeader, EntrySource]:
-    """A checkpoint or state. Raises LogCorruptedError, ObjectNotFoundError or another StorageError."""
+    """A checkpoint or state. Raises LogCorruptedError, ObjectNotFoundError or another StorageError.
+
+    StorageTimeoutError is one of them: neither the read here nor a later load of entries may take longer than the
+    settings allow.
+    """
     expiration = context.settings[TRANSACTION_CACHE_EXPIRATION_SECONDS]
     load = partial(read_base_uncached, context, base, unknown)
     return cached(context.cache.checkpoints, context.store, (stamp(base.meta), unknown), expiration, load)
@@ -135,15 +143,19 @@ def read_base_uncached(
     context: TableContext, base: Base, unknown: UnknownContent
 ) -> tuple[LogHeader, EntrySource]:
     """A checkpoint or state as it is in the store now: for those who must know whether it can be read."""
+    timeout_seconds = context.settings[CHECKPOINT_READ_TIMEOUT_SECONDS]
+    store = with_time_limit(
+        context.store, timeout_seconds, base.meta.key, CHECKPOINT_READ_TIMEOUT_SECONDS.key
+    )
     match base.format:
         case BaseFormat.AVRO_STATE:
-            manifest = read_state_manifest(context.store, base)
+            manifest = read_state_manifest(store, base)
             parallelism = context.settings[STATE_READ_PARALLELISM]
-            return header_of(manifest), StateSource(context.store, manifest, parallelism)
+            return header_of(manifest), StateSource(context.store, manifest, parallelism, timeout_seconds)
         case BaseFormat.JSON:
-            checkpoint = read_json_checkpoint(context.store, base.meta, base.version, unknown)
+            checkpoint = read_json_checkpoint(store, base.meta, base.version, unknown)
         case BaseFormat.PARQUET:
-            checkpoint = read_parquet_checkpoint(context.store, base.meta, base.version)
+            checkpoint = read_parquet_checkpoint(store, base.meta, base.version)
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 

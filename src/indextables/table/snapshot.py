@@ -15,6 +15,7 @@ from indextables.errors import (
     InvalidPredicateError,
     LogCorruptedError,
     ObjectNotFoundError,
+    StorageTimeoutError,
     VersionNotFoundError,
 )
 from indextables.log.actions import Metadata, Protocol
@@ -225,13 +226,16 @@ class Snapshot:
         try:
             loaded = self.source.load(selection, columns)
             return replace(loaded, entries=replay_entries(loaded.entries, self.tail))
-        except (LogCorruptedError, ObjectNotFoundError) as error:
+        except (LogCorruptedError, ObjectNotFoundError, StorageTimeoutError) as error:
             if self._recover is None:
                 raise
             return self._recovered(error).load(selection, columns)
 
-    def _recovered(self, error: LogCorruptedError | ObjectNotFoundError) -> EntrySource:
-        """All entries by another way. Raises VersionNotFoundError if they were cleaned up, or LogCorruptedError."""
+    def _recovered(self, error: LogCorruptedError | ObjectNotFoundError | StorageTimeoutError) -> EntrySource:
+        """All entries by another way.
+
+        Raises VersionNotFoundError if they were cleaned up, LogCorruptedError or StorageTimeoutError.
+        """
         assert self._recover is not None
         logger.warning(
             "%s: read by way of other files of the log, because of this: %s", self.context.url, error
