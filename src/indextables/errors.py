@@ -94,13 +94,13 @@ class ObjectNotFoundError(StorageError):
 
 
 class AccessDeniedError(StorageError):
-    """The store knows who asks (or nobody does) and says no."""
+    """The store rejected the credentials, or none were given."""
 
 
 class TransientStorageError(StorageError):
-    """Time-out, reset, throttling or a server error: the same call may go through later.
+    """Timeout, reset, throttling or a server error: the same call may succeed later.
 
-    After a write that failed this way, nobody knows whether it took effect.
+    After a write that failed this way, its outcome is unknown.
     """
 
 
@@ -109,7 +109,7 @@ class StorageTimeoutError(StorageError):
 
 
 class UnsupportedStoreError(StorageError):
-    """The store ignores put-if-absent, so that two writers could overwrite each other's commits."""
+    """The store ignores put-if-absent, so two writers could overwrite each other's commits."""
 
 
 class UnsafePathError(StorageError, ValueError):

@@ -338,7 +338,7 @@ def test_every_setting_is_one_that_the_client_knows(scheme, name):
 )
 def test_value_that_the_client_refuses_is_an_option_error(root, options):
     store = open_store(root, storage_options=options)
-    with pytest.raises(InvalidOptionError, match="the storage options cannot be used"):
+    with pytest.raises(InvalidOptionError, match="the storage options are invalid"):
         store.get("object")
 
 

@@ -1,4 +1,4 @@
-"""The object store behind a small protocol, and the rules for paths."""
+"""Object stores behind one protocol, and the rules for keys and URLs."""
 
 from indextables.storage.keys import (
     NULL_PARTITION,

@@ -1,4 +1,4 @@
-"""A store that tries again when a call fails in passing."""
+"""A store that retries calls after transient failures, with backoff and an optional deadline."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -14,23 +14,30 @@ _Result = TypeVar("_Result")
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How often, and how long to wait between: a random time up to a limit that doubles ("full jitter")."""
+    """The number of attempts, and exponential backoff with full jitter between them."""
 
     max_attempts: int = 8
     base_seconds: float = 0.05
     cap_seconds: float = 2.0
 
     def pause(self, failures: int) -> float:
-        """The time to wait after so many failures in a row."""
+        """Return the seconds to wait after this many consecutive failures: random, up to a limit that doubles."""
         limit = min(self.cap_seconds, self.base_seconds * 2 ** (failures - 1))
         return random.uniform(0.0, limit)
 
 
+class Deadline(msgspec.Struct, frozen=True):
+    """The time, by the local clock, after which no attempt starts. `description` is part of the error message."""
+
+    at_ms: int
+    description: str
+
+
 class RetryingStore:
-    """The same store, with calls repeated that raised TransientStorageError. The last is raised."""
+    """A store that repeats calls which raise TransientStorageError, and raises the last one."""
 
     def __init__(
-        self, inner: ObjectStore, policy: RetryPolicy | None = None, deadline: "Deadline | None" = None
+        self, inner: ObjectStore, policy: RetryPolicy | None = None, deadline: Deadline | None = None
     ) -> None:
         self._inner = inner
         self._policy = policy or RetryPolicy()
@@ -51,31 +58,31 @@ class RetryingStore:
 
     @property
     def clock(self) -> Clock:
-        """The clock of the local side, on which the pauses are spent."""
+        """The local clock, which times the pauses."""
         return self._inner.clock
 
     def get(self, key: str) -> bytes:
-        """All bytes of an object. Raises ObjectNotFoundError."""
+        """Return all bytes of an object. Raises ObjectNotFoundError."""
         return self._repeat(lambda: self._inner.get(key))
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
         return self._repeat(lambda: self._inner.get_range(key, start, end))
 
     def open_local(self, key: str) -> pa.NativeFile | None:
-        """An object as a file, if it is one. Raises ObjectNotFoundError."""
+        """Open an object as a local file, if it is one. Raises ObjectNotFoundError."""
         return self._repeat(lambda: self._inner.open_local(key))
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, replacing any that is there."""
+        """Write or replace an object."""
         self._repeat(lambda: self._inner.put(key, data))
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Write an object if there is none under this key.
+        """Write an object if the key is free.
 
-        A failed attempt may have written the object all the same. If a later one finds an object, it is read
-        back: with our bytes it counts as WRITTEN. `data` must therefore differ from what any other writer
-        would write. If no attempt gives an answer, TransientStorageError leaves the outcome open.
+        A failed attempt may have written the object. If a later attempt finds an object with the same bytes, the
+        outcome is WRITTEN, so `data` must differ from the data of any other writer. If every attempt fails, the outcome
+        is unknown and TransientStorageError is raised.
         """
         failures = 0
         while True:
@@ -91,21 +98,21 @@ class RetryingStore:
                 return outcome
 
     def head(self, key: str) -> ObjectMeta:
-        """Size and time of an object. Raises ObjectNotFoundError."""
+        """Return the metadata of an object. Raises ObjectNotFoundError."""
         return self._repeat(lambda: self._inner.head(key))
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        """The objects below a folder. After a failure it goes on behind the last one that was handed out."""
+        """Iterate over the objects in a folder. After a failure, resume after the last key returned."""
         listing = self._inner.list(prefix, start_after=start_after)
         return self._resumed(listing, prefix, start_after)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete objects. An absent key is no error, so that a repeated batch is none either."""
+        """Delete objects. Missing keys are ignored, so a batch can be repeated."""
         wanted = list(keys)
         self._repeat(lambda: self._inner.delete_many(wanted))
 
     def now_ms(self) -> int:
-        """The store's clock."""
+        """Return the time by the store's clock."""
         return self._repeat(self._inner.now_ms)
 
     def _repeat(self, call: Callable[[], _Result]) -> _Result:
@@ -140,13 +147,11 @@ class RetryingStore:
         try:
             return self._inner.get(key) == data
         except ObjectNotFoundError as error:
-            # It was there a moment ago: not visible everywhere yet, or removed. Another attempt can tell.
-            raise TransientStorageError(
-                f"{self._inner.url}: {key} exists, and yet it cannot be read back"
-            ) from error
+            # The object existed a moment ago: it is not visible yet, or was deleted. The next attempt tells.
+            raise TransientStorageError(f"{self._inner.url}: {key} exists but cannot be read back") from error
 
-    def with_deadline(self, deadline: "Deadline") -> "RetryingStore":
-        """The same store with the same retries, as long as there is time."""
+    def with_deadline(self, deadline: Deadline) -> "RetryingStore":
+        """Return the same store with the same retry policy and a deadline."""
         return RetryingStore(self._inner, self._policy, deadline)
 
     def _check_deadline(self) -> None:
@@ -157,13 +162,6 @@ class RetryingStore:
         if failures >= self._policy.max_attempts:
             raise error
         self._inner.clock.sleep(self._policy.pause(failures))
-
-
-class Deadline(msgspec.Struct, frozen=True):
-    """The time, by the local clock, from which on no attempt starts. `description` completes the error message."""
-
-    at_ms: int
-    description: str
 
 
 def with_time_limit(store: ObjectStore, seconds: int, what: str, setting_key: str) -> ObjectStore:

@@ -105,5 +105,5 @@ def test_refused_listing_is_tried_again(behind):
 def test_missing_bucket_is_named(s3_server):
     store = open_store("s3://no-such-bucket/table", storage_options=s3_server.storage_options)
     for write in (store.put, store.put_if_absent):
-        with pytest.raises(StorageError, match="no bucket or container 'no-such-bucket'"):
+        with pytest.raises(StorageError, match="the bucket or container 'no-such-bucket' does not exist"):
             write("object", b"")
