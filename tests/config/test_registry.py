@@ -1,4 +1,4 @@
-"""The registry is complete, consistent, and has the defaults of the documents."""
+"""The registry is complete and consistent, has the defaults of the specification, and every setting has an effect."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from indextables.config.settings import SettingMatch, find
 
 SPECIFICATION = Path(__file__).parents[3] / "shared" / "spec"
 
-# Every key that the five documents name, with the default that they state; None where they state none.
+# Every key in the specification with its default; None if the specification states none.
 DOCUMENTED_DEFAULTS = {
     "spark.indextables.checkpoint.compression": "snappy",
     "spark.indextables.checkpoint.enabled": True,

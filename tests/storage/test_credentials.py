@@ -345,7 +345,7 @@ def test_value_that_the_client_refuses_is_an_option_error(root, options):
 def test_keys_that_were_given_are_not_completed_by_a_token_of_the_environment(
     monkeypatch, s3_server, s3_bucket
 ):
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-somebody-else")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-another-user")
     store = open_store(f"s3://{s3_bucket}/table", storage_options=s3_server.storage_options)
     store.put("object", b"x")
     assert store.get("object") == b"x"
@@ -375,11 +375,11 @@ def test_environment_cannot_switch_off_signatures_for_keys_that_were_given(monke
 
 
 def test_service_account_of_the_environment_that_would_win_is_refused(monkeypatch):
-    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", "/of/somebody/else.json")
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", "/of/another/user.json")
     with pytest.raises(InvalidOptionError, match="unset it"):
         config(ROOTS[Scheme.GCS], {"application_credentials": "/mine.json"})
     assert config(ROOTS[Scheme.GCS], {"service_account": "/mine.json"})["service_account"] == "/mine.json"
-    assert config(ROOTS[Scheme.GCS])["service_account"] == "/of/somebody/else.json"
+    assert config(ROOTS[Scheme.GCS])["service_account"] == "/of/another/user.json"
 
 
 def test_credentials_of_the_environment_are_used(monkeypatch, s3_server, s3_bucket):

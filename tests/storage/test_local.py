@@ -1,4 +1,4 @@
-"""What is particular about local disk: links, odd files, errors of the system, and file systems that lack things."""
+"""Local disk: links, special files, operating system errors, and file systems without hard links."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Objects in a bucket that others put there, and that no table would."""
+"""Foreign objects in a bucket, with names that no table uses."""
 
 import http.client
 import uuid

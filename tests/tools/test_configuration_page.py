@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the registry says, and its example runs."""
+"""docs/configuration.md contains the whole registry, and its example runs."""
 
 import re
 from pathlib import Path
