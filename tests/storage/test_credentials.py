@@ -142,7 +142,7 @@ def test_credentials_of_two_sources_are_never_mixed(monkeypatch):
     options = {"spark.indextables.aws.accessKey": "spark", "spark.indextables.aws.secretKey": "spark"}
     found = config(ROOTS[Scheme.S3], None, options)
     assert found == {"access_key_id": "spark", "secret_access_key": "spark"}
-    assert resolved(ROOTS[Scheme.S3], None, options).outvoted == {"access_key_id", "session_token"}
+    assert resolved(ROOTS[Scheme.S3], None, options).overridden == {"access_key_id", "session_token"}
 
 
 def test_azure_tenant_may_come_from_elsewhere_than_the_secret(monkeypatch):

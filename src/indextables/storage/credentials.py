@@ -164,7 +164,7 @@ class ClientSettings(msgspec.Struct, frozen=True):
 
     config: Settings
     client: Settings
-    outvoted: frozenset[str]
+    overridden: frozenset[str]
     """Credentials in the environment that a stronger source replaces; the client must not use them."""
 
     def secrets(self) -> list[Secret]:
@@ -192,20 +192,20 @@ def client_settings(
     if family is None:
         return ClientSettings({}, {}, frozenset())
     named = _current_names(storage_options)
-    sparkish = _current_names(options) | {name: value for name, value in named.items() if "." in name}
-    spark = _from_table(family.spark_options, sparkish)
+    dotted = _current_names(options) | {name: value for name, value in named.items() if "." in name}
+    spark = _from_spark_options(family.spark_options, dotted)
     environment = _from_environment(family)
     given = _from_storage_options(family, {name: value for name, value in named.items() if "." not in name})
     hadoop = hadoop_settings(
         location.scheme,
-        {name.removeprefix(_HADOOP_PREFIX): value for name, value in sparkish.items()},
+        {name.removeprefix(_HADOOP_PREFIX): value for name, value in dotted.items()},
         Target(location.container, _account(location, (given, spark, environment))),
     )
-    merged, outvoted = _merge(family, (given, spark, hadoop), environment)
-    merged |= {name: Secret("false") for name in outvoted & _SWITCHES}
+    merged, overridden = _merge(family, (given, spark, hadoop), environment)
+    merged |= {name: Secret("false") for name in overridden & _SWITCHES}
     if location.scheme is Scheme.AZURE:
         merged = _with_account(location, merged)
-    if location.scheme is Scheme.GCS and (outvoted - merged.keys()) & _SERVICE_ACCOUNTS:
+    if location.scheme is Scheme.GCS and (overridden - merged.keys()) & _SERVICE_ACCOUNTS:
         raise InvalidOptionError(
             f"{location}: the client prefers GOOGLE_SERVICE_ACCOUNT from the environment to the given credentials; "
             f"unset it"
@@ -213,7 +213,7 @@ def client_settings(
     if location.scheme is Scheme.S3 and _is_true(merged.pop("path_style_access", None)):
         merged["virtual_hosted_style_request"] = Secret("false")
     client = {name: merged.pop(name) for name in CLIENT_SETTINGS & merged.keys()}
-    return ClientSettings(merged, _with_plain_http(location, merged, client), outvoted)
+    return ClientSettings(merged, _with_plain_http(location, merged, client), overridden)
 
 
 def _current_names(options: Mapping[str, Secret]) -> Settings:
@@ -237,7 +237,7 @@ def _from_storage_options(family: Family, options: Mapping[str, Secret]) -> Sett
     return found
 
 
-def _from_table(table: Mapping[str, str], options: Mapping[str, Secret]) -> Settings:
+def _from_spark_options(table: Mapping[str, str], options: Mapping[str, Secret]) -> Settings:
     found: Settings = {}
     for name, short in table.items():
         if name in options:
@@ -287,16 +287,16 @@ def _merge(
     """Take each setting from its strongest source, but all credentials from the strongest source that has any."""
     merged: Settings = {}
     credentials_found = False
-    outvoted: frozenset[str] = frozenset()
+    overridden: frozenset[str] = frozenset()
     for source in (*sources, environment):
         credentials = family.credentials & source.keys()
         if credentials_found and source is environment:
-            outvoted = credentials
+            overridden = credentials
         for name, value in source.items():
             if not (credentials_found and name in credentials):
                 merged.setdefault(name, value)
         credentials_found = credentials_found or bool(credentials)
-    return merged, outvoted
+    return merged, overridden
 
 
 def _with_plain_http(location: Location, config: Settings, client: Settings) -> Settings:

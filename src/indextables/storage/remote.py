@@ -367,7 +367,7 @@ def _arguments(settings: ClientSettings) -> dict[str, Any]:
 
 def _s3_provider(settings: ClientSettings) -> "Callable[[], S3Credential] | None":
     """Return a provider of exactly the given keys if the client would add a session token from the environment."""
-    if "session_token" not in settings.outvoted or "session_token" in settings.config:
+    if "session_token" not in settings.overridden or "session_token" in settings.config:
         return None
     key_id, key = settings.config.get("access_key_id"), settings.config.get("secret_access_key")
     if key_id is None or key is None:
