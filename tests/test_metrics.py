@@ -1,11 +1,11 @@
-"""What the library tells OpenTelemetry, asked of an SDK in a process of its own."""
+"""The metrics that an OpenTelemetry SDK receives, in a process of its own."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-# The names and kinds are those of the documents.
+# The names and kinds in the specification.
 EXPECTED = {
     "indextables.state.read.duration_ms": "Histogram",
     "indextables.state.read.manifest_count": "Histogram",
@@ -49,14 +49,14 @@ print(any(name.startswith("opentelemetry") for name in sys.modules))
 """
 
 
-def said(script: str, path: Path) -> str:
+def output_of(script: str, path: Path) -> str:
     command = [sys.executable, "-c", script, str(path)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_an_application_with_an_sdk_is_told_everything(tmp_path):
-    assert json.loads(said(WITH_SDK, tmp_path / "table")) == EXPECTED
+def test_application_with_an_sdk_receives_every_metric(tmp_path):
+    assert json.loads(output_of(WITH_SDK, tmp_path / "table")) == EXPECTED
 
 
-def test_without_one_the_library_is_not_even_imported(tmp_path):
-    assert said(WITHOUT, tmp_path / "table").strip() == "False"
+def test_opentelemetry_is_not_imported_without_an_sdk(tmp_path):
+    assert output_of(WITHOUT, tmp_path / "table").strip() == "False"

@@ -1,1 +1,1 @@
-"""What builds the project's generated pages; not part of the wheel."""
+"""Generators of documentation pages; not part of the wheel."""

@@ -1,4 +1,4 @@
-"""Renders the documentation of all settings, docs/configuration.md, from their definitions."""
+"""Renders docs/configuration.md from the registry of settings."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,8 @@ _INTRODUCTION = """\
 
 # Configuration
 
-Every setting is a key that begins with `spark.indextables.`. A value is taken from the first of these places
-that has one:
+Every setting is a key with the prefix `spark.indextables.`. Its value comes from the first of these places that sets
+it:
 
 1. an **option** of the read, the write or the call;
 2. a **property of the table**, stored in its metadata;
@@ -32,26 +32,25 @@ assert settings.source(CHECKPOINT_INTERVAL) == "option"
 assert settings.source(CHECKPOINT_ENABLED) == "default"
 ```
 
-Keys match in upper and lower case alike. The older prefix `spark.tantivy4spark.` stands for
-`spark.indextables.`, and older names of a setting still work; where both are given in one place, the newer
-name wins. A wrong value in an option or in the session is an error. A wrong value in a table's property is a
-warning and counts as absent, so that no property makes a table unreadable. An unknown key is a warning that
-names the nearest known one.
+Keys are case-insensitive. The older prefix `spark.tantivy4spark.` and the older names of a setting still work; if one
+place sets both, the newer name wins. An invalid value in an option or in the session is an error. An invalid table
+property is ignored with a warning, so no property makes a table unreadable. An unknown key is ignored with a warning
+that suggests the nearest known key.
 
-Sizes take the binary units K, M, G and T: `100M` is 104857600 bytes. Durations are in the unit that the
-column "Allowed" names, unless they bring their own: `500 ms`, `30s`, `5 min`, `12h`, `7 days`.
+Sizes take the binary units K, M, G and T: `100M` is 104857600 bytes. Durations use the unit in the column "Allowed"
+unless they have their own: `500 ms`, `30s`, `5 min`, `12h`, `7 days`.
 """
 
 _SETTING_COLUMNS = ("Key", "Type", "Default", "Allowed", "Meaning", "Older names")
 _FAMILY_COLUMNS = ("Keys", "Well-known names", "Meaning")
 
-_ABOUT_SECRETS = """\
-The values of these keys never appear in messages, and a table's properties cannot set them.
+_SECRETS_NOTE = """\
+The values of these keys never appear in messages, and table properties cannot set them.
 """
 
 
 def render() -> str:
-    """Return the whole document as Markdown."""
+    """Return the page as Markdown."""
     return "\n".join([_INTRODUCTION, *_sections()])
 
 
@@ -63,7 +62,7 @@ def _sections() -> Iterator[str]:
         if settings:
             yield _table(_SETTING_COLUMNS, [_setting_row(setting) for setting in settings])
         if any(family.secret for family in families):
-            yield _ABOUT_SECRETS
+            yield _SECRETS_NOTE
         if families:
             yield _table(_FAMILY_COLUMNS, [_family_row(family) for family in families])
 
@@ -74,9 +73,15 @@ def _setting_row(setting: Setting[object]) -> tuple[str, ...]:
         setting.kind.label,
         _code(setting.kind.show(setting.default)),
         setting.allowed,
-        setting.help,
+        _meaning(setting),
         ", ".join(_alias(alias) for alias in setting.aliases),
     )
+
+
+def _meaning(setting: Setting[object]) -> str:
+    if setting.without_effect is None:
+        return setting.help
+    return f"{setting.help} **Accepted without effect**: {setting.without_effect}."
 
 
 def _alias(alias: Alias) -> str:

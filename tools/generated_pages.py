@@ -1,4 +1,4 @@
-"""Writes the generated pages of the documentation, or checks that they are current.
+"""Writes the generated pages of the documentation, or checks that they are up to date.
 
 `python -m tools.generated_pages --write` or `--check`.
 """
@@ -17,13 +17,13 @@ PAGES: dict[Path, Callable[[], str]] = {
 
 
 def write_pages() -> None:
-    """Write every generated page."""
+    """Write every generated page to docs/."""
     for path, render in PAGES.items():
         path.write_text(render(), encoding="utf-8")
 
 
 def stale_pages() -> list[Path]:
-    """The pages that differ from what would be written."""
+    """Return the pages whose content on disk differs from the generated content."""
     return [
         path
         for path, render in PAGES.items()
@@ -32,7 +32,7 @@ def stale_pages() -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command and return its exit code: 1 if a checked page is stale, 2 for wrong arguments."""
+    """Run the command and return its exit code: 1 if a page is stale, 2 for invalid arguments."""
     if arguments == ["--write"]:
         write_pages()
         return 0

@@ -1,4 +1,4 @@
-"""Renders the documentation of all statements, docs/sql.md, from their forms."""
+"""Renders docs/sql.md from the forms of the statements."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ _INTRODUCTION = """\
 
 # SQL statements
 
-Three ways to the same answer:
+There are three ways to run a statement, with the same result:
 
-- `indextables.sql(text, storage_options=…, options=…)` returns a `pyarrow.Table`; no Spark is needed.
-- `spark.sql(text)` on a session that `indextables.spark.enable(spark)` has made ready returns a DataFrame. The
-  settings of the session apply. Everything that is not a statement of IndexTables goes to Spark, as ever.
-- `indextables sql "…"` prints a table, or JSON with `--json`. Exit codes: 0 done, 1 the table says no (an error, or
-  the status `FAILED`), 2 wrong use.
+- `indextables.sql(text, storage_options=…, options=…)` returns a `pyarrow.Table` and does not need Spark.
+- `spark.sql(text)` returns a DataFrame, after `indextables.spark.enable(spark)`. The settings of the session apply.
+  Spark runs every statement that is not a statement of IndexTables.
+- `indextables sql "…"` prints a table, or JSON with `--json`. Exit codes: 0 success, 1 failure (an error, or the status
+  `FAILED`), 2 invalid usage.
 
 ```python
 import pyarrow as pa
@@ -40,7 +40,7 @@ assert preview["status"] == "DRY_RUN"
 try:
     indextables.sql("DESCRIBE INDEXTABLES STAT 'logs'")
 except indextables.errors.InvalidStatementError as error:
-    assert "did you mean STATE?" in str(error)  # with the place, and the syntax
+    assert "did you mean STATE?" in str(error)  # the message also shows the position and the syntax
 ```
 
 ```sh
@@ -48,27 +48,26 @@ indextables sql "DESCRIBE INDEXTABLES STATE 'logs'"
 indextables sql "DROP INDEXTABLES PARTITIONS FROM 'logs' WHERE date < '2026-01-31'" --json
 ```
 
-## How statements are written
+## Syntax
 
-Words in capitals stand for themselves, in upper or lower case; what stands in brackets may be left out. Everywhere
-`TANTIVY4SPARK` may be written for `INDEXTABLES`, and `DESC` for `DESCRIBE`. A `;` may follow, and comments (`-- …` and
-`/* … */`) may stand between words.
+Words in capitals are keywords, in any case; parts in brackets are optional. `TANTIVY4SPARK` is a synonym of
+`INDEXTABLES`, and `DESC` of `DESCRIBE`. A statement may end with `;` and contain comments (`-- …` and `/* … */`).
 
-`table` is a path or a URL in quotes, `'s3://bucket/logs'`; in Spark also the name of a table in the catalog, if the
-catalog knows its location. `condition` is a predicate in Spark's SQL that compares columns with literals. A quote
-within quotes is written twice, or after a backslash.
+`table` is a path or URL in quotes, such as `'s3://bucket/logs'`. In Spark it can also be the name of a table in the
+catalog, if the catalog knows its location. `condition` is a Spark SQL predicate that compares columns with literals.
+Inside quotes, write a quote twice or escape it with a backslash.
 
-The first words decide whose statement it is: `DESCRIBE TABLE`, `MERGE INTO`, `REPAIR TABLE`, `TRUNCATE TABLE` and
-`DROP TABLE` are Spark's. A mistake within one of the statements below is an error that shows the place and the syntax.
+The first words decide who runs a statement: `DESCRIBE TABLE`, `MERGE INTO`, `REPAIR TABLE`, `TRUNCATE TABLE` and
+`DROP TABLE` are Spark's. A syntax error in one of the statements below shows the position and the syntax.
 
-Answers of one row have a `status`: {statuses}. What cannot be done at all raises an error, and leaves no answer.
+Results of one row have a `status`: {statuses}. A statement that cannot run at all raises an error and returns no rows.
 """
 
 _COLUMNS = ("Column", "Type", "Meaning")
 
 
 def render() -> str:
-    """Return the whole document as Markdown."""
+    """Return the page as Markdown."""
     statuses = ", ".join(f"`{status.value}`" for status in Status)
     return "\n".join([_INTRODUCTION.replace("{statuses}", statuses), *_sections()])
 
@@ -89,7 +88,7 @@ def _table(form: Form) -> str:
 
 
 def _type(kind: pa.DataType) -> str:
-    """A type as Spark's SQL writes it."""
+    """Return the name of a type in Spark SQL."""
     if pa.types.is_list(kind):
         return f"array<{_type(kind.value_type)}>"
     if pa.types.is_map(kind):

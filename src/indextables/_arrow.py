@@ -1,49 +1,52 @@
-"""Ways around imports that pyarrow does on its own and that cost more than a short command has time for."""
+"""Workarounds for slow imports that pyarrow triggers, which dominate the run time of short commands.
+
+The functions import numpy and pyarrow themselves: the command line imports this module and prints its help without
+them.
+"""
 
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
 
 
-def arrow_from_numpy(numbers: npt.NDArray[Any]) -> pa.Array:
-    """An Arrow array of the same type, without nulls, and where possible in the same memory.
+def arrow_from_numpy(numbers: "npt.NDArray[Any]") -> "pa.Array":
+    """Return an Arrow array of the same type without nulls, sharing memory where possible.
 
-    `pa.array` gives the same, but imports numpy's masked arrays to see whether it has one before it. That takes a
-    noticeable part of a short command's time.
+    `pa.array` returns the same, but first imports numpy's masked arrays to check for one.
     """
+    import numpy as np
+    import pyarrow as pa
+
     buffer = pa.py_buffer(np.ascontiguousarray(numbers))
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [None, buffer])
 
 
-# A start without pandas.
-#
-# pyarrow imports pandas, where that is installed, at the first Python list that becomes an array, to find out
-# whether the list is a series of it. That takes longer than everything else that a command does, and no
-# command has a series; nor has any of the processes in which Spark plans a query.
-
-
 def hide_pandas_from_pyarrow() -> None:
-    """Let pyarrow find, once and for this process, that there is no pandas."""
+    """Make pyarrow conclude, for the lifetime of this process, that pandas is not installed.
+
+    pyarrow imports pandas when it first converts a Python list, to check whether the list is a Series. That import
+    takes longer than the rest of a command. Neither commands nor Spark's planning processes use pandas.
+    """
     if "pandas" in sys.modules:
         return
-    blocker = _Blocker()
+    blocker = _PandasBlocker()
     sys.meta_path.insert(0, blocker)
     try:
-        import pyarrow as pa  # here, because the command line's help should not wait for it
+        import pyarrow as pa
 
         pa.array([None])
     finally:
         sys.meta_path.remove(blocker)
 
 
-class _Blocker:
-    """An importer that knows one thing: pandas cannot be found."""
+class _PandasBlocker:
+    """An import finder that reports pandas as missing and leaves everything else to the other finders."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None

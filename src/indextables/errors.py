@@ -153,6 +153,10 @@ class TransientStorageError(StorageError):
     """
 
 
+class StorageTimeoutError(StorageError):
+    """A read of several objects took longer than its setting allows."""
+
+
 class UnsupportedStoreError(StorageError):
     """The store ignores put-if-absent, so two writers could overwrite each other's commits."""
 
@@ -254,6 +258,17 @@ class IndexCacheError(IndexTablesError):
 
 class CommitError(IndexTablesError):
     """A transaction did not commit."""
+
+
+class CleanupFailedError(IndexTablesError):
+    """The transaction committed, as `version`, but the cleanup of the log after it failed. Do not retry the commit."""
+
+    def __init__(self, message: str, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+    def __reduce__(self) -> tuple[type["CleanupFailedError"], tuple[str, int]]:
+        return type(self), (str(self), self.version)
 
 
 class CommitConflictError(CommitError):

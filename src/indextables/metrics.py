@@ -1,26 +1,27 @@
 """Metrics through OpenTelemetry, for applications that use it.
 
-Its library is imported by whoever configures it. Until somebody has, there is nobody to tell, and commands are spared
-the time that the import takes.
+This module imports OpenTelemetry only if the application already has, or names a provider in the environment.
+Otherwise recording does nothing, and commands skip the cost of the import.
 """
 
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 _METER: Final = "indextables"
 _LIBRARY: Final = "opentelemetry.metrics"
-# Names a provider that the library loads by itself.
+# Names a provider that OpenTelemetry loads by itself.
 _PROVIDER_VARIABLE: Final = "OTEL_PYTHON_METER_PROVIDER"
 
-_MAKING: Final = threading.Lock()
+_CREATION_LOCK: Final = threading.Lock()
 
 
 class _Instrument:
-    """An instrument of OpenTelemetry, made when it is first used."""
+    """An OpenTelemetry instrument, created on first use. Thread-safe."""
 
-    __slots__ = ("_description", "_kind", "_made", "_name", "_unit")
+    __slots__ = ("_description", "_kind", "_name", "_recorder", "_unit")
 
     def __init__(
         self, kind: Literal["histogram", "counter", "gauge"], name: str, description: str, unit: str = ""
@@ -29,23 +30,23 @@ class _Instrument:
         self._name = name
         self._description = description
         self._unit = unit
-        self._made: Any = None
+        self._recorder: Callable[[float], None] | None = None
 
     def record(self, value: float) -> None:
-        """Tell a value: an observation of a histogram, the increase of a counter, what a gauge shows."""
-        tell = self._made or self._made_now()
-        if tell is not None:
-            tell(value)
+        """Record an observation of a histogram, an increment of a counter, or the value of a gauge."""
+        recorder = self._recorder or self._create_if_enabled()
+        if recorder is not None:
+            recorder(value)
 
-    def _made_now(self) -> Any:
+    def _create_if_enabled(self) -> Callable[[float], None] | None:
         if _LIBRARY not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
             return None
-        with _MAKING:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+        with _CREATION_LOCK:
+            if self._recorder is None:
+                self._recorder = self._create()
+            return self._recorder
 
-    def _make(self) -> Any:
+    def _create(self) -> Any:
         from opentelemetry import metrics
 
         meter = metrics.get_meter(_METER)
@@ -65,20 +66,26 @@ STATE_READ_DURATION_MS = _Instrument(
     unit="ms",
 )
 STATE_READ_MANIFEST_COUNT = _Instrument(
-    "histogram", "indextables.state.read.manifest_count", "Manifests read to get the entries."
+    "histogram",
+    "indextables.state.read.manifest_count",
+    "Number of manifests that a read of a state fetched.",
 )
 STATE_READ_FILE_COUNT = _Instrument(
-    "histogram", "indextables.state.read.file_count", "File entries that a read gave."
+    "histogram",
+    "indextables.state.read.file_count",
+    "Number of file entries that a read of a state returned.",
 )
 STATE_WRITE_DURATION_MS = _Instrument(
     "histogram", "indextables.state.write.duration_ms", "Time to write a state.", unit="ms"
 )
 STATE_WRITE_COMPACTED = _Instrument(
-    "counter", "indextables.state.write.compacted", "State writes that compacted."
+    "counter", "indextables.state.write.compacted", "Number of state writes that compacted."
 )
 STATE_TOMBSTONE_COUNT = _Instrument(
-    "gauge", "indextables.state.tombstone_count", "Tombstones in the state written last."
+    "gauge", "indextables.state.tombstone_count", "Number of tombstones in the newest state that was written."
 )
 STATE_TOMBSTONE_RATIO = _Instrument(
-    "gauge", "indextables.state.tombstone_ratio", "Tombstones per live file in the state written last."
+    "gauge",
+    "indextables.state.tombstone_ratio",
+    "Tombstones per live file in the newest state that was written.",
 )

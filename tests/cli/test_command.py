@@ -92,7 +92,7 @@ def test_path_without_a_table_ends_with_1_and_one_line(
 def test_unusable_url_ends_with_1(invoke: Invoke) -> None:
     result = invoke("describe", "ftp://host/table")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: no store for ftp: URLs")
+    assert result.stderr.startswith("error: ftp: URLs are not supported")
 
 
 def test_version_that_does_not_exist_ends_with_1(invoke: Invoke, table_path: str) -> None:

@@ -1,4 +1,4 @@
-"""Finding a setting by any of its names, and suggesting the nearest one for a wrong name."""
+"""Lookup of settings by any name, and suggestions for misspelled names."""
 
 import pytest
 

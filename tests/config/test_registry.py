@@ -1,17 +1,18 @@
-"""The registry is complete, consistent, and has the defaults of the documents."""
+"""The registry is complete and consistent, has the defaults of the specification, and every setting has an effect."""
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from indextables.config import Section, list_families, list_settings
+from indextables.config import Section, Setting, SettingFamily, list_families, list_settings, registry
 from indextables.config.settings import SettingMatch, find
 
 SPECIFICATION = Path(__file__).parents[3] / "shared" / "spec"
 
-# Every key that the five documents name, with the default that they state; None where they state none.
+# Every key in the specification with its default; None if the specification states none.
 DOCUMENTED_DEFAULTS = {
     "spark.indextables.checkpoint.compression": "snappy",
     "spark.indextables.checkpoint.enabled": True,
@@ -117,3 +118,47 @@ def test_settings_are_listed_in_the_order_of_the_sections():
     order = list(Section)
     positions = [order.index(setting.section) for setting in list_settings()]
     assert positions == sorted(positions)
+
+
+# --- every setting has an effect ----------------------------------------------------------------------
+
+SOURCES = Path(registry.__file__).parents[1]
+DEFINITIONS = {
+    name: definition
+    for name, definition in vars(registry).items()
+    if isinstance(definition, Setting | SettingFamily)
+}
+
+
+@pytest.fixture(scope="module")
+def read_constants() -> frozenset[str]:
+    modules = [path for path in SOURCES.rglob("*.py") if path.parent.name != "config"]
+    return frozenset().union(*(constants_read_by(path.read_text(encoding="utf-8")) for path in modules))
+
+
+def constants_read_by(source: str) -> set[str]:
+    """The constants that a module reads; `CONSTANT.key` in a message does not count, and neither does an import."""
+    tree = ast.parse(source)
+    named = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "key"
+    }
+    read = [node for node in ast.walk(tree) if id(node) not in named]
+    return {node.id for node in read if isinstance(node, ast.Name)} | {
+        node.attr
+        for node in read
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "registry"
+    }
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_setting_is_read_by_the_code_unless_it_is_declared_to_have_no_effect(name, read_constants):
+    definition = DEFINITIONS[name]
+    is_declared = isinstance(definition, Setting) and definition.without_effect is not None
+    assert (name in read_constants) is not is_declared
+
+
+def test_constant_that_only_a_message_names_does_not_count_as_read():
+    source = "from x import A, B, C, D\nsettings[A]\nf'{B.key}'\nregistry.C\nregistry.D.key\n"
+    assert constants_read_by(source) & {"A", "B", "C", "D"} == {"A", "C"}

@@ -141,7 +141,7 @@ def test_error_cuts_a_long_value_short():
     [
         (CHECKPOINT_ENABLED, "true or false"),
         (CHECKPOINT_INTERVAL, "a whole number of at least 1"),
-        (CHECKPOINT_MAX_FILE_SIZE, "a number of bytes from 1K to 1P, perhaps with a unit (K, M, G, T)"),
+        (CHECKPOINT_MAX_FILE_SIZE, "a number of bytes from 1K to 1P, optionally with a unit (K, M, G, T)"),
         (STATE_COMPACTION_LARGE_REMOVE_THRESHOLD, "a whole number of at least 0, or MAX_INT"),
         (STATE_COMPACTION_TOMBSTONE_THRESHOLD, "a number from 0 to 1, or a percentage"),
         (STATE_FORMAT, "one of avro, json, parquet"),

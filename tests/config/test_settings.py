@@ -1,4 +1,4 @@
-"""Which value wins, what older names mean, what is an error and what is only a warning."""
+"""Precedence of values, older names, and what is an error or a warning."""
 
 import pickle
 import warnings

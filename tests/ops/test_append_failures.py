@@ -254,8 +254,9 @@ import os, signal, sys
 import pyarrow as pa
 from indextables.config import Settings
 from indextables.ops.write import append, overwrite
-from indextables.storage import FaultStore, open_store
+from indextables.storage import open_store
 from indextables.table import TableContext, load_snapshot
+from support.faults import FaultStore
 from support.row_tables import rows
 
 def say(text):

@@ -1,4 +1,4 @@
-"""A store of each kind, new for every test, and stores behind a server that fails."""
+"""A new store of each kind for every test, and stores behind a failing server."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ def store(request: pytest.FixtureRequest, tmp_path) -> ObjectStore:
 
 @pytest.fixture
 def behind(s3_server, s3_bucket):
-    """Open a store behind a proxy with these faults; back-off takes no real time."""
+    """Open a store behind a proxy with these faults; backoff takes no real time."""
     own_root = f"s3://{s3_bucket}/{uuid.uuid4().hex}"
 
     @contextlib.contextmanager

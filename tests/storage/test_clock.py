@@ -1,4 +1,4 @@
-"""Clocks."""
+"""The system clock, and the virtual clock of the tests."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What every store promises, checked on each kind."""
+"""The contract of `ObjectStore`, checked on every kind of store."""
 
 import threading
 import time

@@ -3,6 +3,7 @@
 import pytest
 from obstore.exceptions import UnknownConfigurationKeyError
 
+from indextables.config.registry import STORAGE_AWS, STORAGE_AZURE, STORAGE_GCP, STORAGE_S3
 from indextables.errors import InvalidOptionError, StorageError
 from indextables.storage import Secret, open_store, parse_root
 from indextables.storage.credentials import CLIENT_SETTINGS, FAMILIES, ClientSettings, client_settings
@@ -141,7 +142,7 @@ def test_credentials_of_two_sources_are_never_mixed(monkeypatch):
     options = {"spark.indextables.aws.accessKey": "spark", "spark.indextables.aws.secretKey": "spark"}
     found = config(ROOTS[Scheme.S3], None, options)
     assert found == {"access_key_id": "spark", "secret_access_key": "spark"}
-    assert resolved(ROOTS[Scheme.S3], None, options).outvoted == {"access_key_id", "session_token"}
+    assert resolved(ROOTS[Scheme.S3], None, options).overridden == {"access_key_id", "session_token"}
 
 
 def test_azure_tenant_may_come_from_elsewhere_than_the_secret(monkeypatch):
@@ -337,14 +338,14 @@ def test_every_setting_is_one_that_the_client_knows(scheme, name):
 )
 def test_value_that_the_client_refuses_is_an_option_error(root, options):
     store = open_store(root, storage_options=options)
-    with pytest.raises(InvalidOptionError, match="the storage options cannot be used"):
+    with pytest.raises(InvalidOptionError, match="the storage options are invalid"):
         store.get("object")
 
 
 def test_keys_that_were_given_are_not_completed_by_a_token_of_the_environment(
     monkeypatch, s3_server, s3_bucket
 ):
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-somebody-else")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-another-user")
     store = open_store(f"s3://{s3_bucket}/table", storage_options=s3_server.storage_options)
     store.put("object", b"x")
     assert store.get("object") == b"x"
@@ -374,11 +375,11 @@ def test_environment_cannot_switch_off_signatures_for_keys_that_were_given(monke
 
 
 def test_service_account_of_the_environment_that_would_win_is_refused(monkeypatch):
-    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", "/of/somebody/else.json")
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", "/of/another/user.json")
     with pytest.raises(InvalidOptionError, match="unset it"):
         config(ROOTS[Scheme.GCS], {"application_credentials": "/mine.json"})
     assert config(ROOTS[Scheme.GCS], {"service_account": "/mine.json"})["service_account"] == "/mine.json"
-    assert config(ROOTS[Scheme.GCS])["service_account"] == "/of/somebody/else.json"
+    assert config(ROOTS[Scheme.GCS])["service_account"] == "/of/another/user.json"
 
 
 def test_credentials_of_the_environment_are_used(monkeypatch, s3_server, s3_bucket):
@@ -433,3 +434,32 @@ def test_wrong_azure_key_is_access_denied(azurite_server, azure_container, monke
         with pytest.raises(StorageError) as caught:
             operation("object")
         assert type(caught.value).__name__ == "AccessDeniedError"
+
+
+# --- the settings that the registry documents -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "families"),
+    [
+        (Scheme.S3, [STORAGE_AWS, STORAGE_S3]),
+        (Scheme.AZURE, [STORAGE_AZURE]),
+        (Scheme.GCS, [STORAGE_GCP]),
+    ],
+)
+def test_every_documented_storage_key_is_read(scheme, families):
+    documented = {(family.prefix + name).lower() for family in families for name in family.names}
+    assert documented <= FAMILIES[scheme].spark_options.keys()
+
+
+def test_older_prefix_of_a_storage_key_is_read_and_the_current_one_wins():
+    options = {
+        "spark.tantivy4spark.aws.region": "eu-west-1",
+        "spark.tantivy4spark.aws.accessKey": "older",
+        "spark.indextables.aws.accessKey": "current",
+    }
+    settings = client_settings(
+        parse_root("s3://bucket/t"), {}, {name: Secret(value) for name, value in options.items()}
+    )
+    assert settings.config["region"].reveal() == "eu-west-1"
+    assert settings.config["access_key_id"].reveal() == "current"

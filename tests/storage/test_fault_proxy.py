@@ -31,7 +31,7 @@ def test_failed_precondition_is_exists_at_once(behind):
         assert store.get("log/0") == b"theirs"
 
 
-def test_conditional_conflict_that_somebody_else_won_is_exists(behind):
+def test_conditional_conflict_that_another_writer_won_is_exists(behind):
     with behind() as (store, _):
         store.put("log/0", b"theirs")
     with behind(CONFLICTING) as (store, _):
@@ -59,7 +59,7 @@ def test_put_that_never_arrived_is_sent_again(behind):
         assert store.get("log/0") == b"ours"
 
 
-def test_put_lost_against_somebody_elses_object_is_exists(behind):
+def test_put_that_lost_to_another_writer_is_exists(behind):
     with behind() as (store, _):
         store.put("log/0", b"theirs")
     with behind(LOST, UNSENT) as (store, _):
@@ -105,5 +105,5 @@ def test_refused_listing_is_tried_again(behind):
 def test_missing_bucket_is_named(s3_server):
     store = open_store("s3://no-such-bucket/table", storage_options=s3_server.storage_options)
     for write in (store.put, store.put_if_absent):
-        with pytest.raises(StorageError, match="no bucket or container 'no-such-bucket'"):
+        with pytest.raises(StorageError, match="the bucket or container 'no-such-bucket' does not exist"):
             write("object", b"")

@@ -1,4 +1,4 @@
-"""Path rules: nothing leaves the root, and partition values become folders as Hive and Spark write them."""
+"""Keys: nothing leaves the root, and partition folders match those of Hive and Spark."""
 
 import pytest
 from hypothesis import given, settings

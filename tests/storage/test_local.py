@@ -1,4 +1,4 @@
-"""What is particular about local disk: links, odd files, errors of the system, and file systems that lack things."""
+"""Local disk: links, special files, operating system errors, and file systems without hard links."""
 
 import errno
 import os
@@ -248,7 +248,7 @@ def test_forbidden_folder_is_access_denied(store, monkeypatch):
 def test_name_that_is_too_long_cannot_be_a_key(store):
     store.put("short", b"")
     for operation in (store.get, store.head, lambda key: store.put(key, b"")):
-        with pytest.raises(UnsafePathError, match="cannot be used as a key"):
+        with pytest.raises(UnsafePathError, match="is not a valid key"):
             operation("x" * 300)
 
 

@@ -39,7 +39,7 @@ def test_listing_starts_after_any_key(listed_behind):
             assert found == KEYS[position + 1 :]
 
 
-def test_pages_that_nobody_reads_are_not_fetched(listed_behind):
+def test_pages_that_are_not_consumed_are_not_fetched(listed_behind):
     with listed_behind() as (store, proxy):
         listing = store.list("data/")
         first = [meta.key for meta in itertools.islice(listing, 10)]

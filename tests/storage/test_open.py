@@ -1,4 +1,4 @@
-"""From paths and options to stores: spellings, identities, and what travels to other processes."""
+"""Opening stores: spellings of paths, identities, and locations for other processes."""
 
 import pickle
 import subprocess

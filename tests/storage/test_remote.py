@@ -1,4 +1,4 @@
-"""Objects in a bucket that others put there, and that no table would."""
+"""Foreign objects in a bucket, with names that no table uses."""
 
 import http.client
 import uuid
@@ -50,7 +50,7 @@ def test_neighbours_in_the_bucket_are_not_listed(store, put_raw):
 def test_object_that_no_path_can_name_is_a_clear_error(store, put_raw):
     store.put("a", b"")
     put_raw("table/b//c")
-    with pytest.raises(StorageError, match="move it away") as caught:
+    with pytest.raises(StorageError, match="rename or remove it") as caught:
         list(store.list(""))
     assert type(caught.value) is StorageError
 

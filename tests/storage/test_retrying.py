@@ -1,11 +1,18 @@
-"""Retries: what is repeated, how long it waits, and how a put-if-absent with a lost answer is settled."""
+"""Retries: which calls are repeated, the pauses, deadlines, and a put-if-absent whose response is lost."""
 
 import uuid
 
 import pytest
 
-from indextables.errors import ObjectNotFoundError, TransientStorageError
-from indextables.storage import ObjectStore, PutOutcome, RetryingStore, RetryPolicy, open_store
+from indextables.errors import ObjectNotFoundError, StorageTimeoutError, TransientStorageError
+from indextables.storage import (
+    ObjectStore,
+    PutOutcome,
+    RetryingStore,
+    RetryPolicy,
+    open_store,
+    with_time_limit,
+)
 from support.clock import VirtualClock
 from support.faults import FaultStore, Moment
 
@@ -91,13 +98,13 @@ class TestPutIfAbsent:
         assert store.put_if_absent("log/0", b"ours") is PutOutcome.WRITTEN
         assert [call.operation for call in faulty.calls] == ["put_if_absent", "put_if_absent", "get"]
 
-    def test_failed_attempt_that_somebody_overtook_is_exists(self, inner, clock):
+    def test_failed_attempt_that_another_writer_overtook_is_exists(self, inner, clock):
         inner.put("log/0", b"theirs")
         store, _ = retried(inner, clock, fail_call=(0, Moment.BEFORE))
         assert store.put_if_absent("log/0", b"ours") is PutOutcome.EXISTS
         assert inner.get("log/0") == b"theirs"
 
-    def test_same_bytes_without_a_failure_are_somebody_elses(self, inner, clock):
+    def test_same_bytes_without_a_failure_are_another_writers(self, inner, clock):
         inner.put("log/0", b"same")
         store, faulty = retried(inner, clock)
         assert store.put_if_absent("log/0", b"same") is PutOutcome.EXISTS
@@ -154,3 +161,27 @@ def test_wrapper_has_the_url_identity_and_clock_of_what_it_wraps(inner, clock):
     store, _ = retried(inner, clock)
     assert (store.url, store.identity, store.clock) == (inner.url, inner.identity, clock)
     assert inner.url in repr(store)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("is_retrying", [False, True])
+def test_no_call_starts_after_the_time_limit(inner, clock, name, is_retrying):
+    inner.put("object", b"0123")
+    faulty = FaultStore(inner, clock=clock)
+    store = with_time_limit(
+        RetryingStore(faulty, POLICY) if is_retrying else faulty, 60, "the checkpoint", "spark.some.timeout"
+    )
+    clock.advance(59)
+    store.get("object")
+    clock.advance(1)
+    faulty.calls.clear()
+    with pytest.raises(StorageTimeoutError, match=r"the checkpoint was not read.*spark\.some\.timeout"):
+        OPERATIONS[name](store)
+    assert faulty.calls == []
+
+
+def test_time_limit_keeps_the_retries_within_it(inner, clock):
+    inner.put("object", b"0123")
+    store, faulty = retried(inner, clock, fail_call=(0, Moment.BEFORE))
+    assert with_time_limit(store, 60, "the checkpoint", "spark.some.timeout").get("object") == b"0123"
+    assert faulty.count("get") == 2

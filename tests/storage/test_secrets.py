@@ -1,4 +1,4 @@
-"""Canary credentials in every option, and a server that repeats all it is told: nothing of it may show."""
+"""No credential leaks: canaries in every option, and a server that echoes every request."""
 
 import http.server
 import json

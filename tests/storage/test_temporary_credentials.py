@@ -1,4 +1,4 @@
-"""Credentials that a machine's role gives, which are good for minutes: the store asks for new ones in time."""
+"""Temporary credentials of a machine's role: the store renews them before they expire."""
 
 import contextlib
 import http.server

@@ -1,17 +1,17 @@
-"""A clock that tests move by hand."""
+"""A clock that tests control."""
 
 import threading
 
 
 class VirtualClock:
-    """A clock that stands still until somebody sleeps on it or advances it. Safe for several threads."""
+    """A clock that moves only when a test sleeps on it or advances it. Thread-safe."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._lock = threading.Lock()
         self._now_us = start_ms * 1000
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as far as this clock was moved."""
+        """Milliseconds since the epoch."""
         with self._lock:
             return self._now_us // 1000
 
@@ -20,6 +20,6 @@ class VirtualClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; a negative number of seconds turns it back, as real clocks do at times."""
+        """Move the clock; negative seconds move it backwards, which happens to real clocks, too."""
         with self._lock:
             self._now_us += round(seconds * 1_000_000)

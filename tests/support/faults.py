@@ -1,4 +1,4 @@
-"""A store that fails on purpose, for tests. The same seed and the same calls give the same faults."""
+"""Stores with injected faults. The same seed and the same calls produce the same faults."""
 
 import enum
 import random
@@ -13,31 +13,37 @@ from indextables.storage.store import Clock, ObjectMeta, ObjectStore, PutOutcome
 
 _Result = TypeVar("_Result")
 
-# How far a scrambled listing may be from its order.
+# The distance that an entry of a scrambled listing may move.
 _SCRAMBLE_WINDOW = 4
 
 
 class Moment(enum.Enum):
-    """When a call fails: before it reaches the store, or after its effect and before the answer arrives."""
+    """When a call fails: before it reaches the store, or after it took effect but before the response arrives."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call of the store. The key of a listing is its prefix, that of `delete_many` its first key."""
+    """One call of the store. The key of a listing is its prefix; the key of `delete_many` is its first one."""
 
     operation: str
     key: str
 
 
 class FaultStore:
-    """Any store, with faults. Records its calls, which count from 0; a listing counts when it is first read.
+    """A store with injected faults. It records its calls, numbered from 0; a listing counts when its iteration starts.
 
-    fail_call: the call that fails, and when. error_rate: the share of calls that fail, before or after.
-    outage_from: from this call on nothing goes through any more. short_reads: keys that are read back with
-    their end missing, as from a store that lies. scramble_rate: the share of entries that a listing repeats,
-    and of neighbours that it exchanges. latency_seconds: what each call takes, on `clock`.
+    Args:
+        inner: The store that performs the calls.
+        seed: The seed of the random faults.
+        fail_call: The number of the call that fails, and when it fails.
+        error_rate: The share of calls that fail, before or after their effect.
+        outage_from: The number of the first call of an outage that never ends.
+        short_reads: Keys whose reads return truncated data, as a faulty store does.
+        scramble_rate: The share of listed entries that are repeated, and of neighbors that are swapped.
+        latency_seconds: The duration of each call, by `clock`.
+        clock: The clock that latency advances; the inner store's by default.
     """
 
     def __init__(
@@ -75,44 +81,44 @@ class FaultStore:
 
     @property
     def identity(self) -> str:
-        """That of the store inside."""
+        """The identity of the inner store."""
         return self._inner.identity
 
     @property
     def clock(self) -> Clock:
-        """The clock on which latency and back-off are spent."""
+        """The clock that latency and backoff advance."""
         return self._clock
 
     def count(self, operation: str) -> int:
-        """How many calls of one operation there were."""
+        """Return the number of calls of one operation."""
         return sum(call.operation == operation for call in self.calls)
 
     def get(self, key: str) -> bytes:
-        """All bytes of an object, or the first of them for a key in `short_reads`."""
+        """Return the bytes of an object, truncated for a key in `short_reads`."""
         return self._shortened(key, self._perform("get", key, lambda: self._inner.get(key)))
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`, or the first of them for a key in `short_reads`."""
+        """Return the bytes from `start` to `end`, truncated for a key in `short_reads`."""
         data = self._perform("get_range", key, lambda: self._inner.get_range(key, start, end))
         return self._shortened(key, data)
 
     def open_local(self, key: str) -> None:
-        """None: no read goes past this store."""
+        """Return None, so every read goes through this store."""
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object."""
         self._perform("put", key, lambda: self._inner.put(key, data))
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Write an object if there is none under this key."""
+        """Write an object if the key is free."""
         return self._perform("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
 
     def head(self, key: str) -> ObjectMeta:
-        """Size and time of an object."""
+        """Return the metadata of an object."""
         return self._perform("head", key, lambda: self._inner.head(key))
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        """The objects below a folder. A failure "after" comes in the middle of the listing."""
+        """Iterate over the objects in a folder. A failure AFTER happens in the middle of the listing."""
         moment = self._start("list", prefix)
         self._fail_if(moment, Moment.BEFORE, "list", prefix)
         windows = list(self._scrambled(list(self._inner.list(prefix, start_after=start_after))))
@@ -129,7 +135,7 @@ class FaultStore:
         self._perform("delete_many", first, lambda: self._inner.delete_many(wanted))
 
     def now_ms(self) -> int:
-        """The store's clock."""
+        """Return the time by the store's clock."""
         return self._perform("now_ms", "", self._inner.now_ms)
 
     def _perform(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:
@@ -140,11 +146,11 @@ class FaultStore:
         return result
 
     def _start(self, operation: str, key: str) -> Moment | None:
-        """Record a call, let its time pass, and decide its fate."""
+        """Record a call, advance the clock, and decide whether the call fails."""
         with self._lock:
             index = len(self.calls)
             self.calls.append(Call(operation, key))
-            # Drawn for every call, so that the fate of one does not depend on settings for another.
+            # Drawn for every call: the faults of one call must not depend on the settings for another.
             draw, moment = self._random.random(), self._random.choice(tuple(Moment))
         if self._latency_seconds:
             self._clock.sleep(self._latency_seconds)
@@ -167,8 +173,8 @@ class FaultStore:
             return data[: self._random.randrange(len(data))]
 
     def _scrambled(self, metas: Collection[ObjectMeta]) -> "Iterator[Collection[ObjectMeta]]":
-        """The listing in windows. Nothing moves out of its window, so that a listing that broke between two
-        can go on behind the greatest key that was seen.
+        """Yield the listing in windows. Entries move only within their window, so a listing that failed between two
+        windows can resume after the greatest key seen.
         """
         remaining = list(metas)
         while remaining:
@@ -182,9 +188,9 @@ class FaultStore:
 
 
 class NoConditionalPutStore(FaultStore):
-    """A store that takes put-if-absent for put, as some that claim to be compatible with S3 do."""
+    """A store that treats put-if-absent as put, like some S3-compatible stores."""
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Overwrite, and say WRITTEN."""
+        """Overwrite the object and return WRITTEN."""
         self.put(key, data)
         return PutOutcome.WRITTEN

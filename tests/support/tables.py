@@ -36,12 +36,13 @@ from support.faults import FaultStore, Moment
 SCHEMA = pa.schema([("id", pa.int64()), ("date", pa.string()), ("message", pa.string())])
 PARTITION_BY = ("date",)
 
-# No automatic checkpoints, no caches, and no threads.
+# No automatic checkpoints, no caches, no threads, and no pauses between attempts to write a checkpoint.
 PLAIN = {
     "checkpoint.enabled": "false",
     "transaction.cache.enabled": "false",
     "checkpoint.parallelism": "1",
     "state.read.parallelism": "1",
+    "state.retry.baseDelayMs": "0",
 }
 
 FORMATS: Mapping[str, Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the registry says, and its example runs."""
+"""docs/configuration.md contains the whole registry, and its example runs."""
 
 import re
 from pathlib import Path
@@ -29,3 +29,11 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head():
 def test_example_runs():
     (example,) = re.findall(r"```python\n(.*?)```", render(), flags=re.DOTALL)
     exec(compile(example, "docs/configuration.md", "exec"), {})
+
+
+def test_setting_without_effect_says_so_and_why():
+    for setting in list_settings():
+        (row,) = (row for row in render().splitlines() if row.startswith(f"| `{setting.key}` |"))
+        note = f"**Accepted without effect**: {setting.without_effect}."
+        assert (note in row) is (setting.without_effect is not None)
+        assert ("without effect" in row) is (setting.without_effect is not None)

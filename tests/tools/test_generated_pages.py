@@ -1,4 +1,4 @@
-"""The generated pages of the documentation are current, and a stale one is noticed."""
+"""The generated pages are up to date, and the check detects a stale one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/sql.md says what the forms say, and has every statement with its columns."""
+"""docs/sql.md contains every statement with its syntax, an example and its columns."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The kinds of value that a setting can have: how each is read from text, shown again, and described.
+"""The types of setting values: how to parse, format and describe each.
 
-A kind accepts the text that Spark, a table property or a user hands over, or the Python value itself. `show`
-gives the text that `read` turns back into the same value.
+A kind parses the text of an option, a table property or a session setting, or accepts the Python value itself. `read`
+parses the text that `show` returns into the same value.
 """
 
 import math
@@ -37,20 +37,20 @@ _MILLISECONDS_PER_UNIT: Mapping[str, int] = {
 
 
 class Kind(Protocol[T]):
-    """Reads, shows and describes the values of one type."""
+    """Parses, formats and describes the values of one type."""
 
     @property
     def label(self) -> str:
-        """One or two words for the type, as the documentation shows it."""
+        """The name of the type in the documentation."""
 
     def describe(self, bounds: str = "") -> str:
-        """Say what is accepted, as it continues the words "must be"; `bounds` is like " from 1 to 9"."""
+        """Describe the valid values, following the words "must be"; `bounds` is like " from 1 to 9"."""
 
     def read(self, value: object) -> T:
-        """Return the value that `value` stands for; raise ValueError if it stands for none."""
+        """Return the typed value; raises ValueError for an invalid one."""
 
     def show(self, value: T) -> str:
-        """Return the text that reads as `value`."""
+        """Return the text that `read` parses into `value`."""
 
 
 class Boolean(msgspec.Struct, frozen=True):
@@ -59,11 +59,10 @@ class Boolean(msgspec.Struct, frozen=True):
     label: ClassVar[str] = "boolean"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the two words."""
         return f"true or false{bounds}"
 
     def read(self, value: object) -> bool:
-        """Return the truth value; nothing but the two words counts as one."""
+        """Return the value of the two words; any other text is invalid."""
         if isinstance(value, bool):
             return value
         word = _text(value).lower()
@@ -72,23 +71,21 @@ class Boolean(msgspec.Struct, frozen=True):
         return word == "true"
 
     def show(self, value: bool) -> str:
-        """Return the word."""
         return "true" if value else "false"
 
 
 class Integer(msgspec.Struct, frozen=True):
-    """A whole number; some of them may have names, such as `auto` for 0."""
+    """A whole number; some values may have names, such as `auto` for 0."""
 
     names: tuple[tuple[str, int], ...] = ()
     label: ClassVar[str] = "integer"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the number, and its names."""
         number = f"a whole number{bounds}"
         return f"{number}, or {' or '.join(name for name, _ in self.names)}" if self.names else number
 
     def read(self, value: object) -> int:
-        """Return the number; fractions and booleans are none."""
+        """Return the number; fractions and booleans are invalid."""
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         text = _text(value)
@@ -100,21 +97,18 @@ class Integer(msgspec.Struct, frozen=True):
         return int(text)
 
     def show(self, value: int) -> str:
-        """Return the digits."""
         return str(value)
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A share of something: `0.1` or `10%`."""
+    """A ratio: `0.1` or `10%`."""
 
     label: ClassVar[str] = "ratio"
 
     def describe(self, bounds: str = "") -> str:
-        """Name both ways to write it."""
         return f"a number{bounds}, or a percentage"
 
     def read(self, value: object) -> float:
-        """Return the finite number."""
         if isinstance(value, int | float) and not isinstance(value, bool):
             return _finite(value)
         text = _text(value)
@@ -124,7 +118,6 @@ class Ratio(msgspec.Struct, frozen=True):
         return _finite(float(number) / 100 if text.endswith("%") else float(number))
 
     def show(self, value: float) -> str:
-        """Return the plain number."""
         return _plain(value)
 
 
@@ -134,11 +127,10 @@ class Size(msgspec.Struct, frozen=True):
     label: ClassVar[str] = "size"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the units."""
-        return f"a number of bytes{bounds}, perhaps with a unit (K, M, G, T)"
+        return f"a number of bytes{bounds}, optionally with a unit (K, M, G, T)"
 
     def read(self, value: object) -> int:
-        """Return the number of bytes; a fraction of a byte is cut off."""
+        """Return the number of bytes, rounded down."""
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         number, unit = _number_and_unit(value, default_unit="b")
@@ -162,18 +154,16 @@ class WholeDuration(msgspec.Struct, frozen=True):
     label: ClassVar[str] = "duration"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the unit that a bare number is in."""
         return f"a whole number of {self.unit}{bounds}"
 
     def read(self, value: object) -> int:
-        """Return the number of units; what is no whole number of them is refused."""
+        """Return the number of units; a fraction of a unit is invalid."""
         length = _duration(value, self.unit)
         if length.denominator != 1:
             raise ValueError(f"not {self.describe()}")
         return length.numerator
 
     def show(self, value: int) -> str:
-        """Return the bare number."""
         return str(value)
 
 
@@ -183,15 +173,12 @@ class Hours(msgspec.Struct, frozen=True):
     label: ClassVar[str] = "duration"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the unit that a bare number is in."""
         return f"a number of hours{bounds}"
 
     def read(self, value: object) -> float:
-        """Return the number of hours."""
         return _finite(_duration(value, "hours"))
 
     def show(self, value: float) -> str:
-        """Return the bare number."""
         return _plain(value)
 
 
@@ -202,7 +189,6 @@ class Choice(msgspec.Struct, frozen=True):
     label: ClassVar[str] = "choice"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the words."""
         return f"one of {', '.join(self.choices)}{bounds}"
 
     def read(self, value: object) -> str:
@@ -214,27 +200,23 @@ class Choice(msgspec.Struct, frozen=True):
         raise ValueError(f"not {self.describe()}")
 
     def show(self, value: str) -> str:
-        """Return the word."""
         return value
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Any text, as it is."""
+    """Any text, unchanged."""
 
     label: ClassVar[str] = "text"
 
     def describe(self, bounds: str = "") -> str:
-        """Exclude nothing."""
         return f"text{bounds}"
 
     def read(self, value: object) -> str:
-        """Return the text, unchanged."""
         if isinstance(value, str):
             return value
         raise ValueError(f"not {self.describe()}")
 
     def show(self, value: str) -> str:
-        """Return the text."""
         return value
 
 
@@ -244,7 +226,6 @@ class Names(msgspec.Struct, frozen=True):
     label: ClassVar[str] = "list"
 
     def describe(self, bounds: str = "") -> str:
-        """Name the separator."""
         return f"a list of names separated by commas{bounds}"
 
     def read(self, value: object) -> tuple[str, ...]:
@@ -255,7 +236,6 @@ class Names(msgspec.Struct, frozen=True):
         raise ValueError(f"not {self.describe()}")
 
     def show(self, value: tuple[str, ...]) -> str:
-        """Return the names with commas between them."""
         return ",".join(value)
 
 

@@ -1,7 +1,6 @@
-"""Every setting, defined once: its documentation and its checks follow from here.
+"""The registry of all settings. Validation and docs/configuration.md are derived from it.
 
-Other modules read a value as `settings[CHECKPOINT_INTERVAL]`. The keys are written without their common
-prefix `spark.indextables.`.
+Other modules read a value with `settings[CHECKPOINT_INTERVAL]`. Keys here omit the common prefix `spark.indextables.`.
 """
 
 from typing import Any
@@ -27,14 +26,16 @@ TRANSACTION_COMPRESSION_ENABLED = _transaction.boolean(
 TRANSACTION_RETRY_MAX_ATTEMPTS = _transaction.integer(
     "transaction.retry.maxAttempts",
     10,
-    "How often a commit is tried when other writers are faster.",
+    "Rounds of attempts to commit while concurrent writers take the next version.",
     minimum=1,
 )
 TRANSACTION_RETRY_BASE_DELAY_MS = _transaction.milliseconds(
-    "transaction.retry.baseDelayMs", 100, "Wait before the second attempt of a commit; it doubles from there."
+    "transaction.retry.baseDelayMs",
+    100,
+    "Limit of the random pause after the first round; it doubles with every round.",
 )
 TRANSACTION_RETRY_MAX_DELAY_MS = _transaction.milliseconds(
-    "transaction.retry.maxDelayMs", 5000, "Longest wait between two attempts of a commit."
+    "transaction.retry.maxDelayMs", 5000, "Upper limit of the pause between two attempts to commit."
 )
 
 _cache = Definitions(Section.CACHE)
@@ -43,7 +44,7 @@ TRANSACTION_CACHE_ENABLED = _cache.boolean(
     "transaction.cache.enabled", True, "Keep versions, file lists, metadata and checkpoints in memory."
 )
 TRANSACTION_CACHE_EXPIRATION_SECONDS = _cache.seconds(
-    "transaction.cache.expirationSeconds", 300, "Age at which anything in the cache is read anew.", minimum=0
+    "transaction.cache.expirationSeconds", 300, "Age at which a cached value expires.", minimum=0
 )
 
 # --- checkpoints --------------------------------------------------------------------------------------
@@ -54,15 +55,15 @@ CHECKPOINT_ENABLED = _checkpoint.boolean(
     "checkpoint.enabled", True, "Write checkpoints automatically after commits."
 )
 CHECKPOINT_INTERVAL = _checkpoint.integer(
-    "checkpoint.interval", 10, "Versions from one automatic checkpoint to the next.", minimum=1
+    "checkpoint.interval", 10, "Number of versions between two automatic checkpoints.", minimum=1
 )
 CHECKPOINT_ASYNC = _checkpoint.boolean(
     "checkpoint.async.enabled",
     False,
-    "Write automatic checkpoints in the background (only in IndexTables for Python).",
+    "Write automatic checkpoints in a background thread (IndexTables for Python only).",
 )
 CHECKPOINT_RETENTION = _checkpoint.integer(
-    "checkpoint.retention", 30, "Versions before a checkpoint whose version files are kept.", minimum=0
+    "checkpoint.retention", 30, "Number of newest versions whose files cleanup always keeps.", minimum=0
 )
 CHECKPOINT_COMPRESSION = _checkpoint.choice(
     "checkpoint.compression",
@@ -73,7 +74,7 @@ CHECKPOINT_COMPRESSION = _checkpoint.choice(
 CHECKPOINT_MAX_FILE_SIZE = _checkpoint.size(
     "checkpoint.maxFileSize",
     "128M",
-    "Size above which a JSON checkpoint is written in several parts.",
+    "Size above which a JSON checkpoint is split into parts.",
     minimum="1K",
 )
 CHECKPOINT_PARALLELISM = _checkpoint.integer(
@@ -84,7 +85,10 @@ CHECKPOINT_PARALLELISM = _checkpoint.integer(
     maximum=_MAX_THREADS,
 )
 CHECKPOINT_READ_TIMEOUT_SECONDS = _checkpoint.seconds(
-    "checkpoint.read.timeoutSeconds", 60, "Longest time to read version files and checkpoints.", minimum=1
+    "checkpoint.read.timeoutSeconds",
+    60,
+    "Limit for reading a checkpoint; then the reader falls back to an older one or to replay, or fails.",
+    minimum=1,
 )
 
 # --- state --------------------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ STATE_FORMAT = _state.choice(
     "state.format",
     ("avro", "json", "parquet"),
     "avro",
-    "Format of new checkpoints; json and parquet are the formats of older releases.",
+    "Format of new checkpoints; json and parquet are legacy formats.",
     (Alias(PREFIX + "checkpoint.format"),),
 )
 STATE_COMPRESSION = _state.choice(
@@ -104,36 +108,41 @@ STATE_COMPRESSION = _state.choice(
 STATE_COMPRESSION_LEVEL = _state.integer(
     "state.compressionLevel",
     3,
-    "Effort of zstd; deflate stops at 9, and the other codecs have no level.",
+    "Compression level of zstd, or of deflate (at most 9); other codecs have none.",
     minimum=1,
     maximum=22,
 )
 STATE_ENTRIES_PER_MANIFEST = _state.integer(
-    "state.entriesPerManifest", 50_000, "Most entries that one Avro manifest holds.", minimum=1
+    "state.entriesPerManifest", 50_000, "Maximum number of entries in an Avro manifest.", minimum=1
 )
 STATE_READ_PARALLELISM = _state.integer(
-    "state.read.parallelism", 8, "Manifests that are read at the same time.", minimum=1, maximum=_MAX_THREADS
+    "state.read.parallelism", 8, "Number of manifests to read in parallel.", minimum=1, maximum=_MAX_THREADS
 )
 STATE_MANIFESTS_PER_DRIVER = _state.integer(
     "state.manifestsPerDriver",
     64,
-    "Manifests above which statements in a session of Spark let its executors read or write them; 0: never.",
+    "Number of manifests above which Spark executors read and write them; 0 disables this.",
     minimum=0,
 )
 STATE_SCHEMA_RENORMALIZE_THRESHOLD = _state.integer(
     "state.schema.renormalizeThreshold",
     5,
-    "Number of different schemas above which a checkpoint computes their hashes anew.",
+    "Number of schemas above which a checkpoint recomputes their hashes.",
     minimum=0,
 )
 STATE_RETRY_MAX_ATTEMPTS = _state.integer(
-    "state.retry.maxAttempts", 10, "How often the write of a state is tried.", minimum=1
+    "state.retry.maxAttempts",
+    10,
+    "Attempts to write a checkpoint when the store fails or another writer removes its base.",
+    minimum=1,
 )
 STATE_RETRY_BASE_DELAY_MS = _state.milliseconds(
-    "state.retry.baseDelayMs", 100, "Wait before a state is written again; it doubles from there."
+    "state.retry.baseDelayMs",
+    100,
+    "Limit of the random pause before the second attempt; it doubles with every attempt.",
 )
 STATE_RETRY_MAX_DELAY_MS = _state.milliseconds(
-    "state.retry.maxDelayMs", 5000, "Longest wait between two attempts to write a state."
+    "state.retry.maxDelayMs", 5000, "Upper limit of the pause between two attempts to write a checkpoint."
 )
 
 _compaction = Definitions(Section.COMPACTION)
@@ -141,7 +150,7 @@ _compaction = Definitions(Section.COMPACTION)
 STATE_COMPACTION_TOMBSTONE_THRESHOLD = _compaction.ratio(
     "state.compaction.tombstoneThreshold",
     0.10,
-    "Compact when there are more tombstones than this share of the files.",
+    "Compact when the ratio of tombstones to files exceeds this.",
 )
 STATE_COMPACTION_MAX_MANIFESTS = _compaction.integer(
     "state.compaction.maxManifests", 20, "Compact when a state refers to more manifests than this.", minimum=1
@@ -149,7 +158,7 @@ STATE_COMPACTION_MAX_MANIFESTS = _compaction.integer(
 STATE_COMPACTION_LARGE_REMOVE_THRESHOLD = _compaction.integer(
     "state.compaction.largeRemoveThreshold",
     MAX_INT,
-    "Compact when one write removes more files than this; by default never.",
+    "Compact when one write removes more files than this; never by default.",
     minimum=0,
     names=(("MAX_INT", MAX_INT),),
 )
@@ -160,16 +169,18 @@ STATE_COMPACTION_AFTER_MERGE = _compaction.boolean(
 _state_retention = Definitions(Section.STATE_RETENTION)
 
 STATE_RETENTION_VERSIONS = _state_retention.integer(
-    "state.retention.versions", 2, "Older states that are kept whatever their age.", minimum=0
+    "state.retention.versions", 2, "Number of older states to keep regardless of age.", minimum=0
 )
 STATE_RETENTION_HOURS = _state_retention.hours(
     "state.retention.hours",
     168,
-    "Hours for which older states and checkpoints are kept.",
+    "Hours to keep older states and checkpoints.",
     (Alias(PREFIX + "checkpointRetention.duration", WholeDuration("milliseconds"), _hours_of, "7200000"),),
 )
 STATE_GC_MIN_MANIFEST_AGE_HOURS = _state_retention.hours(
-    "state.gc.minManifestAgeHours", 1, "Manifests younger than this are never deleted: a write may need them."
+    "state.gc.minManifestAgeHours",
+    1,
+    "Minimum age of unreferenced manifests to delete; a writer may be about to use younger ones.",
 )
 
 # --- statistics ---------------------------------------------------------------------------------------
@@ -177,19 +188,19 @@ STATE_GC_MIN_MANIFEST_AGE_HOURS = _state_retention.hours(
 _statistics = Definitions(Section.STATISTICS)
 
 STATS_TRUNCATION_ENABLED = _statistics.boolean(
-    "stats.truncation.enabled", True, "Shorten long minima and maxima of text columns."
+    "stats.truncation.enabled", True, "Truncate long minimum and maximum values of text columns."
 )
 STATS_TRUNCATION_MAX_LENGTH = _statistics.integer(
-    "stats.truncation.maxLength", 32, "Characters that a shortened minimum or maximum keeps.", minimum=1
+    "stats.truncation.maxLength", 32, "Length in characters of a truncated minimum or maximum.", minimum=1
 )
 DATA_SKIPPING_NUM_INDEXED_COLS = _statistics.integer(
     "dataSkippingNumIndexedCols",
     32,
-    "First columns that get statistics; -1 is all of them, 0 is none.",
+    "Number of leading columns with statistics; -1 means all, 0 none.",
     minimum=-1,
 )
 DATA_SKIPPING_STATS_COLUMNS = _statistics.names(
-    "dataSkippingStatsColumns", "Columns that get statistics, instead of the first ones."
+    "dataSkippingStatsColumns", "Columns with statistics, in place of the leading ones."
 )
 
 # --- cleanup and purge --------------------------------------------------------------------------------
@@ -203,10 +214,10 @@ CLEANUP_FAILURE_POLICY = _cleanup.choice(
     "cleanup.failurePolicy",
     ("continue", "fail"),
     "continue",
-    "What follows from a cleanup that fails: a warning, or an error.",
+    "If cleanup after a commit fails: continue logs a warning, fail raises an error; the commit stands.",
 )
 CLEANUP_DRY_RUN = _cleanup.boolean(
-    "cleanup.dryRun", False, "Log what the cleanup would delete, and delete nothing."
+    "cleanup.dryRun", False, "Log the files that cleanup would delete, but delete nothing."
 )
 
 _purge = Definitions(Section.PURGE)
@@ -214,51 +225,51 @@ _purge = Definitions(Section.PURGE)
 PURGE_TX_LOG_RETENTION_HOURS = _purge.hours(
     "purge.txLogRetentionHours",
     720,
-    "Hours for which version files are kept.",
+    "Hours to keep version files.",
     (Alias(PREFIX + "logRetention.duration", WholeDuration("milliseconds"), _hours_of, "2592000000"),),
 )
 PURGE_DEFAULT_RETENTION_HOURS = _purge.hours(
     "purge.defaultRetentionHours",
     168,
-    "Hours for which unreferenced splits are kept if a purge names no other time.",
+    "Hours to keep unreferenced splits, unless PURGE specifies a retention.",
 )
 PURGE_MIN_RETENTION_HOURS = _purge.hours(
-    "purge.minRetentionHours", 24, "Shortest retention that a purge accepts for splits."
+    "purge.minRetentionHours", 24, "Minimum split retention that PURGE accepts."
 )
 PURGE_RETENTION_CHECK_ENABLED = _purge.boolean(
     "purge.retentionCheckEnabled",
     True,
-    "Refuse a purge whose retention is shorter than purge.minRetentionHours.",
+    "Reject a PURGE whose retention is below purge.minRetentionHours.",
 )
 PURGE_PARALLELISM = _purge.integer(
     "purge.parallelism",
     0,
-    "Deletes that run at the same time; auto, which is 0, leaves it to the machine.",
+    "Number of parallel deletes; auto (0) chooses by the machine.",
     minimum=0,
     maximum=_MAX_THREADS,
     names=(("auto", 0),),
 )
 PURGE_MAX_FILES_TO_DELETE = _purge.integer(
-    "purge.maxFilesToDelete", 1_000_000, "Most files that one purge deletes.", minimum=1
+    "purge.maxFilesToDelete", 1_000_000, "Maximum number of files that one PURGE deletes.", minimum=1
 )
 PURGE_DELETE_RETRIES = _purge.integer(
-    "purge.deleteRetries", 3, "How often a failed delete is tried again.", minimum=0, maximum=100
+    "purge.deleteRetries", 3, "Number of retries of a failed delete.", minimum=0, maximum=100
 )
 
 _purge_on_write = Definitions(Section.PURGE_ON_WRITE)
 
-PURGE_ON_WRITE_ENABLED = _purge_on_write.boolean("purgeOnWrite.enabled", False, "Purge as a part of writing.")
+PURGE_ON_WRITE_ENABLED = _purge_on_write.boolean("purgeOnWrite.enabled", False, "Purge after writes.")
 PURGE_ON_WRITE_TRIGGER_AFTER_MERGE = _purge_on_write.boolean(
-    "purgeOnWrite.triggerAfterMerge", True, "Purge after every merge of splits."
+    "purgeOnWrite.triggerAfterMerge", True, "Purge after every merge."
 )
 PURGE_ON_WRITE_TRIGGER_AFTER_WRITES = _purge_on_write.integer(
-    "purgeOnWrite.triggerAfterWrites", 0, "Purge after so many writes; 0 is never.", minimum=0
+    "purgeOnWrite.triggerAfterWrites", 0, "Number of writes between two purges; 0 means never.", minimum=0
 )
 PURGE_ON_WRITE_SPLIT_RETENTION_HOURS = _purge_on_write.hours(
-    "purgeOnWrite.splitRetentionHours", 168, "Hours for which purge-on-write keeps unreferenced splits."
+    "purgeOnWrite.splitRetentionHours", 168, "Hours that purge-on-write keeps unreferenced splits."
 )
 PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS = _purge_on_write.hours(
-    "purgeOnWrite.txLogRetentionHours", 720, "Hours for which purge-on-write keeps version files."
+    "purgeOnWrite.txLogRetentionHours", 720, "Hours that purge-on-write keeps version files."
 )
 
 # --- merge --------------------------------------------------------------------------------------------
@@ -266,18 +277,18 @@ PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS = _purge_on_write.hours(
 _merge = Definitions(Section.MERGE)
 
 MERGE_TARGET_SIZE = _merge.size(
-    "merge.targetSize", "100M", "Size that merged splits should reach if a merge names none.", minimum="1"
+    "merge.targetSize", "100M", "Target size of merged splits, unless MERGE specifies one.", minimum="1"
 )
 MERGE_MAX_SOURCE_SPLITS = _merge.integer(
     "merge.maxSourceSplitsPerMerge",
     1000,
-    "Most splits that become one if a merge names no number.",
+    "Maximum number of splits to merge into one, unless MERGE specifies it.",
     minimum=2,
 )
 MERGE_PARALLELISM = _merge.integer(
     "merge.parallelism",
     0,
-    "Splits that a merge builds at the same time; auto, which is 0, is one for each processor.",
+    "Number of splits a merge builds in parallel; auto (0) means one per CPU.",
     minimum=0,
     maximum=_MAX_THREADS,
     names=(("auto", 0),),
@@ -286,28 +297,28 @@ MERGE_PARALLELISM = _merge.integer(
 _merge_on_write = Definitions(Section.MERGE_ON_WRITE)
 
 MERGE_ON_WRITE_ENABLED = _merge_on_write.boolean(
-    "mergeOnWrite.enabled", False, "Merge small splits after a write when there are enough of them."
+    "mergeOnWrite.enabled", False, "Merge small splits after a write, once there are enough of them."
 )
 MERGE_ON_WRITE_ASYNC_ENABLED = _merge_on_write.boolean(
-    "mergeOnWrite.async.enabled", True, "Merge in the background, so that the write returns at once."
+    "mergeOnWrite.async.enabled", True, "Merge in the background; the write returns without waiting."
 )
 MERGE_ON_WRITE_TARGET_SIZE = _merge_on_write.size(
-    "mergeOnWrite.targetSize", "4G", "Size that merged splits should reach.", minimum="1M"
+    "mergeOnWrite.targetSize", "4G", "Target size of merged splits.", minimum="1M"
 )
 MERGE_ON_WRITE_BATCH_CPU_FRACTION = _merge_on_write.ratio(
-    "mergeOnWrite.batchCpuFraction", 0.167, "Share of the processors that one batch of merges may use."
+    "mergeOnWrite.batchCpuFraction", 0.167, "Fraction of the CPUs that one batch of merges may use."
 )
 MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES = _merge_on_write.integer(
-    "mergeOnWrite.maxConcurrentBatches", 3, "Batches of merges that run at the same time.", minimum=1
+    "mergeOnWrite.maxConcurrentBatches", 3, "Number of merge batches that run in parallel.", minimum=1
 )
 MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER = _merge_on_write.integer(
     "mergeOnWrite.minBatchesToTrigger",
     1,
-    "Full batches that must be waiting before a merge starts.",
+    "Number of full batches that start a merge.",
     minimum=1,
 )
 MERGE_ON_WRITE_SHUTDOWN_TIMEOUT_MS = _merge_on_write.milliseconds(
-    "mergeOnWrite.shutdownTimeoutMs", 300_000, "How long a process that ends waits for its merges."
+    "mergeOnWrite.shutdownTimeoutMs", 300_000, "Time that an exiting process waits for its merges."
 )
 
 _skipped_files = Definitions(Section.SKIPPED_FILES)
@@ -315,10 +326,10 @@ _skipped_files = Definitions(Section.SKIPPED_FILES)
 SKIPPED_FILES_TRACKING_ENABLED = _skipped_files.boolean(
     "skippedFiles.trackingEnabled",
     True,
-    "Record the splits that a merge could not read, and leave them alone.",
+    "Record splits that a merge cannot read, and skip them until the cooldown ends.",
 )
 SKIPPED_FILES_COOLDOWN_HOURS = _skipped_files.hours(
-    "skippedFiles.cooldownDuration", 24, "Hours before a skipped split is tried again."
+    "skippedFiles.cooldownDuration", 24, "Hours before a merge retries a skipped split."
 )
 
 # --- protocol -----------------------------------------------------------------------------------------
@@ -326,18 +337,27 @@ SKIPPED_FILES_COOLDOWN_HOURS = _skipped_files.hours(
 _protocol = Definitions(Section.PROTOCOL)
 
 PROTOCOL_AUTO_UPGRADE = _protocol.boolean(
-    "protocol.autoUpgrade", True, "Raise a table's protocol version when a checkpoint needs a newer one."
+    "protocol.autoUpgrade",
+    True,
+    "Let Avro checkpoints raise older tables to protocol 4; if false, those get JSON checkpoints.",
 )
 PROTOCOL_CHECK_ENABLED = _protocol.boolean(
     "protocol.checkEnabled",
     True,
-    "Accepted and ignored: the protocol is checked before every read and write.",
+    "Check the table's protocol before every read and write.",
+    without_effect="the check is always on",
 )
 PROTOCOL_ENFORCE_READER_VERSION = _protocol.boolean(
-    "protocol.enforceReaderVersion", True, "Accepted and ignored: the reader's version is always checked."
+    "protocol.enforceReaderVersion",
+    True,
+    "Refuse to read a table that requires a newer reader.",
+    without_effect="the check is always on",
 )
 PROTOCOL_ENFORCE_WRITER_VERSION = _protocol.boolean(
-    "protocol.enforceWriterVersion", True, "Accepted and ignored: the writer's version is always checked."
+    "protocol.enforceWriterVersion",
+    True,
+    "Refuse to write to a table that requires a newer writer.",
+    without_effect="the check is always on",
 )
 
 # --- indexing -----------------------------------------------------------------------------------------
@@ -345,14 +365,14 @@ PROTOCOL_ENFORCE_WRITER_VERSION = _protocol.boolean(
 _indexing = Definitions(Section.INDEXING)
 
 INDEXING_FAST_FIELDS = _indexing.names(
-    "indexing.fastfields", "Columns stored by column for sorting and aggregation."
+    "indexing.fastfields", "Columns to store as fast fields, for sorting and aggregation."
 )
 INDEXING_STORE_ONLY_FIELDS = _indexing.names(
-    "indexing.storeonlyfields", "Columns that are stored but not searchable."
+    "indexing.storeonlyfields", "Columns to store but not index; they are not searchable."
 )
 INDEXING_INDEX_ONLY_FIELDS = _indexing.names(
     "indexing.indexonlyfields",
-    "Columns that other readers need not store; here every column can be read back.",
+    "Columns to index but not store in the index; this library still reads them back.",
 )
 INDEXING_JSON_MODE = _indexing.choice(
     "indexing.json.mode", ("full", "minimal"), "full", "How much of structs, arrays and maps is indexed."
@@ -361,12 +381,12 @@ INDEXING_TEXT_INDEX_RECORD_OPTION = _indexing.choice(
     "indexing.text.indexRecordOption",
     ("basic", "freq", "position"),
     "position",
-    "What the index keeps for a term of a text column: documents, counts, or positions for phrases.",
+    "Index detail of text columns: documents, frequencies, or positions (for phrase queries).",
 )
 INDEXING_TEXT_MAX_TOKEN_LENGTH = _indexing.integer(
     "indexing.text.maxTokenLength",
     255,
-    "Longest token in bytes; longer ones are not indexed.",
+    "Maximum token length in bytes; longer tokens are not indexed.",
     minimum=1,
     maximum=65_530,
     names=(("default", 255), ("legacy", 40), ("tantivy_max", 65_530), ("min", 1)),
@@ -376,18 +396,22 @@ INDEXING_TEXT_MAX_TOKEN_LENGTH = _indexing.integer(
 INDEXING_TYPEMAP = _indexing.family(
     "indexing.typemap.",
     "field",
-    "How a column is indexed (string, text, json, ip), or a type and its columns.",
+    "Index type of a column (string, text, json, ip); or a type, with its columns as the value.",
 )
 INDEXING_TOKENIZER = _indexing.family(
-    "indexing.tokenizer.", "field", "The tokenizer of a text column, or a tokenizer and its columns."
+    "indexing.tokenizer.",
+    "field",
+    "Tokenizer of a text column; or a tokenizer, with its columns as the value.",
 )
 INDEXING_INDEX_RECORD_OPTION = _indexing.family(
     "indexing.indexrecordoption.",
     "field",
-    "What the index keeps for the terms of one column: basic, freq, position.",
+    "Index detail of one text column: basic, freq or position.",
 )
 INDEXING_TOKEN_LENGTH = _indexing.family(
-    "indexing.tokenLength.", "field", "The longest token of a column, or a length and its columns."
+    "indexing.tokenLength.",
+    "field",
+    "Maximum token length of a column; or a length, with its columns as the value.",
 )
 
 # --- splits -------------------------------------------------------------------------------------------
@@ -395,38 +419,41 @@ INDEXING_TOKEN_LENGTH = _indexing.family(
 _splits = Definitions(Section.WRITING)
 
 WRITE_TARGET_SPLIT_SIZE = _splits.size(
-    "write.targetSplitSize", "1G", "Size at which a split is complete and the next one begins.", minimum="1K"
+    "write.targetSplitSize",
+    "1G",
+    "Size at which the writer closes a split and starts the next one.",
+    minimum="1K",
 )
 WRITE_OPTIMIZE_ENABLED = _splits.boolean(
     "write.optimizeWrite.enabled",
     False,
-    "Shuffle rows by partition before an enabled Spark session writes them: fewer and larger splits.",
+    "Shuffle rows by partition before an enabled Spark session writes them, for fewer, larger splits.",
 )
 INDEX_WRITER_HEAP_SIZE = _splits.size(
     "indexWriter.heapSize", "256M", "Memory for building the index of a split.", minimum="32M"
 )
 READ_PARALLELISM = _splits.integer(
-    "read.parallelism", 4, "Splits that are scanned or searched at once.", minimum=1, maximum=_MAX_THREADS
+    "read.parallelism", 4, "Number of splits to scan or search in parallel.", minimum=1, maximum=_MAX_THREADS
 )
 READ_TASK_SIZE = _splits.size(
-    "read.taskSize", "128M", "Size of the splits that one task of Spark reads.", minimum="1K"
+    "read.taskSize", "128M", "Total size of the splits that one Spark task reads.", minimum="1K"
 )
 READ_MIN_TASKS = _splits.integer(
     "read.minTasks",
     0,
-    "Tasks that Spark reads a table with, if it has as many splits; 0: one for each core of the driver.",
+    "Minimum number of Spark tasks per read, if there are enough splits; 0 means one per driver core.",
     minimum=0,
 )
 READ_MAX_SPLITS_PER_TASK = _splits.integer(
-    "read.maxSplitsPerTask", 1000, "Most splits that one task of Spark reads.", minimum=1
+    "read.maxSplitsPerTask", 1000, "Maximum number of splits that one Spark task reads.", minimum=1
 )
 DISK_CACHE_PATH = _splits.text(
-    "cache.disk.path", "", "Folder of the local cache of indexes; empty: the user's cache folder."
+    "cache.disk.path", "", "Directory of the local index cache; empty means the user's cache directory."
 )
 DISK_CACHE_MAX_SIZE = _splits.size(
     "cache.disk.maxSize",
     "10G",
-    "Size of the local cache of indexes, above which the oldest go.",
+    "Maximum size of the local index cache; the oldest indexes are evicted.",
     minimum="1M",
 )
 

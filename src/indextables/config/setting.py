@@ -1,7 +1,6 @@
-"""What a setting is: its key, its type, its default, its bounds, one line of help and its older names.
+"""The definition of a setting: key, type, default, bounds, one line of help and older names.
 
-The settings themselves are in `registry`; a `SettingFamily` stands for keys whose last part is free, such as
-a column's name.
+`registry` defines the settings. A `SettingFamily` is a group of keys whose last part is free, such as a column name.
 """
 
 from collections.abc import Callable
@@ -29,11 +28,16 @@ OLDER_PREFIX = "spark.tantivy4spark."
 
 T = TypeVar("T")
 
-_LONGEST_ECHO = 60
+_MAX_ECHO_CHARACTERS = 60
+_MAX_DELAY_MS = 24 * 60 * 60 * 1000
+_MAX_SECONDS = 365 * 24 * 60 * 60
+# A hundred years: practically forever, but subtracting it from now still gives a valid date.
+_MAX_HOURS = 100 * 365 * 24
+_MAX_SIZE_BYTES = 1024**5
 
 
 class Section(Enum):
-    """The parts of the configuration, in the order in which they are documented."""
+    """The sections of the configuration, in the order of the documentation."""
 
     TRANSACTION = "Transaction log"
     CACHE = "Cache of the transaction log"
@@ -57,8 +61,7 @@ class Section(Enum):
 class Alias(msgspec.Struct, frozen=True):
     """An older key of a setting.
 
-    Without `kind` its values are read like the setting's own. With it, the older key has a type or a unit of
-    its own, and `convert` turns its values into the setting's.
+    If its values have another type or unit, `kind` parses them and `convert` turns them into the setting's.
     """
 
     key: str
@@ -68,7 +71,7 @@ class Alias(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, Generic[T], frozen=True):
-    """One key with everything that is known about it."""
+    """A key, its type, and what the documentation and the validation need."""
 
     key: str
     kind: Kind[T]
@@ -78,26 +81,28 @@ class Setting(msgspec.Struct, Generic[T], frozen=True):
     minimum: float | None = None
     maximum: float | None = None
     aliases: tuple[Alias, ...] = ()
+    # Why the setting is accepted although no code reads it; None for a setting that does what its help says.
+    without_effect: str | None = None
 
     @property
     def allowed(self) -> str:
-        """What is accepted, as it continues the words "must be"."""
+        """A description of the valid values that follows the words "must be"."""
         return self.kind.describe(self._bounds())
 
     @property
     def example(self) -> str:
-        """A text that is accepted."""
+        """A valid value, as text."""
         return self.kind.show(self.default) or "id,title"
 
     def parse(self, value: object) -> T:
-        """Return the typed value of a text, or of a value that has the right type already.
+        """Return the typed value of a text, or a value that already has the right type.
 
-        Raises InvalidOptionError, which names the key, the value, what is allowed and an example.
+        Raises InvalidOptionError with the key, the value, the valid values and an example.
         """
         return self.parse_given(f"setting {self.key}", value)
 
     def parse_given(self, name: str, value: object, alias: Alias | None = None) -> T:
-        """Like `parse`, for a value given as `name` ("option spark.…"), perhaps under an older key."""
+        """Parse a value for `name` ("option spark.…"), which may use an older key; see `parse`."""
         if alias is None:
             return self._read(name, value)
         kind: Kind[Any] = alias.kind or self.kind
@@ -140,11 +145,10 @@ class Setting(msgspec.Struct, Generic[T], frozen=True):
 
 
 class SettingFamily(msgspec.Struct, frozen=True):
-    """Keys that begin alike and end in a free name: `spark.indextables.indexing.typemap.<field>`.
+    """Keys with a common prefix and a free ending: `spark.indextables.indexing.typemap.<field>`.
 
-    `names` are well-known endings, whose spelling is restored when a key arrives in lower case. The values of
-    a `secret` family are never shown, and a table's own properties cannot set them: a table must not be able
-    to send its reader's credentials somewhere else.
+    `names` are well-known endings; `spell` restores their case. The values of a `secret` family never appear in output,
+    and table properties cannot set them: a table must not be able to redirect its reader's credentials.
     """
 
     prefix: str
@@ -155,26 +159,23 @@ class SettingFamily(msgspec.Struct, frozen=True):
     secret: bool = False
 
     def spell(self, ending: str) -> str:
-        """Return the well-known spelling of a key's ending, or the ending as it is."""
+        """Return the well-known spelling of an ending, or the ending unchanged."""
         return next((name for name in self.names if name.lower() == ending.lower()), ending)
 
 
 def _refusal(name: str, value: object, allowed: str, example: str) -> str:
     echo = repr(value)
-    if len(echo) > _LONGEST_ECHO:
-        echo = f"{echo[:_LONGEST_ECHO]}…"
+    if len(echo) > _MAX_ECHO_CHARACTERS:
+        echo = f"{echo[:_MAX_ECHO_CHARACTERS]}…"
     return f"{name} is {echo}, but must be {allowed}, for example {example}"
 
 
-# The warnings that settings can give. Filter them by their common class, `SettingWarning`.
-
-
 class SettingWarning(UserWarning):
-    """Something about a setting was ignored."""
+    """A key or value was ignored: the common class of all warnings about settings, for filters."""
 
 
 class UnknownSettingWarning(SettingWarning):
-    """A key begins like ours, but there is no such setting."""
+    """A key has our prefix, but there is no such setting."""
 
 
 class ConflictingSettingWarning(SettingWarning):
@@ -182,27 +183,19 @@ class ConflictingSettingWarning(SettingWarning):
 
 
 class InvalidTablePropertyWarning(SettingWarning):
-    """A property of a table cannot be used: the table stays readable without it."""
-
-
-# Short forms to define settings: one method per kind of value, one object per section.
-
-
-_LONGEST_DELAY_MS = 24 * 60 * 60 * 1000
-_LONGEST_SECONDS = 365 * 24 * 60 * 60
-# A hundred years: "for ever", and still a date when it is counted back from now.
-_LONGEST_HOURS = 100 * 365 * 24
-_LARGEST_SIZE = 1024**5
+    """A table property is invalid and ignored; the table stays readable."""
 
 
 class Definitions(msgspec.Struct, frozen=True):
-    """Defines the settings of one section; keys are given without the common prefix."""
+    """Defines the settings of one section, with one method per kind of value; keys omit the common prefix."""
 
     section: Section
 
-    def boolean(self, key: str, default: bool, line: str) -> Setting[bool]:
+    def boolean(
+        self, key: str, default: bool, line: str, *, without_effect: str | None = None
+    ) -> Setting[bool]:
         """Define a switch."""
-        return Setting(PREFIX + key, Boolean(), default, self.section, line)
+        return Setting(PREFIX + key, Boolean(), default, self.section, line, without_effect=without_effect)
 
     def integer(
         self,
@@ -215,41 +208,41 @@ class Definitions(msgspec.Struct, frozen=True):
         names: tuple[tuple[str, int], ...] = (),
         aliases: tuple[Alias, ...] = (),
     ) -> Setting[int]:
-        """Define a whole number, some values of which may have names."""
+        """Define a whole number; some values may have names."""
         return Setting(PREFIX + key, Integer(names), default, self.section, line, minimum, maximum, aliases)
 
     def ratio(self, key: str, default: float, line: str) -> Setting[float]:
-        """Define a share between nothing and all."""
+        """Define a ratio from 0 to 1."""
         return Setting(PREFIX + key, Ratio(), default, self.section, line, minimum=0, maximum=1)
 
     def size(self, key: str, default: str, line: str, *, minimum: str) -> Setting[int]:
-        """Define a number of bytes; default and minimum are written with their units."""
+        """Define a number of bytes; default and minimum have units."""
         kind = Size()
         smallest = kind.read(minimum)
-        return Setting(PREFIX + key, kind, kind.read(default), self.section, line, smallest, _LARGEST_SIZE)
+        return Setting(PREFIX + key, kind, kind.read(default), self.section, line, smallest, _MAX_SIZE_BYTES)
 
     def milliseconds(self, key: str, default: int, line: str) -> Setting[int]:
-        """Define a delay or a time-out of up to a day."""
+        """Define a delay or timeout of up to a day."""
         kind = WholeDuration("milliseconds")
-        return Setting(PREFIX + key, kind, default, self.section, line, minimum=0, maximum=_LONGEST_DELAY_MS)
+        return Setting(PREFIX + key, kind, default, self.section, line, minimum=0, maximum=_MAX_DELAY_MS)
 
     def seconds(self, key: str, default: int, line: str, *, minimum: int) -> Setting[int]:
-        """Define a time of up to a year."""
+        """Define a duration of up to a year."""
         kind = WholeDuration("seconds")
-        return Setting(PREFIX + key, kind, default, self.section, line, minimum, _LONGEST_SECONDS)
+        return Setting(PREFIX + key, kind, default, self.section, line, minimum, _MAX_SECONDS)
 
     def hours(self, key: str, default: float, line: str, aliases: tuple[Alias, ...] = ()) -> Setting[float]:
         """Define a retention or an age of up to a hundred years."""
-        return Setting(PREFIX + key, Hours(), float(default), self.section, line, 0, _LONGEST_HOURS, aliases)
+        return Setting(PREFIX + key, Hours(), float(default), self.section, line, 0, _MAX_HOURS, aliases)
 
     def choice(
         self, key: str, choices: tuple[str, ...], default: str, line: str, aliases: tuple[Alias, ...] = ()
     ) -> Setting[str]:
-        """Define one word out of a few."""
+        """Define a choice between a few words."""
         return Setting(PREFIX + key, Choice(choices), default, self.section, line, aliases=aliases)
 
     def text(self, key: str, default: str, line: str) -> Setting[str]:
-        """Define a text, as it is."""
+        """Define a free text."""
         return Setting(PREFIX + key, Text(), default, self.section, line)
 
     def names(self, key: str, line: str) -> Setting[tuple[str, ...]]:
@@ -257,9 +250,9 @@ class Definitions(msgspec.Struct, frozen=True):
         return Setting(PREFIX + key, Names(), (), self.section, line)
 
     def family(self, prefix: str, placeholder: str, line: str) -> SettingFamily:
-        """Define keys that end in a free name."""
+        """Define keys with a free ending."""
         return SettingFamily(PREFIX + prefix, placeholder, self.section, line)
 
     def credentials(self, prefix: str, names: tuple[str, ...], line: str) -> SettingFamily:
-        """Define keys that end in a free name and whose values are never shown."""
+        """Define keys with a free ending whose values never appear in output."""
         return SettingFamily(PREFIX + prefix, "name", self.section, line, names, secret=True)

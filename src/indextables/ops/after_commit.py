@@ -1,4 +1,7 @@
-"""What is due after a commit. None of it ever fails the commit, which stands."""
+"""What is due after a commit. None of it ever fails the commit, which stands.
+
+A failed cleanup of the log is an error if `cleanup.failurePolicy` says so: the error says that the commit stands.
+"""
 
 import atexit
 import logging
@@ -11,9 +14,10 @@ from indextables.config.registry import (
     CHECKPOINT_ASYNC,
     CHECKPOINT_ENABLED,
     CHECKPOINT_INTERVAL,
+    CLEANUP_FAILURE_POLICY,
     STATE_COMPACTION_AFTER_MERGE,
 )
-from indextables.errors import IndexTablesError
+from indextables.errors import CleanupFailedError, IndexTablesError, LogCorruptedError, StorageError
 from indextables.log.checkpoint import read_hint
 from indextables.log.segment import list_log
 from indextables.ops.checkpoint.cleanup import clean_up
@@ -72,20 +76,37 @@ def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
     if not is_due:
         return reload_if_tail_is_long(snapshot)
     report = write_checkpoint(snapshot)
-    clean_up(snapshot.context, report.version)
+    _clean_up(snapshot, report.version)
     return reload_from_newest_base(snapshot)
 
 
 def _compact(snapshot: Snapshot) -> Snapshot:
     report = compact(snapshot, trigger=Trigger.AFTER_MERGE)
-    clean_up(snapshot.context, report.version)
+    _clean_up(snapshot, report.version)
     return reload_from_newest_base(snapshot)
+
+
+def _clean_up(snapshot: Snapshot, checkpoint_version: int) -> None:
+    """Clean up what a checkpoint covers. Raises CleanupFailedError if that fails and the settings make it an error."""
+    try:
+        clean_up(snapshot.context, checkpoint_version)
+    except (StorageError, LogCorruptedError) as error:
+        raise CleanupFailedError(
+            f"{snapshot.context.url}: version {snapshot.version} is committed and stands, but the cleanup of the log "
+            f"after it failed: {error}; do not commit again. Remove the cause: the next checkpoint cleans up. With "
+            f"{CLEANUP_FAILURE_POLICY.key}=continue this is a warning",
+            snapshot.version,
+        ) from error
 
 
 def _without_failing(snapshot: Snapshot, checkpoint: Callable[[Snapshot], Snapshot]) -> Snapshot:
     context = snapshot.context
     try:
         return checkpoint(snapshot)
+    except CleanupFailedError as error:
+        if not context.settings[CHECKPOINT_ASYNC]:
+            raise
+        logger.error("%s", error)  # noqa: TRY400  # in the background there is no caller to raise it to
     except IndexTablesError as error:
         logger.warning("%s: no checkpoint at version %d: %s", context.url, snapshot.version, error)
     except Exception:

@@ -19,13 +19,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
 from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_reader import FetchedManifest, read_manifests
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
-from indextables.storage import ObjectStore
+from indextables.storage import ObjectStore, with_time_limit
 
 # A thread decodes at least so many entries at a time, if there are several manifests.
 _ENTRIES_PER_BATCH = 32_768
@@ -38,6 +39,7 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
     state: StateManifest
     parallelism: int
     executor: ManifestExecutor | None = None
+    read_timeout_seconds: int | None = None
 
     @property
     def num_files(self) -> int:
@@ -124,14 +126,17 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)
 
     def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
+        store, version = self._store_with_time_limit(), self.state.state_version
         if len(manifests) <= 1 or self.parallelism <= 1:
-            return self.read_files(self.store, self.state.state_version, manifests, columns)
+            return self.read_files(store, version, manifests, columns)
         with ThreadPoolExecutor(
             min(self.parallelism, len(manifests)), thread_name_prefix="indextables-state"
         ) as pool:
             # Fetches are submitted before the decoding that waits for them, so this cannot deadlock.
             decoded = [
-                pool.submit(_decoded_from, [pool.submit(self._fetch, info) for info in batch], columns)
+                pool.submit(
+                    _decoded_from, [pool.submit(_fetch, store, version, info) for info in batch], columns
+                )
                 for batch in batches(manifests, attrgetter("num_entries"), _ENTRIES_PER_BATCH)
             ]
             return [table for tables in decoded for table in tables.result()]
@@ -153,8 +158,15 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             return entries
         return entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
 
-    def _fetch(self, info: ManifestInfo) -> FetchedManifest:
-        return _fetch(self.store, self.state.state_version, info)
+    def _store_with_time_limit(self) -> ObjectStore:
+        if self.read_timeout_seconds is None:
+            return self.store
+        return with_time_limit(
+            self.store,
+            self.read_timeout_seconds,
+            f"the state of version {self.state.state_version}",
+            CHECKPOINT_READ_TIMEOUT_SECONDS.key,
+        )
 
 
 def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) -> tuple[ManifestInfo, ...]:

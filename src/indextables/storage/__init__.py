@@ -1,4 +1,4 @@
-"""The object store behind a small protocol, and the rules for paths."""
+"""Object stores behind one protocol, and the rules for keys and URLs."""
 
 from indextables.storage.keys import (
     NULL_PARTITION,
@@ -11,7 +11,7 @@ from indextables.storage.keys import (
 from indextables.storage.local import LocalStore
 from indextables.storage.open import StoreLocation, open_store
 from indextables.storage.redaction import Redactor, Secret
-from indextables.storage.retrying import RetryingStore, RetryPolicy
+from indextables.storage.retrying import RetryingStore, RetryPolicy, with_time_limit
 from indextables.storage.store import (
     PROBE_PREFIX,
     Clock,
@@ -46,4 +46,5 @@ __all__ = [
     "require_put_if_absent",
     "unescape_partition_value",
     "validate_key",
+    "with_time_limit",
 ]

@@ -1,6 +1,8 @@
-"""The names under which people give credentials and connection settings, for each family of stores.
+"""The settings of a store's client: names, sources and precedence.
 
-Tables only: `settings` reads the sources in their order and decides. Everything is looked up in lower case.
+`client_settings` merges four sources, strongest first: storage_options, `spark.indextables.…` options, Hadoop's `fs.…`
+options (`hadoop`), and the environment. Every value is wrapped in a `Secret` as soon as it is read. Names are compared
+in lower case.
 """
 
 import ipaddress
@@ -11,22 +13,28 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from indextables.config.registry import STORAGE_AWS, STORAGE_AZURE, STORAGE_GCP, STORAGE_S3
+from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.errors import InvalidOptionError
 from indextables.storage.hadoop import Target, hadoop_settings
 from indextables.storage.redaction import Secret
 from indextables.storage.urls import Location, Scheme
+
+Settings = dict[str, Secret]
 
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# --- names --------------------------------------------------------------------------------------------
+
 CLIENT_SETTINGS = _names(
     """allow_http allow_invalid_certificates connect_timeout http1_only http2_only pool_idle_timeout
     pool_max_idle_per_host proxy_ca_certificate proxy_excludes proxy_url read_timeout root_certificate timeout
     user_agent"""
 )
-"""Settings of the HTTP client, the same for every family."""
+"""Settings of the HTTP client, which every family accepts."""
 
 PUBLIC_SETTINGS = (CLIENT_SETTINGS - {"proxy_url"}) | _names(
     """account_name authority_host base_url checksum_algorithm conditional_put copy_if_not_exists
@@ -35,22 +43,22 @@ PUBLIC_SETTINGS = (CLIENT_SETTINGS - {"proxy_url"}) | _names(
     sse_bucket_key_enabled endpoint_url_sts unsigned_payload use_azure_cli use_emulator use_fabric_endpoint
     virtual_hosted_style_request"""
 )
-"""The settings whose values may stand in a message. Every other value is treated as a secret."""
+"""Settings whose values may appear in messages. Every other value is a secret."""
 
 
 class Family(msgspec.Struct, frozen=True):
-    """What one kind of store can be told, and under which names."""
+    """The settings of one kind of store, and their names."""
 
     prefixes: tuple[str, ...]
-    """What may stand before a short name, in storage_options and in the environment; longest first."""
+    """Prefixes of short names in storage_options and in the environment, longest first."""
     settings: frozenset[str]
-    """Short names, as object_store has them."""
+    """The short names of object_store."""
     aliases: Mapping[str, str]
     """Other short names."""
     credentials: frozenset[str]
-    """What proves who asks. All of these come from one source: a mixture of two would be nobody's."""
+    """Settings that authenticate. They all come from one source: a mix of two sources matches no account."""
     spark_options: Mapping[str, str]
-    """Options of IndexTables for Spark, strongest first, and the short names for them."""
+    """Options of IndexTables for Spark, strongest first, with their short names."""
 
 
 S3 = Family(
@@ -72,16 +80,16 @@ S3 = Family(
     },
     credentials=frozenset({"access_key_id", "secret_access_key", "session_token", "skip_signature"}),
     spark_options={
-        "spark.indextables.aws.accesskey": "access_key_id",
-        "spark.indextables.aws.secretkey": "secret_access_key",
-        "spark.indextables.aws.sessiontoken": "session_token",
-        "spark.indextables.aws.region": "region",
-        "spark.indextables.s3.endpoint": "endpoint",
-        "spark.indextables.s3.serviceurl": "endpoint",
-        "spark.indextables.aws.endpoint": "endpoint",
-        "spark.indextables.s3.pathstyleaccess": "path_style_access",
-        "spark.indextables.aws.pathstyleaccess": "path_style_access",
-        "spark.indextables.aws.forcepathstyle": "path_style_access",
+        f"{STORAGE_AWS.prefix}accesskey": "access_key_id",
+        f"{STORAGE_AWS.prefix}secretkey": "secret_access_key",
+        f"{STORAGE_AWS.prefix}sessiontoken": "session_token",
+        f"{STORAGE_AWS.prefix}region": "region",
+        f"{STORAGE_S3.prefix}endpoint": "endpoint",
+        f"{STORAGE_S3.prefix}serviceurl": "endpoint",
+        f"{STORAGE_AWS.prefix}endpoint": "endpoint",
+        f"{STORAGE_S3.prefix}pathstyleaccess": "path_style_access",
+        f"{STORAGE_AWS.prefix}pathstyleaccess": "path_style_access",
+        f"{STORAGE_AWS.prefix}forcepathstyle": "path_style_access",
     },
 )
 
@@ -103,20 +111,20 @@ AZURE = Family(
         "identity_endpoint": "msi_endpoint",
         "sas_key": "sas_token",
     },
-    # The tenant and the client's id prove nothing: they may come from elsewhere than the client's secret.
+    # The tenant and the client's id do not authenticate: they may come from another source than the client's secret.
     credentials=_names(
         """account_key client_secret connection_string credential_type federated_token_file sas_token
         skip_signature token use_azure_cli"""
     ),
     spark_options={
-        "spark.indextables.azure.accountname": "account_name",
-        "spark.indextables.azure.accountkey": "account_key",
-        "spark.indextables.azure.connectionstring": "connection_string",
-        "spark.indextables.azure.tenantid": "tenant_id",
-        "spark.indextables.azure.clientid": "client_id",
-        "spark.indextables.azure.clientsecret": "client_secret",
-        "spark.indextables.azure.bearertoken": "token",
-        "spark.indextables.azure.endpoint": "endpoint",
+        f"{STORAGE_AZURE.prefix}accountname": "account_name",
+        f"{STORAGE_AZURE.prefix}accountkey": "account_key",
+        f"{STORAGE_AZURE.prefix}connectionstring": "connection_string",
+        f"{STORAGE_AZURE.prefix}tenantid": "tenant_id",
+        f"{STORAGE_AZURE.prefix}clientid": "client_id",
+        f"{STORAGE_AZURE.prefix}clientsecret": "client_secret",
+        f"{STORAGE_AZURE.prefix}bearertoken": "token",
+        f"{STORAGE_AZURE.prefix}endpoint": "endpoint",
     },
 )
 
@@ -131,26 +139,201 @@ GCS = Family(
         "application_credentials bearer_token service_account service_account_key skip_signature"
     ),
     spark_options={
-        "spark.indextables.gcp.serviceaccountkey": "service_account_key",
-        "spark.indextables.gcp.credentialsfile": "application_credentials",
-        "spark.indextables.gcp.endpoint": "base_url",
+        f"{STORAGE_GCP.prefix}serviceaccountkey": "service_account_key",
+        f"{STORAGE_GCP.prefix}credentialsfile": "application_credentials",
+        f"{STORAGE_GCP.prefix}endpoint": "base_url",
     },
 )
 
 FAMILIES: Mapping[Scheme, Family] = {Scheme.S3: S3, Scheme.AZURE: AZURE, Scheme.GCS: GCS}
 
 
-# What is particular about Azure: the account comes from the URL, a setting or a connection string.
+# --- merging the sources ------------------------------------------------------------------------------
+
+_HADOOP_PREFIX = "spark.hadoop."
+# The secret part of a shared access signature, which may appear without the rest of it.
+_SIGNATURE = re.compile(r"(?<=sig=)[^&;]+")
+# The client reads these from the environment unless they are set explicitly.
+_SWITCHES = frozenset({"skip_signature", "use_azure_cli"})
+_SERVICE_ACCOUNTS = frozenset({"service_account", "service_account_key"})
+_TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 
 
-Settings = dict[str, Secret]
+class ClientSettings(msgspec.Struct, frozen=True):
+    """The settings of a client, under object_store's short names."""
+
+    config: Settings
+    client: Settings
+    overridden: frozenset[str]
+    """Credentials in the environment that a stronger source replaces; the client must not use them."""
+
+    def secrets(self) -> list[Secret]:
+        """Return the values that must not appear in any text."""
+        hidden = [value for name, value in self._all() if name not in PUBLIC_SETTINGS]
+        return hidden + [Secret(part) for value in hidden for part in _SIGNATURE.findall(value.reveal())]
+
+    def fingerprint_parts(self) -> list[str]:
+        """Return texts that differ if and only if the settings differ."""
+        return [part for name, value in self._all() for part in (name, value.reveal())]
+
+    def _all(self) -> list[tuple[str, Secret]]:
+        return sorted((self.config | self.client).items(), key=lambda item: item[0])
+
+
+def client_settings(
+    location: Location, storage_options: Mapping[str, Secret], options: Mapping[str, Secret]
+) -> ClientSettings:
+    """Return the settings of the client for a location. Local disk and memory have none.
+
+    `options` may contain unrelated keys. Raises InvalidOptionError for an unknown name in `storage_options`, for a
+    missing account, and for plain HTTP to another machine without allow_http.
+    """
+    family = FAMILIES.get(location.scheme)
+    if family is None:
+        return ClientSettings({}, {}, frozenset())
+    named = _current_names(storage_options)
+    dotted = _current_names(options) | {name: value for name, value in named.items() if "." in name}
+    spark = _from_spark_options(family.spark_options, dotted)
+    environment = _from_environment(family)
+    given = _from_storage_options(family, {name: value for name, value in named.items() if "." not in name})
+    hadoop = hadoop_settings(
+        location.scheme,
+        {name.removeprefix(_HADOOP_PREFIX): value for name, value in dotted.items()},
+        Target(location.container, _account(location, (given, spark, environment))),
+    )
+    merged, overridden = _merge(family, (given, spark, hadoop), environment)
+    merged |= {name: Secret("false") for name in overridden & _SWITCHES}
+    if location.scheme is Scheme.AZURE:
+        merged = _with_account(location, merged)
+    if location.scheme is Scheme.GCS and (overridden - merged.keys()) & _SERVICE_ACCOUNTS:
+        raise InvalidOptionError(
+            f"{location}: the client prefers GOOGLE_SERVICE_ACCOUNT from the environment to the given credentials; "
+            f"unset it"
+        )
+    if location.scheme is Scheme.S3 and _is_true(merged.pop("path_style_access", None)):
+        merged["virtual_hosted_style_request"] = Secret("false")
+    client = {name: merged.pop(name) for name in CLIENT_SETTINGS & merged.keys()}
+    return ClientSettings(merged, _with_plain_http(location, merged, client), overridden)
+
+
+def _current_names(options: Mapping[str, Secret]) -> Settings:
+    """Lower-case the names and replace the older prefix by the current one, which wins if both are set."""
+    lower = {name.lower(): value for name, value in options.items()}
+    older = {name: value for name, value in lower.items() if name.startswith(OLDER_PREFIX)}
+    return {PREFIX + name.removeprefix(OLDER_PREFIX): value for name, value in older.items()} | lower
+
+
+def _from_storage_options(family: Family, options: Mapping[str, Secret]) -> Settings:
+    found: Settings = {}
+    for name, value in sorted(options.items(), key=_by_name):
+        short = _short_name(family, name)
+        if short is None and not _belongs_to_another_family(family, name):
+            raise InvalidOptionError(
+                f"storage option {name!r} is unknown to this kind of store; known are "
+                f"{', '.join(sorted(family.settings | CLIENT_SETTINGS))}"
+            )
+        if short is not None:
+            found[short] = value
+    return found
+
+
+def _from_spark_options(table: Mapping[str, str], options: Mapping[str, Secret]) -> Settings:
+    found: Settings = {}
+    for name, short in table.items():
+        if name in options:
+            found.setdefault(short, options[name])
+    return found
+
+
+def _from_environment(family: Family) -> Settings:
+    found: Settings = {}
+    for name, value in sorted(os.environ.items()):
+        if name.lower().startswith(family.prefixes):
+            short = _short_name(family, name.lower())
+            if short is not None and value:
+                found[short] = Secret(value)
+    return found
+
+
+def _by_name(item: tuple[str, Secret]) -> str:
+    """Sort key: of two names for one setting, the longer and more specific one (`endpoint_url_s3`) comes last."""
+    return item[0]
+
+
+def _short_name(family: Family, name: str) -> str | None:
+    candidates = [name, *(name.removeprefix(prefix) for prefix in family.prefixes if name.startswith(prefix))]
+    for candidate in candidates:
+        short = family.aliases.get(candidate, candidate)
+        if short in family.settings or short in CLIENT_SETTINGS:
+            return short
+    return None
+
+
+def _belongs_to_another_family(family: Family, name: str) -> bool:
+    """One dictionary of options may serve tables in several clouds, so names of the other clouds are no error."""
+    others = (other for other in FAMILIES.values() if other is not family)
+    return any(name.startswith(other.prefixes) for other in others)
+
+
+def _account(location: Location, sources: Iterable[Settings]) -> str | None:
+    if location.account is not None:
+        return location.account.name
+    return next((source["account_name"].reveal() for source in sources if "account_name" in source), None)
+
+
+def _merge(
+    family: Family, sources: Iterable[Settings], environment: Settings
+) -> tuple[Settings, frozenset[str]]:
+    """Take each setting from its strongest source, but all credentials from the strongest source that has any."""
+    merged: Settings = {}
+    credentials_found = False
+    overridden: frozenset[str] = frozenset()
+    for source in (*sources, environment):
+        credentials = family.credentials & source.keys()
+        if credentials_found and source is environment:
+            overridden = credentials
+        for name, value in source.items():
+            if not (credentials_found and name in credentials):
+                merged.setdefault(name, value)
+        credentials_found = credentials_found or bool(credentials)
+    return merged, overridden
+
+
+def _with_plain_http(location: Location, config: Settings, client: Settings) -> Settings:
+    endpoint = config.get("endpoint") or config.get("base_url")
+    if endpoint is None or not endpoint.reveal().lower().startswith("http://"):
+        return client
+    if not _is_true(client.get("allow_http")) and not _is_loopback(
+        urlsplit(endpoint.reveal()).hostname or ""
+    ):
+        raise InvalidOptionError(
+            f"{location}: the endpoint is plain HTTP on another machine, which exposes credentials and data on the "
+            f"network; use https:// or set the storage option allow_http=true"
+        )
+    return client | {"allow_http": Secret("true")}
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_true(value: Secret | None) -> bool:
+    return value is not None and value.reveal().strip().lower() in _TRUE
+
+
+# --- Azure: the account comes from the URL, a setting or a connection string ----------------------------
 
 _PUBLIC_CLOUD = "core.windows.net"
 _FABRIC = "fabric.microsoft.com"
 _EMULATOR_ACCOUNT = "devstoreaccount1"
 
-# The first of these that is set says how to authenticate; the client is told, so that it does not choose
-# another one that it finds in the environment.
+# The first of these that is set decides how to authenticate. The client gets it explicitly, so it does not choose
+# another one from the environment.
 _CREDENTIAL_TYPES = {
     "token": "bearer_token",
     "account_key": "access_key",
@@ -165,8 +348,8 @@ _CONNECTION_STRING = {
 }
 
 
-def with_account(location: Location, settings: Settings) -> Settings:
-    """Settings that name the account, where it is, and how to authenticate. Raises InvalidOptionError."""
+def _with_account(location: Location, settings: Settings) -> Settings:
+    """Complete settings with the account, its endpoint and the credential type. Raises InvalidOptionError."""
     connection = settings.pop("connection_string", None)
     completed = settings if connection is None else _from_connection_string(connection) | settings
     emulated = completed.get("use_emulator")
@@ -217,182 +400,3 @@ def _with_credential_type(settings: Settings) -> Settings:
         if name in settings:
             return {"credential_type": Secret(credential_type)} | settings
     return settings
-
-
-# Deciding what a store's client is told, from all the places where people say it.
-#
-# From strong to weak: storage_options, `spark.indextables.…` options, Hadoop's `fs.…` options, the
-# environment. Values are wrapped as soon as they are read, so that no step in between can show them.
-
-
-_HADOOP_PREFIX = "spark.hadoop."
-# The part of a shared access signature that signs, wherever the rest of it ends up.
-_SIGNATURE = re.compile(r"(?<=sig=)[^&;]+")
-# What the client reads from the environment unless it is told otherwise.
-_SWITCHES = frozenset({"skip_signature", "use_azure_cli"})
-_SERVICE_ACCOUNTS = frozenset({"service_account", "service_account_key"})
-_TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
-
-
-class ClientSettings(msgspec.Struct, frozen=True):
-    """What a client is built from, under object_store's short names."""
-
-    config: Settings
-    client: Settings
-    outvoted: frozenset[str]
-    """Credentials of the environment that a stronger source replaced; the client must not pick them up."""
-
-    def secrets(self) -> list[Secret]:
-        """The values that must not appear in any text."""
-        hidden = [value for name, value in self._all() if name not in PUBLIC_SETTINGS]
-        return hidden + [Secret(part) for value in hidden for part in _SIGNATURE.findall(value.reveal())]
-
-    def fingerprint_parts(self) -> list[str]:
-        """Texts that differ if and only if the settings differ."""
-        return [part for name, value in self._all() for part in (name, value.reveal())]
-
-    def _all(self) -> list[tuple[str, Secret]]:
-        return sorted((self.config | self.client).items(), key=lambda item: item[0])
-
-
-def client_settings(
-    location: Location, storage_options: Mapping[str, Secret], options: Mapping[str, Secret]
-) -> ClientSettings:
-    """The settings for a location. Stores without credentials (local disk, memory) have none.
-
-    Raises InvalidOptionError for a name in `storage_options` that means nothing, for a missing account, and
-    for plain HTTP to another machine that was not asked for. `options` may hold anything else beside.
-    """
-    family = FAMILIES.get(location.scheme)
-    if family is None:
-        return ClientSettings({}, {}, frozenset())
-    named = _lower(storage_options)
-    sparkish = _lower(options) | {name: value for name, value in named.items() if "." in name}
-    spark = _from_table(family.spark_options, sparkish)
-    environment = _from_environment(family)
-    given = _from_storage_options(family, {name: value for name, value in named.items() if "." not in name})
-    hadoop = hadoop_settings(
-        location.scheme,
-        {name.removeprefix(_HADOOP_PREFIX): value for name, value in sparkish.items()},
-        Target(location.container, _account(location, (given, spark, environment))),
-    )
-    merged, outvoted = _merge(family, (given, spark, hadoop), environment)
-    merged |= {name: Secret("false") for name in outvoted & _SWITCHES}
-    if location.scheme is Scheme.AZURE:
-        merged = with_account(location, merged)
-    if location.scheme is Scheme.GCS and (outvoted - merged.keys()) & _SERVICE_ACCOUNTS:
-        raise InvalidOptionError(
-            f"{location}: the client would prefer GOOGLE_SERVICE_ACCOUNT of the environment to the credentials that "
-            f"it was given; unset it"
-        )
-    if location.scheme is Scheme.S3 and _is_true(merged.pop("path_style_access", None)):
-        merged["virtual_hosted_style_request"] = Secret("false")
-    client = {name: merged.pop(name) for name in CLIENT_SETTINGS & merged.keys()}
-    return ClientSettings(merged, _with_plain_http(location, merged, client), outvoted)
-
-
-def _lower(options: Mapping[str, Secret]) -> Settings:
-    return {name.lower(): value for name, value in options.items()}
-
-
-def _from_storage_options(family: Family, options: Mapping[str, Secret]) -> Settings:
-    found: Settings = {}
-    for name, value in sorted(options.items(), key=_by_name):
-        short = _short_name(family, name)
-        if short is None and not _belongs_to_another_family(family, name):
-            raise InvalidOptionError(
-                f"storage option {name!r} means nothing to this kind of store; known are "
-                f"{', '.join(sorted(family.settings | CLIENT_SETTINGS))}"
-            )
-        if short is not None:
-            found[short] = value
-    return found
-
-
-def _from_table(table: Mapping[str, str], options: Mapping[str, Secret]) -> Settings:
-    found: Settings = {}
-    for name, short in table.items():
-        if name in options:
-            found.setdefault(short, options[name])
-    return found
-
-
-def _from_environment(family: Family) -> Settings:
-    found: Settings = {}
-    for name, value in sorted(os.environ.items()):
-        if name.lower().startswith(family.prefixes):
-            short = _short_name(family, name.lower())
-            if short is not None and value:
-                found[short] = Secret(value)
-    return found
-
-
-def _by_name(item: tuple[str, Secret]) -> str:
-    """Of two names for one setting, the longer one is more specific and comes last: `endpoint_url_s3`."""
-    return item[0]
-
-
-def _short_name(family: Family, name: str) -> str | None:
-    candidates = [name, *(name.removeprefix(prefix) for prefix in family.prefixes if name.startswith(prefix))]
-    for candidate in candidates:
-        short = family.aliases.get(candidate, candidate)
-        if short in family.settings or short in CLIENT_SETTINGS:
-            return short
-    return None
-
-
-def _belongs_to_another_family(family: Family, name: str) -> bool:
-    """One dictionary of options may serve tables in several clouds."""
-    others = (other for other in FAMILIES.values() if other is not family)
-    return any(name.startswith(other.prefixes) for other in others)
-
-
-def _account(location: Location, sources: Iterable[Settings]) -> str | None:
-    if location.account is not None:
-        return location.account.name
-    return next((source["account_name"].reveal() for source in sources if "account_name" in source), None)
-
-
-def _merge(
-    family: Family, sources: Iterable[Settings], environment: Settings
-) -> tuple[Settings, frozenset[str]]:
-    """One setting from its strongest source, but all credentials from the strongest source that has any."""
-    merged: Settings = {}
-    credentials_found = False
-    outvoted: frozenset[str] = frozenset()
-    for source in (*sources, environment):
-        credentials = family.credentials & source.keys()
-        if credentials_found and source is environment:
-            outvoted = credentials
-        for name, value in source.items():
-            if not (credentials_found and name in credentials):
-                merged.setdefault(name, value)
-        credentials_found = credentials_found or bool(credentials)
-    return merged, outvoted
-
-
-def _with_plain_http(location: Location, config: Settings, client: Settings) -> Settings:
-    endpoint = config.get("endpoint") or config.get("base_url")
-    if endpoint is None or not endpoint.reveal().lower().startswith("http://"):
-        return client
-    if not _is_true(client.get("allow_http")) and not _is_loopback(
-        urlsplit(endpoint.reveal()).hostname or ""
-    ):
-        raise InvalidOptionError(
-            f"{location}: the endpoint is plain HTTP on another machine, so that anybody in between can read "
-            f"what is sent; use https:// or set the storage option allow_http=true"
-        )
-    return client | {"allow_http": Secret("true")}
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_true(value: Secret | None) -> bool:
-    return value is not None and value.reveal().strip().lower() in _TRUE

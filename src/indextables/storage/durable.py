@@ -1,7 +1,7 @@
-"""Writing files so that they survive a crash whole or not at all.
+"""Atomic, durable file writes: after a crash, a file is either complete or absent.
 
-A file is written under a temporary name in the directory where it belongs, flushed to the disk, and only then
-given its name; the directory is flushed last. Whoever finds the name therefore finds all the bytes.
+A write goes to a temporary file in the target directory, flushes it, gives it its name, and flushes the directory. So
+a reader that finds the name finds all the bytes.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from indextables.errors import UnsupportedStoreError
 
 TEMPORARY_PREFIX = ".tmp-"
-"""How temporary files are named. A crash may leave one behind; it is never listed and harmless."""
+"""The name prefix of temporary files. A crash may leave one behind; listings skip it."""
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _AT_FDCWD = -100
@@ -24,10 +24,10 @@ _RENAME_NOREPLACE = 1
 
 
 def write_new(path: Path, data: bytes) -> bool:
-    """Create a file, and return False if there is one of that name. Raises OSError.
+    """Create a file and return True, or return False if the name is taken. Raises OSError.
 
-    Of all racing callers exactly one gets True. Raises UnsupportedStoreError if the file system can neither
-    make hard links nor rename without replacing.
+    Of all concurrent callers exactly one gets True. Raises UnsupportedStoreError if the file system supports neither
+    hard links nor renaming without replacing.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -41,14 +41,14 @@ def write_new(path: Path, data: bytes) -> bool:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Create a file, or replace the one that is there. Raises OSError."""
+    """Create or replace a file. Raises OSError."""
     with _temporary_file(path, data) as temporary:
         temporary.replace(path)
     flush_directory(path.parent)
 
 
 def make_directories(path: Path) -> None:
-    """Create a directory and its parents, so that they survive a crash. Raises OSError."""
+    """Create a directory and its parents, durably. Raises OSError."""
     missing = []
     while not path.is_dir() and path != path.parent:
         missing.append(path)
@@ -64,7 +64,7 @@ def flush_directory(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems keep names durable by themselves, and refuse to be asked.
+        # Some network file systems do not support fsync on a directory, because their names are always durable.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -72,14 +72,14 @@ def flush_directory(path: Path) -> None:
 
 
 def new_temporary(directory: Path) -> tuple[int, Path]:
-    """An open file under a temporary name that nobody else uses. Raises OSError."""
+    """Create a file with a unique temporary name and return its descriptor and path. Raises OSError."""
     path = directory / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
 
 
 @contextlib.contextmanager
 def _temporary_file(path: Path, data: bytes) -> Iterator[Path]:
-    """A flushed file with these bytes, next to `path`. It is removed, unless it was renamed."""
+    """Write the bytes to a flushed temporary file next to `path`, and remove it afterwards unless it was renamed."""
     descriptor, temporary = new_temporary(path.parent)
     try:
         try:
@@ -98,7 +98,7 @@ def _link(temporary: Path, path: Path) -> bool:
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
-        # On a network file system the answer to the first attempt may have been lost: is it our own file?
+        # A network file system may lose the response to a successful link: check whether it is our own file.
         return os.path.samestat(temporary.lstat(), path.lstat())
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
@@ -123,7 +123,7 @@ def _rename_without_replacing(temporary: Path, path: Path) -> bool:
 
 
 def _renameat2() -> Callable[[Path, Path], None] | None:
-    """renameat2 with RENAME_NOREPLACE, which Python does not offer; None where the system does not either."""
+    """Return renameat2 with RENAME_NOREPLACE, which Python lacks; None if the system lacks it, too."""
     if sys.platform != "linux":
         return None
     try:
@@ -141,6 +141,6 @@ def _renameat2() -> Callable[[Path, Path], None] | None:
 
 def _unsupported(path: Path) -> UnsupportedStoreError:
     return UnsupportedStoreError(
-        f"{path.parent}: the file system can neither make hard links nor rename without replacing, so that a "
-        f"commit could be torn or overwritten; keep the table on another file system"
+        f"{path.parent}: the file system supports neither hard links nor renaming without replacing, so a commit "
+        f"could be torn or overwritten; move the table to another file system"
     )

@@ -1,6 +1,6 @@
-"""Settings under the names that Hadoop's file systems have for them: `fs.s3a.…`, `fs.azure.…`, `fs.gs.…`.
+"""Hadoop's settings for file systems (`fs.s3a.…`, `fs.azure.…`, `fs.gs.…`), under object_store's short names.
 
-Each function takes options in lower case and without `spark.hadoop.`, and gives object_store's short names.
+Option names are in lower case and without `spark.hadoop.`.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,20 +35,20 @@ _GCS = {
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Whose settings are wanted: options may hold those of several buckets and accounts."""
+    """The bucket or account to find settings for: options may cover several."""
 
     container: str
     account: str | None
 
 
 def hadoop_settings(scheme: Scheme, options: Mapping[str, Secret], target: Target) -> Settings:
-    """What Hadoop-style options say about a store."""
+    """Return the settings for a store that the options contain."""
     read = _READERS.get(scheme)
     return read(options, target) if read is not None else {}
 
 
 def _s3(options: Mapping[str, Secret], target: Target) -> Settings:
-    # Settings of one bucket go before those of all.
+    # Settings of the bucket take precedence over general ones.
     prefixes = (f"fs.s3a.bucket.{target.container.lower()}.", "fs.s3a.")
     found: Settings = {}
     for prefix in prefixes:
@@ -88,7 +88,7 @@ def _azure_oauth(options: Mapping[str, Secret], account: str) -> Settings:
             if (not account and name == option) or (account and _account_of(name, f"{option}.") == account):
                 found[short] = value
     if "tenant_id" in found:
-        # Hadoop takes the tenant's token endpoint: https://<authority>/<tenant>/oauth2/token.
+        # Hadoop uses the tenant's token endpoint: https://<authority>/<tenant>/oauth2/token.
         path = urlsplit(found["tenant_id"].reveal()).path
         found["tenant_id"] = Secret(path.strip("/").partition("/")[0])
     return found
@@ -100,7 +100,7 @@ def _only_account(options: Mapping[str, Secret]) -> str | None:
 
 
 def _account_of(name: str, prefix: str) -> str | None:
-    """`…<account>.dfs.core.windows.net` or `…<account>` after the prefix."""
+    """Return the account after the prefix: `<account>.dfs.core.windows.net` or `<account>`."""
     return name[len(prefix) :].partition(".")[0] if name.startswith(prefix) else None
 
 

@@ -1,6 +1,6 @@
-"""Path rules: which keys are safe, how absolute paths become keys, and how partition values become folders.
+"""Keys: their validation, their relation to absolute paths, and the folder names of partitions.
 
-Nothing is ever percent-decoded here: '%2e%2e' is a folder of that name, not its parent.
+Keys are never percent-decoded: '%2e%2e' is a folder of that name, not the parent folder.
 """
 
 import hashlib
@@ -12,26 +12,26 @@ from indextables.storage.urls import is_absolute, parse_root, split_url
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# Control characters cannot be addressed in every store, and a backslash is a separator on some systems.
+# Some stores cannot address control characters, and a backslash is a separator on some systems.
 _UNUSABLE_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
-# The characters that Hive and Spark escape. They leave NUL alone, which no file system accepts.
+# The characters that Hive and Spark escape, and NUL, which they do not escape and no file system accepts.
 _ESCAPES = {code: f"%{code:02X}" for code in (*range(0x20), *map(ord, "\"#%'*/:=?\\\x7f{[]^"))}
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
-# File systems allow 255 bytes for one name. The digest keeps shortened names apart.
+# File systems allow 255 bytes per name. The digest keeps truncated names distinct.
 _MAX_SEGMENT_BYTES = 255
 _DIGEST_LENGTH = 32
 
 
 def validate_key(key: str) -> str:
-    """Return `key` if it can be used below a table's root.
+    """Return `key` if it is a valid key below a table's root.
 
     Raises UnsafePathError for an absolute or empty key, for empty segments, '.' and '..', and for control
     characters, backslashes and text that is not valid Unicode.
     """
     if _UNUSABLE_CHARACTER.search(key):
-        raise UnsafePathError(f"{key!r} contains a character that cannot be used in a key")
+        raise UnsafePathError(f"{key!r} contains a character that is not allowed in a key")
     for segment in key.split("/"):
         if segment in ("", ".", ".."):
             raise UnsafePathError(
@@ -41,18 +41,15 @@ def validate_key(key: str) -> str:
 
 
 def validate_folder(prefix: str) -> str:
-    """The key of the folder that a listing's prefix means: "log" for "log/", "" for the root.
-
-    Raises UnsafePathError as `validate_key` does.
-    """
+    """Return the key of a listing's folder: "log" for "log/", "" for the root. Raises UnsafePathError."""
     return validate_key(prefix.removesuffix("/")) if prefix else ""
 
 
 def relative_key(path: str, root_url: str) -> str:
-    """The key of a path that a log names: relative to the root, or absolute (as older writers recorded it).
+    """Return the key of a path in the log, which is relative to the root, or absolute if an older writer wrote it.
 
-    The spellings of one store count as one: s3a: and s3:, abfss: and wasbs:, file:/x, file:///x and /x.
-    Raises UnsafePathError if the path lies outside the root, or is no valid key below it.
+    Different spellings of a store are equal: s3a: and s3:, abfss: and wasbs:, file:/x, file:///x and /x. Raises
+    UnsafePathError if the path is outside the root, or not a valid key.
     """
     if not is_absolute(path):
         return validate_key(path)
@@ -61,36 +58,36 @@ def relative_key(path: str, root_url: str) -> str:
         location = split_url(path)
     except InvalidOptionError as error:
         raise UnsafePathError(
-            f"{root}: the log names a path in another store; nothing there is read"
+            f"{root}: the log refers to a path in another store, which is never read"
         ) from error
     if not root.contains(location):
         raise UnsafePathError(
-            f"{root}: the log names {path!r}, which lies outside the table; was the table copied from there? "
+            f"{root}: the log refers to {path!r}, which is outside the table; was the table copied from there? "
             f"paths must be relative, or below the table's root"
         )
     return validate_key(location.path[len(root.path) + 1 :] if root.path else location.path)
 
 
 def escape_partition_value(value: str | None) -> str:
-    """A partition value as Hive and Spark write it into a path. Null and the empty string share one name.
+    """Escape a partition value for a path, as Hive and Spark do. Null and the empty string share one name.
 
-    Values are therefore read from the log and not from paths.
+    So readers take partition values from the log, never from paths.
     """
     return value.translate(_ESCAPES) if value else NULL_PARTITION
 
 
 def unescape_partition_value(text: str) -> str | None:
-    """The value that `escape_partition_value` was given; a '%' that starts no escape stands for itself."""
+    """Reverse `escape_partition_value`; a '%' that starts no escape is literal."""
     if text == NULL_PARTITION:
         return None
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def partition_path(values: Iterable[tuple[str, str | None]]) -> str:
-    """The folder of a partition: `date=2024-01-01/region=x`, or "" without partition columns.
+    """Return the folder of a partition: `date=2024-01-01/region=x`, or "" without partition columns.
 
-    No value can leave the root: '/' is escaped, and '..' is harmless behind its 'column='. A name that is too
-    long for a file system is cut, and completed by a digest of the whole.
+    No value can leave the root: '/' is escaped, and '..' is harmless after 'column='. A name that is too long for a
+    file system is truncated and ends in a digest of the full name.
     """
     return "/".join(
         _shortened(f"{column.translate(_ESCAPES)}={escape_partition_value(value)}")

@@ -1,4 +1,7 @@
-"""Translating the errors of the operating system into ours."""
+"""The object store on local disk, with the durability that commits need.
+
+docs/decisions/0002-durable-local-commits.md explains why it does not use obstore.
+"""
 
 import contextlib
 import errno
@@ -32,64 +35,213 @@ from indextables.storage.redaction import fingerprint
 from indextables.storage.store import Clock, ObjectMeta, PutOutcome
 from indextables.storage.urls import Location
 
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT})
+_Result = TypeVar("_Result")
 
 
-@contextlib.contextmanager
-def translating(what: str) -> Iterator[None]:
-    """Raise our errors for those of the system. `what` says what failed and where."""
-    try:
-        yield
-    except OSError as error:
-        raise _translated(error, what) from error
+class LocalStore:
+    """A table's root on local disk. A written object survives a crash of the machine, and no reader sees part of it.
 
+    Symbolic links are not listed, and links that leave the root are rejected.
+    """
 
-@contextlib.contextmanager
-def translating_writes(what: str) -> Iterator[None]:
-    """The same for writes, which create what is absent: if they cannot, something is in the way."""
-    try:
+    def __init__(self, location: Location, clock: Clock) -> None:
+        self._url = str(location)
+        self._root = Path("/", location.path)
+        self._clock = clock
+        self._identity = fingerprint((self._url,))
+        self._durable_directories: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._url!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._url
+
+    @property
+    def identity(self) -> str:
+        """A cache key that differs between roots."""
+        return self._identity
+
+    @property
+    def clock(self) -> Clock:
+        """The local clock."""
+        return self._clock
+
+    def get(self, key: str) -> bytes:
+        """Return all bytes of an object. Raises ObjectNotFoundError."""
+        what = f"{self._url}: get {key}"
+        with translating(what), self._open(key, what) as descriptor:
+            return _read(descriptor, 0, os.fstat(descriptor).st_size)
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        what = f"{self._url}: get bytes {start} to {end} of {key}"
+        if not 0 <= start <= end:
+            raise StorageError(f"{what}: not a valid range")
+        with translating(what), self._open(key, what) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size < end:
+                raise StorageError(f"{what}: the object has only {size} bytes")
+            return _read(descriptor, start, end - start)
+
+    def open_local(self, key: str) -> pa.NativeFile:
+        """Open the file of an object. Raises ObjectNotFoundError."""
+        self.head(key)  # opening a pipe could block forever
+        with translating(f"{self._url}: open {key}"):
+            return pa.OSFile(str(self._path(key)))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace an object."""
+        with translating_writes(f"{self._url}: put {key}"):
+            self._in_durable_directory(key, lambda path: replace(path, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if the key is free."""
+        with translating_writes(f"{self._url}: put {key} if absent"):
+            written = self._in_durable_directory(key, lambda path: write_new(path, data))
+        return PutOutcome.WRITTEN if written else PutOutcome.EXISTS
+
+    def head(self, key: str) -> ObjectMeta:
+        """Return the metadata of an object. Raises ObjectNotFoundError."""
+        what = f"{self._url}: head {key}"
         with translating(what):
-            yield
-    except ObjectNotFoundError as error:
-        raise StorageError(f"{what}: a file is where a folder should be, or the other way round") from error
+            status = self._path(key).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ObjectNotFoundError(f"{what}: no such object")
+        return _meta(key, status)
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """Iterate over the objects in a folder in the string order of their keys, reading one directory at a time."""
+        folder = validate_folder(prefix)
+        if not folder:
+            return self._listed(self._root, "", start_after)
+        directory = self._path(folder)
+        if _real(directory) != _real(self._root) / folder:
+            return iter(())
+        return self._listed(directory, f"{folder}/", start_after)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects, durably. Missing keys are ignored."""
+        touched: set[Path] = set()
+        with translating(f"{self._url}: delete"):
+            for key in keys:
+                path = self._path(key)
+                # Only files are objects, so a folder counts as missing.
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                    path.unlink()
+                    touched.add(path.parent)
+            for directory in touched:
+                with contextlib.suppress(FileNotFoundError):
+                    flush_directory(directory)
+
+    def now_ms(self) -> int:
+        """Return the time by the file system's clock, which on a network file system is the server's."""
+        directory = self._root
+        while not directory.is_dir() and directory != directory.parent:
+            directory = directory.parent
+        with translating(f"{self._url}: read the file system's clock"):
+            descriptor, probe = new_temporary(directory)
+            try:
+                return os.fstat(descriptor).st_mtime_ns // 1_000_000
+            finally:
+                os.close(descriptor)
+                probe.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        """Return the path of a key. Raises UnsafePathError if a symbolic link on the path leaves the root."""
+        segments = validate_key(key).split("/")
+        if segments[-1].startswith(TEMPORARY_PREFIX):
+            raise UnsafePathError(f"{self._url}: {key!r} has a name reserved for temporary files")
+        path = self._root
+        for segment in segments:
+            path = path / segment
+            if path.is_symlink() and not _real(path).is_relative_to(_real(self._root)):
+                raise UnsafePathError(f"{self._url}: {key!r} leaves the table through a symbolic link")
+        return path
+
+    @contextlib.contextmanager
+    def _open(self, key: str, what: str) -> Iterator[int]:
+        # Without O_NONBLOCK, opening a pipe blocks until its other end opens.
+        descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ObjectNotFoundError(f"{what}: no such object")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _in_durable_directory(self, key: str, write: Callable[[Path], _Result]) -> _Result:
+        path = self._path(key)
+        self._ensure_durable(path.parent)
+        try:
+            return write(path)
+        except FileNotFoundError:
+            # The directory was removed since its last use, for example because the table was dropped and created again.
+            with self._lock:
+                self._durable_directories.clear()
+            self._ensure_durable(path.parent)
+            return write(path)
+
+    def _ensure_durable(self, directory: Path) -> None:
+        """Create a directory, and flush its parents up to the root once.
+
+        Existing parents are flushed, too: the process that created them may not have flushed them yet.
+        """
+        if directory in self._durable_directories:
+            return
+        make_directories(directory)
+        current = directory
+        while current != self._root:
+            current = current.parent
+            flush_directory(current)
+        with self._lock:
+            self._durable_directories.add(directory)
+
+    def _listed(self, directory: Path, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
+        with translating(f"{self._url}: list {prefix or 'the root'}"):
+            for found in files_below(directory, prefix, start_after):
+                yield _meta(found.key, found.status)
 
 
-def _translated(error: OSError, what: str) -> StorageError:
-    reason = error.strerror or type(error).__name__
-    if error.errno in _ABSENT:
-        return ObjectNotFoundError(f"{what}: there is no such object")
-    if error.errno in _DENIED:
-        return AccessDeniedError(f"{what}: {reason}; check the owner and the permissions of the folder")
-    if error.errno in _FULL:
-        return StorageError(f"{what}: {reason}; nothing was written. Free some space, or raise the quota")
-    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-        return UnsafePathError(f"{what}: {reason}; this path cannot be used as a key")
-    if error.errno in _PASSING:
-        return TransientStorageError(f"{what}: {reason}")
-    return StorageError(f"{what}: {reason}")
+def _real(path: Path) -> Path:
+    """Resolve symbolic links. Unlike `Path.resolve`, this raises nothing for a cycle: opening the path does."""
+    return Path(os.path.realpath(path))
 
 
-# Walking a directory tree in the order in which an object store would list it.
+def _meta(key: str, status: os.stat_result) -> ObjectMeta:
+    return ObjectMeta(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _read(descriptor: int, start: int, length: int) -> bytes:
+    """Read `length` bytes, or fewer at the end of the file. One system call reads at most two gigabytes."""
+    chunks = []
+    while length > 0 and (chunk := os.pread(descriptor, length, start)):
+        chunks.append(chunk)
+        start += len(chunk)
+        length -= len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+# --- listing: walks a directory tree in the key order of an object store ---------------------------------
 
 
 class FoundFile(msgspec.Struct, frozen=True):
-    """A regular file. The key is that of the folder plus the path below it."""
+    """A regular file and its key."""
 
     key: str
     status: os.stat_result
 
 
 def files_below(directory: Path, prefix: str, start_after: str | None) -> Iterator[FoundFile]:
-    """The regular files below a directory, in the string order of their keys.
+    """Iterate over the regular files below a directory in the string order of their keys, which start with `prefix`.
 
-    `prefix` stands before each key. Links, temporary files and names that cannot be keys are left out, and so
-    is what disappears meanwhile. One directory at a time is read, and none in which every key would be
-    `start_after` or less. Raises OSError.
+    It skips links, temporary files, names that are not valid keys, and files that disappear during the walk. It does
+    not read directories whose keys are all up to `start_after`. Raises OSError.
     """
-    # A stack of its own, because folders can be nested more deeply than calls.
+    # An explicit stack: folders may be nested more deeply than Python's recursion limit.
     open_folders = [_Folder(directory, prefix, iter(_sorted_entries(directory)))]
     while open_folders:
         folder = open_folders[-1]
@@ -109,7 +261,7 @@ def files_below(directory: Path, prefix: str, start_after: str | None) -> Iterat
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """A file, or a folder: its name ends in '/', which gives it its place in the order of keys."""
+    """A file or folder. The name of a folder ends in '/', which sorts it by its keys."""
 
     name: str
     is_folder: bool
@@ -122,7 +274,7 @@ class _Folder(msgspec.Struct, frozen=True):
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """The status of a regular file, or None if it is gone, or something else by now."""
+    """Return the status of a regular file, or None if it is gone or not a regular file."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -158,194 +310,45 @@ def _can_be_key(name: str) -> bool:
     return True
 
 
-# The object store on local disk. docs/decisions/0002-durable-local-commits.md says why it is our own.
+# --- errors -------------------------------------------------------------------------------------------
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_TRANSIENT = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT})
 
 
-_Result = TypeVar("_Result")
+@contextlib.contextmanager
+def translating(what: str) -> Iterator[None]:
+    """Translate OSError into our errors. `what` names the failed call and its place."""
+    try:
+        yield
+    except OSError as error:
+        raise _translated(error, what) from error
 
 
-class LocalStore:
-    """A root on local disk. A written object survives a crash of the machine, and is never seen in part.
-
-    Symbolic links are not listed, and none leads out of the root.
-    """
-
-    def __init__(self, location: Location, clock: Clock) -> None:
-        self._url = str(location)
-        self._root = Path("/", location.path)
-        self._clock = clock
-        self._identity = fingerprint((self._url,))
-        self._durable_directories: set[Path] = set()
-        self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"LocalStore({self._url!r})"
-
-    @property
-    def url(self) -> str:
-        """The canonical URL of the root."""
-        return self._url
-
-    @property
-    def identity(self) -> str:
-        """Differs between roots."""
-        return self._identity
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the local side."""
-        return self._clock
-
-    def get(self, key: str) -> bytes:
-        """All bytes of an object. Raises ObjectNotFoundError."""
-        what = f"{self._url}: get {key}"
-        with translating(what), self._opened(key, what) as descriptor:
-            return _read(descriptor, 0, os.fstat(descriptor).st_size)
-
-    def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
-        what = f"{self._url}: get bytes {start} to {end} of {key}"
-        if not 0 <= start <= end:
-            raise StorageError(f"{what}: this is no range")
-        with translating(what), self._opened(key, what) as descriptor:
-            size = os.fstat(descriptor).st_size
-            if size < end:
-                raise StorageError(f"{what}: the object has only {size} bytes")
-            return _read(descriptor, start, end - start)
-
-    def open_local(self, key: str) -> pa.NativeFile:
-        """The file that an object is. Raises ObjectNotFoundError."""
-        self.head(key)  # opening what is no file could wait forever
-        with translating(f"{self._url}: open {key}"):
-            return pa.OSFile(str(self._path(key)))
-
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object, replacing any that is there."""
-        with translating_writes(f"{self._url}: put {key}"):
-            self._in_durable_directory(key, lambda path: replace(path, data))
-
-    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Write an object if there is none under this key."""
-        with translating_writes(f"{self._url}: put {key} if absent"):
-            written = self._in_durable_directory(key, lambda path: write_new(path, data))
-        return PutOutcome.WRITTEN if written else PutOutcome.EXISTS
-
-    def head(self, key: str) -> ObjectMeta:
-        """Size and time of an object. Raises ObjectNotFoundError."""
-        what = f"{self._url}: head {key}"
+@contextlib.contextmanager
+def translating_writes(what: str) -> Iterator[None]:
+    """Translate the errors of a write. Writes create missing folders, so a missing path means a name conflict."""
+    try:
         with translating(what):
-            status = self._path(key).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ObjectNotFoundError(f"{what}: there is no such object")
-        return _meta(key, status)
-
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        """The objects below a folder, in the string order of their keys, folder by folder."""
-        folder = validate_folder(prefix)
-        if not folder:
-            return self._listed(self._root, "", start_after)
-        directory = self._path(folder)
-        if _real(directory) != _real(self._root) / folder:
-            return iter(())
-        return self._listed(directory, f"{folder}/", start_after)
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete objects; an absent key is no error. When it returns, they stay deleted after a crash."""
-        touched: set[Path] = set()
-        with translating(f"{self._url}: delete"):
-            for key in keys:
-                path = self._path(key)
-                # What is no file is no object: a folder is as absent as nothing.
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    path.unlink()
-                    touched.add(path.parent)
-            for directory in touched:
-                with contextlib.suppress(FileNotFoundError):
-                    flush_directory(directory)
-
-    def now_ms(self) -> int:
-        """The file system's clock, which on a network file system is the server's."""
-        directory = self._root
-        while not directory.is_dir() and directory != directory.parent:
-            directory = directory.parent
-        with translating(f"{self._url}: read the file system's clock"):
-            descriptor, probe = new_temporary(directory)
-            try:
-                return os.fstat(descriptor).st_mtime_ns // 1_000_000
-            finally:
-                os.close(descriptor)
-                probe.unlink(missing_ok=True)
-
-    def _path(self, key: str) -> Path:
-        """The file for a key. Raises UnsafePathError if a symbolic link on the way leads out of the root."""
-        segments = validate_key(key).split("/")
-        if segments[-1].startswith(TEMPORARY_PREFIX):
-            raise UnsafePathError(f"{self._url}: {key!r} has a name that is reserved for temporary files")
-        path = self._root
-        for segment in segments:
-            path = path / segment
-            if path.is_symlink() and not _real(path).is_relative_to(_real(self._root)):
-                raise UnsafePathError(f"{self._url}: {key!r} leads out of the table by a symbolic link")
-        return path
-
-    @contextlib.contextmanager
-    def _opened(self, key: str, what: str) -> Iterator[int]:
-        # Without O_NONBLOCK, opening a pipe would wait for its other end.
-        descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ObjectNotFoundError(f"{what}: there is no such object")
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    def _in_durable_directory(self, key: str, write: Callable[[Path], _Result]) -> _Result:
-        path = self._path(key)
-        self._ensure_durable(path.parent)
-        try:
-            return write(path)
-        except FileNotFoundError:
-            # Somebody removed the directory since it was last used: a table may be dropped and created again.
-            with self._lock:
-                self._durable_directories.clear()
-            self._ensure_durable(path.parent)
-            return write(path)
-
-    def _ensure_durable(self, directory: Path) -> None:
-        """Create a directory; flush its parents up to the root, once, even if somebody else created them.
-
-        The other one may not have come to flush them yet.
-        """
-        if directory in self._durable_directories:
-            return
-        make_directories(directory)
-        current = directory
-        while current != self._root:
-            current = current.parent
-            flush_directory(current)
-        with self._lock:
-            self._durable_directories.add(directory)
-
-    def _listed(self, directory: Path, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
-        with translating(f"{self._url}: list {prefix or 'the root'}"):
-            for found in files_below(directory, prefix, start_after):
-                yield _meta(found.key, found.status)
+            yield
+    except ObjectNotFoundError as error:
+        raise StorageError(
+            f"{what}: a file is where a folder should be, or a folder where a file should be"
+        ) from error
 
 
-def _real(path: Path) -> Path:
-    """The path without links. Unlike `Path.resolve`, it leaves links in a circle for the system to refuse."""
-    return Path(os.path.realpath(path))
-
-
-def _meta(key: str, status: os.stat_result) -> ObjectMeta:
-    return ObjectMeta(key, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def _read(descriptor: int, start: int, length: int) -> bytes:
-    """`length` bytes, or fewer if the file ends before. One system call reads two gigabytes at most."""
-    chunks = []
-    while length > 0 and (chunk := os.pread(descriptor, length, start)):
-        chunks.append(chunk)
-        start += len(chunk)
-        length -= len(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+def _translated(error: OSError, what: str) -> StorageError:
+    reason = error.strerror or type(error).__name__
+    if error.errno in _ABSENT:
+        return ObjectNotFoundError(f"{what}: no such object")
+    if error.errno in _DENIED:
+        return AccessDeniedError(f"{what}: {reason}; check the owner and the permissions of the folder")
+    if error.errno in _FULL:
+        return StorageError(f"{what}: {reason}; nothing was written; free some space or raise the quota")
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return UnsafePathError(f"{what}: {reason}; this path is not a valid key")
+    if error.errno in _TRANSIENT:
+        return TransientStorageError(f"{what}: {reason}")
+    return StorageError(f"{what}: {reason}")

@@ -1,4 +1,4 @@
-"""From a path and options to a store."""
+"""Opens the store at a path or URL, with its credentials and retries."""
 
 import os
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from indextables.storage.store import Clock, ObjectStore, SystemClock
 from indextables.storage.urls import Scheme, parse_root
 
 
-# A dataclass, since a Struct would show all of its fields to whoever prints with rich: these may be secret.
+# A dataclass: rich prints every field of a msgspec.Struct, and these may hold secrets.
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreLocation:
-    """What a store is opened from, ready to be sent to another process. Shows no credentials.
+    """The arguments to open a store, for sending to another process. `repr` shows no credentials.
 
-    Stores themselves hold clients and stay in their process; pickle this one, which carries the credentials.
+    A store holds a client and stays in its process. Pickle its location instead, which includes the credentials.
     """
 
     path: str
@@ -33,27 +33,27 @@ class StoreLocation:
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> "StoreLocation":
-        """The location for the arguments of `open_store`."""
+        """Return the location for the arguments of `open_store`."""
         return cls(os.fspath(path), _wrapped(storage_options), _wrapped(options))
 
     def __repr__(self) -> str:
         try:
             return f"StoreLocation({self.url!r})"
         except IndexTablesError:
-            return "StoreLocation(a path that cannot be used)"
+            return "StoreLocation(invalid path)"
 
     @property
     def url(self) -> str:
-        """The canonical URL of the root, as `ObjectStore.url` gives it. Raises InvalidOptionError."""
+        """The canonical URL of the root, equal to `ObjectStore.url`. Raises InvalidOptionError."""
         return str(parse_root(self.path))
 
     def open(self, clock: Clock | None = None) -> ObjectStore:
-        """Open the store. Raises as `open_store` does."""
+        """Open the store. Raises the errors of `open_store`."""
         location = parse_root(self.path)
         local_clock = clock or SystemClock()
         if location.scheme is Scheme.LOCAL:
             return RetryingStore(LocalStore(location, local_clock))
-        # The library behind it takes longer to import than a local table to open.
+        # Importing obstore takes longer than opening a local table.
         from indextables.storage.remote import RemoteStore
 
         settings = client_settings(location, dict(self.storage_options), dict(self.options))
@@ -67,13 +67,12 @@ def open_store(
     options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> ObjectStore:
-    """The store at a local path or at a file:, s3: (s3a:, s3n:), abfss: (abfs:, az:, azure:, wasb:), gs: or
-    memory: URL. Transient failures are retried.
+    """Open the store at a local path or a file:, s3: (s3a:, s3n:), abfss: (abfs:, az:, azure:, wasb:), gs: or
+    memory: URL. The store retries transient failures.
 
-    Nothing is created, and no connection opens before the first call. Credentials come from `storage_options`
-    (object_store's names), from Spark's and Hadoop's `options`, or from the environment. All memory: URLs of
-    one name share their data within the process. Raises InvalidOptionError for a path or an option that
-    cannot be used, and UnsafePathError.
+    Opening creates nothing and does not connect. Credentials come from `storage_options` (object_store's names), from
+    Spark's and Hadoop's `options`, or from the environment. Within a process, memory: URLs of the same name share their
+    data. Raises InvalidOptionError for an invalid path or option, and UnsafePathError.
     """
     return StoreLocation.of(path, storage_options=storage_options, options=options).open(clock)
 

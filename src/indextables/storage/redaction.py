@@ -1,4 +1,4 @@
-"""Keeping credentials out of what people read: a wrapper that does not show, a cleaner of texts."""
+"""Keeps credentials out of messages and logs: a wrapper that hides a value, and a redactor of texts."""
 
 import hashlib
 import secrets
@@ -7,14 +7,14 @@ from urllib.parse import quote, unquote
 
 REDACTED = "***"
 
-# Shorter values would be found inside ordinary words.
+# Shorter values occur inside ordinary words.
 _MIN_LENGTH = 4
 
 _SALT = secrets.token_bytes(32)
 
 
 class Secret:
-    """A text that shows neither in `repr` nor in `str`; `reveal` is for handing it to a client. Pickles."""
+    """A text that neither `repr` nor `str` shows; `reveal` returns it. Picklable."""
 
     __slots__ = ("_value",)
 
@@ -22,7 +22,6 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The text itself."""
         return self._value
 
     def __repr__(self) -> str:
@@ -42,7 +41,7 @@ class Secret:
 
 
 class Redactor:
-    """Removes known secrets, plain and percent-encoded, from texts that others wrote."""
+    """Removes known secrets, plain and percent-encoded, from texts."""
 
     __slots__ = ("_forms",)
 
@@ -51,22 +50,22 @@ class Redactor:
         for secret in known:
             value = secret.reveal()
             forms.update((value, quote(value, safe=""), quote(value), unquote(value)))
-        # Longest first, so that no secret is left in part because a piece of it was replaced before.
+        # Longest first: replacing a part of a longer secret would leave the rest.
         self._forms = sorted((form for form in forms if len(form) >= _MIN_LENGTH), key=len, reverse=True)
 
     def clean(self, text: str) -> str:
-        """`text` with every known secret replaced."""
+        """Replace every known secret in `text`."""
         for form in self._forms:
             text = text.replace(form, REDACTED)
         return text
 
     def clean_error(self, error: BaseException) -> None:
-        """Clean an exception in place, so that it can be chained without showing what it must not."""
+        """Clean an exception in place, so it can be chained without revealing a secret."""
         error.args = tuple(self.clean(arg) if isinstance(arg, str) else arg for arg in error.args)
 
 
 def fingerprint(parts: Iterable[str]) -> str:
-    """A name for a list of texts that tells nothing about them, and nothing at all in another process."""
+    """Return a salted digest of texts: equal for equal texts within this process, and revealing nothing."""
     digest = hashlib.blake2b(key=_SALT, digest_size=16)
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")

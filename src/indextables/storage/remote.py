@@ -1,4 +1,7 @@
-"""Translating obstore's errors into ours, by their class and never by their text."""
+"""The object store on obstore: S3, Azure, Google Cloud Storage and memory.
+
+It opens clients lazily, and translates obstore's errors into ours by class, never by message.
+"""
 
 import contextlib
 import datetime
@@ -42,70 +45,244 @@ if TYPE_CHECKING:
     # obstore has these for type checkers only.
     from obstore.store import RetryConfig, S3Credential
 
-
-CLIENT_ERRORS = (BaseError, OSError, ValueError, NotImplementedError)
-"""Everything that a call of obstore may raise."""
-
-# obstore does not tell time-outs, resets and server errors from each other, nor from a request that the
-# server finds malformed: all of that is generic. Only the first group can be healed by trying again, but
-# taking it for final would be the worse mistake.
-_TRANSIENT = (GenericError, JoinError, AlreadyExistsError, PreconditionError)
-
-_MAX_DETAIL = 300
-
-
-def translate(error: Exception, what: str, redactor: Redactor) -> StorageError:
-    """Our error for one of obstore's. `what` says what failed and where.
-
-    The original is cleaned in place, so that the caller can chain it.
-    """
-    redactor.clean_error(error)
-    detail = _first_line(error)
-    if isinstance(error, FileNotFoundError):
-        return ObjectNotFoundError(f"{what}: there is no such object")
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
-        return AccessDeniedError(
-            f"{what}: the store refuses; check the credentials and their rights ({detail})"
-        )
-    if isinstance(error, NotSupportedError | NotImplementedError):
-        return UnsupportedStoreError(f"{what}: the store cannot do this ({detail})")
-    if isinstance(error, InvalidPathError):
-        return StorageError(
-            f"{what}: the store holds an object whose name no path can have; move it away ({detail})"
-        )
-    if isinstance(error, _TRANSIENT):
-        return TransientStorageError(
-            f"{what}: the store did not do it this time; if that goes on, check the endpoint, the region and the "
-            f"credentials ({detail})"
-        )
-    return StorageError(f"{what}: {detail}")
-
-
-def _first_line(error: Exception) -> str:
-    line = str(error).partition("\n")[0].strip() or type(error).__name__
-    return line if len(line) <= _MAX_DETAIL else f"{line[:_MAX_DETAIL]}…"
-
-
-# Opening obstore's clients: on first use, and in the process that uses them.
-#
-# A client does not retry by itself. `RetryingStore` does, because it has to know that an attempt failed: a
-# put-if-absent that is repeated behind its back finds its own object and takes it for somebody else's.
-
-
 Client = AzureStore | GCSStore | MemoryStore | S3Store
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+_PAGE = 1000
+_DELETE_BATCH = 1000
+_DELETE_THREADS = 16
+
+
+class RemoteStore:
+    """A table's root in a store that obstore supports. The client opens on first use."""
+
+    def __init__(self, location: Location, settings: ClientSettings, clock: Clock) -> None:
+        self._location = location
+        self._url = str(location)
+        self._prefix = f"{location.path}/" if location.path else ""
+        self._clock = clock
+        self._redactor = Redactor(settings.secrets())
+        self._identity = fingerprint((self._url, *settings.fingerprint_parts()))
+        self._client = LazyClient(location, settings, self._redactor)
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self._url!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._url
+
+    @property
+    def identity(self) -> str:
+        """A cache key that differs between roots and between credentials, and reveals neither."""
+        return self._identity
+
+    @property
+    def clock(self) -> Clock:
+        """The local clock."""
+        return self._clock
+
+    def get(self, key: str) -> bytes:
+        """Return all bytes of an object. Raises ObjectNotFoundError."""
+        client, path = self._client.get(), self._path(key)
+        try:
+            result = obstore.get(client, path)
+            data = result.bytes().to_bytes()
+            size = result.meta["size"]
+        except CLIENT_ERRORS as error:
+            raise self._translated(error, f"get {key}") from error
+        if len(data) != size:
+            raise TransientStorageError(
+                f"{self._url}: get {key}: received {len(data)} of {size} bytes; the connection was closed"
+            )
+        return data
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        what = f"get bytes {start} to {end} of {key}"
+        if not 0 <= start <= end:
+            raise StorageError(f"{self._url}: {what}: not a valid range")
+        client, path = self._client.get(), self._path(key)
+        if start == end:
+            self.head(key)
+            return b""
+        try:
+            data = obstore.get_range(client, path, start=start, end=end).to_bytes()
+        except CLIENT_ERRORS as error:
+            translated = self._translated(error, what)
+            # obstore reports a range beyond the end of the object as a generic failure.
+            if isinstance(translated, TransientStorageError):
+                self._require_size(key, end, what)
+            raise translated from error
+        if len(data) != end - start:
+            self._require_size(key, end, what)
+            raise TransientStorageError(f"{self._url}: {what}: received only {len(data)} bytes")
+        return data
+
+    def open_local(self, key: str) -> None:
+        """Return None: remote objects are not local files."""
+        validate_key(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace an object."""
+        client, path = self._client.get(), self._path(key)
+        try:
+            obstore.put(client, path, data, mode="overwrite")
+        except CLIENT_ERRORS as error:
+            raise self._translated_put(error, f"put {key}") from error
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if the key is free.
+
+        obstore reports two cases as "already exists": there is an object (412), or another request for the key is in
+        progress (409, which S3 asks clients to retry). A HEAD tells them apart: if there is no object,
+        TransientStorageError makes the caller retry the key.
+        """
+        what = f"put {key} if absent"
+        client, path = self._client.get(), self._path(key)
+        try:
+            obstore.put(client, path, data, mode="create")
+        except AlreadyExistsError as error:
+            self._redactor.clean_error(error)
+            try:
+                self.head(key)
+            except ObjectNotFoundError:
+                raise TransientStorageError(
+                    f"{self._url}: {what}: another request for this key is in progress"
+                ) from error
+            return PutOutcome.EXISTS
+        except CLIENT_ERRORS as error:
+            raise self._translated_put(error, what) from error
+        return PutOutcome.WRITTEN
+
+    def head(self, key: str) -> ObjectMeta:
+        """Return the metadata of an object. Raises ObjectNotFoundError."""
+        client, path = self._client.get(), self._path(key)
+        try:
+            meta = obstore.head(client, path)
+        except CLIENT_ERRORS as error:
+            raise self._translated(error, f"head {key}") from error
+        return ObjectMeta(key, meta["size"], _milliseconds(meta["last_modified"]))
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """Iterate over the objects in a folder, page by page, in the string order of their keys."""
+        folder = validate_folder(prefix)
+        if self._lists_in_key_order():
+            return self._listed(folder, start_after, offset=start_after)
+        return self._listed_then_sorted(folder, start_after)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects, in batches. Missing keys are ignored."""
+        client = self._client.get()
+        paths = (self._path(key) for key in keys)
+        while batch := list(itertools.islice(paths, _DELETE_BATCH)):
+            if self._location.scheme in (Scheme.S3, Scheme.MEMORY):
+                self._delete(client, batch)
+                continue
+            # Azure and Google Cloud Storage stop a batch at the first missing key.
+            with ThreadPoolExecutor(_DELETE_THREADS, thread_name_prefix="indextables-delete") as pool:
+                for _ in pool.map(lambda path: self._delete(client, path), batch):
+                    pass
+
+    def now_ms(self) -> int:
+        """Return the time by the store's clock: the modification time of a temporary object."""
+        key = probe_key()
+        self.put(key, b"")
+        try:
+            return self.head(key).last_modified_ms
+        finally:
+            with contextlib.suppress(StorageError):
+                self.delete_many([key])
+
+    def _path(self, key: str) -> str:
+        return self._prefix + validate_key(key)
+
+    def _lists_in_key_order(self) -> bool:
+        """Whether the store lists keys in string order and can start after a key.
+
+        Azure accounts with a hierarchical namespace list folder by folder ("a/x" before "a-b"), and a client cannot
+        tell them from other accounts. Directory buckets of S3 list in any order.
+        """
+        if self._location.scheme is Scheme.S3:
+            return not self._location.container.endswith("--x-s3")
+        return self._location.scheme is not Scheme.AZURE
+
+    def _listed_then_sorted(self, folder: str, start_after: str | None) -> Iterator[ObjectMeta]:
+        yield from sorted(self._listed(folder, start_after, offset=None), key=lambda meta: meta.key)
+
+    def _listed(self, folder: str, start_after: str | None, offset: str | None) -> Iterator[ObjectMeta]:
+        below = f"{self._prefix}{folder}/" if folder else self._prefix
+        try:
+            pages = obstore.list(
+                self._client.get(),
+                below.removesuffix("/") or None,
+                offset=self._prefix + offset if offset else None,
+                chunk_size=_PAGE,
+            )
+            for page in pages:
+                for entry in page:
+                    path = entry["path"]
+                    key = path[len(self._prefix) :]
+                    # obstore strips the '/' from a folder's marker object. Some stores ignore the offset, and others
+                    # include the offset key itself.
+                    if path.startswith(below) and (start_after is None or key > start_after):
+                        yield ObjectMeta(key, entry["size"], _milliseconds(entry["last_modified"]))
+        except CLIENT_ERRORS as error:
+            translated = self._translated(error, f"list {folder or 'the root'}")
+            if isinstance(translated, TransientStorageError):
+                self._require_access(folder)
+            raise translated from error
+
+    def _delete(self, client: Client, paths: str | Sequence[str]) -> None:
+        try:
+            obstore.delete(client, paths)
+        except FileNotFoundError:
+            return
+        except CLIENT_ERRORS as error:
+            raise self._translated(error, "delete") from error
+
+    def _require_size(self, key: str, end: int, what: str) -> None:
+        size = self.head(key).size
+        if size < end:
+            raise StorageError(f"{self._url}: {what}: the object has only {size} bytes")
+
+    def _require_access(self, folder: str) -> None:
+        """Raise AccessDeniedError if access is denied: obstore reports that for a HEAD, but not for a listing."""
+        with contextlib.suppress(ObjectNotFoundError, TransientStorageError):
+            self.head(f"{folder}/.access" if folder else ".access")
+
+    def _translated(self, error: Exception, what: str) -> StorageError:
+        return translate(error, f"{self._url}: {what}", self._redactor)
+
+    def _translated_put(self, error: Exception, what: str) -> StorageError:
+        translated = self._translated(error, what)
+        if isinstance(translated, ObjectNotFoundError):
+            return StorageError(
+                f"{self._url}: {what}: the bucket or container {self._location.container!r} does not exist; create it"
+            )
+        return translated
+
+
+def _milliseconds(moment: datetime.datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+# --- clients ------------------------------------------------------------------------------------------
+
+# Clients never retry; `RetryingStore` does. It must see every failed attempt: a put-if-absent that the client repeats
+# finds its own object, and the store would report it as another writer's.
 _NO_RETRIES: "RetryConfig" = {"max_retries": 0}
 
-# The time for a whole request must be enough for a large object on a slow line, so that a stalled one is
-# recognised by the time between two reads.
+# The timeout of a whole request must allow a large object on a slow connection; read_timeout detects stalled requests.
 _DEFAULT_CLIENT_SETTINGS = {"connect_timeout": "5s", "read_timeout": "60s", "timeout": "10m"}
 
 
 class LazyClient:
-    """A client that opens when it is first needed. Safe for several threads.
+    """A client that opens on first use. Thread-safe.
 
-    The native threads behind a client do not survive a fork, and a child that used them would wait for ever:
-    it gets a StorageError instead.
+    The native threads of a client do not survive a fork: a forked child would wait forever, so it gets a StorageError.
     """
 
     def __init__(self, location: Location, settings: ClientSettings, redactor: Redactor) -> None:
@@ -116,7 +293,7 @@ class LazyClient:
         self._client: Client | None = None
 
     def get(self) -> Client:
-        """The client. Raises InvalidOptionError if it cannot be built from the settings, and StorageError."""
+        """Return the client. Raises InvalidOptionError if the settings are invalid, and StorageError after a fork."""
         _enter_native_runtime(self._location)
         with self._lock:
             if self._client is None:
@@ -129,7 +306,7 @@ class LazyClient:
         except (BaseError, ValueError) as error:
             self._redactor.clean_error(error)
             raise InvalidOptionError(
-                f"{self._location}: the storage options cannot be used: {str(error).partition(chr(10))[0]}"
+                f"{self._location}: the storage options are invalid: {str(error).partition(chr(10))[0]}"
             ) from error
 
 
@@ -145,8 +322,8 @@ def _enter_native_runtime(location: Location) -> None:
         _runtime_pid = pid
     if _runtime_pid != pid and location.scheme is not Scheme.MEMORY:
         raise StorageError(
-            f"{location}: this process was forked from one that had used remote stores, and their threads do "
-            f"not survive that; start worker processes with the method 'spawn' or 'forkserver'"
+            f"{location}: this process was forked from one that had used remote stores, whose threads do not survive "
+            f"a fork; start worker processes with the method 'spawn' or 'forkserver'"
         )
 
 
@@ -157,10 +334,10 @@ def _open_memory(location: Location, settings: ClientSettings) -> Client:  # noq
 
 def _open_s3(location: Location, settings: ClientSettings) -> Client:
     endpoint = settings.config.get("endpoint")
-    # By this name the environment could overrule an endpoint that was given.
+    # AWS_ENDPOINT_URL_S3 in the environment would override an explicit endpoint.
     specific = {} if endpoint is None else {"aws_endpoint_url_s3": endpoint}
-    told = msgspec.structs.replace(settings, config=settings.config | specific)
-    return S3Store(location.container, credential_provider=_s3_provider(settings), **_arguments(told))
+    explicit = msgspec.structs.replace(settings, config=settings.config | specific)
+    return S3Store(location.container, credential_provider=_s3_provider(settings), **_arguments(explicit))
 
 
 def _open_azure(location: Location, settings: ClientSettings) -> Client:
@@ -189,8 +366,8 @@ def _arguments(settings: ClientSettings) -> dict[str, Any]:
 
 
 def _s3_provider(settings: ClientSettings) -> "Callable[[], S3Credential] | None":
-    """A provider where the client would complete the keys it was given by a token from the environment."""
-    if "session_token" not in settings.outvoted or "session_token" in settings.config:
+    """Return a provider of exactly the given keys if the client would add a session token from the environment."""
+    if "session_token" not in settings.overridden or "session_token" in settings.config:
         return None
     key_id, key = settings.config.get("access_key_id"), settings.config.get("secret_access_key")
     if key_id is None or key is None:
@@ -203,226 +380,45 @@ def _s3_provider(settings: ClientSettings) -> "Callable[[], S3Credential] | None
     }
 
 
-# The object store over obstore: S3, Azure, Google Cloud Storage, and memory.
+# --- errors -------------------------------------------------------------------------------------------
+
+CLIENT_ERRORS = (BaseError, OSError, ValueError, NotImplementedError)
+"""Every error that obstore raises."""
+
+# obstore reports timeouts, resets, server errors and malformed requests alike as GenericError. Retrying a malformed
+# request wastes time; not retrying the others would fail operations that could succeed.
+_TRANSIENT = (GenericError, JoinError, AlreadyExistsError, PreconditionError)
+
+_MAX_DETAIL = 300
 
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_PAGE = 1000
-_DELETE_BATCH = 1000
-_DELETE_THREADS = 16
+def translate(error: Exception, what: str, redactor: Redactor) -> StorageError:
+    """Return our error for one of obstore's. `what` names the failed call and its place.
+
+    The original is redacted in place, so the caller can chain it.
+    """
+    redactor.clean_error(error)
+    detail = _first_line(error)
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError(f"{what}: no such object")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
+        return AccessDeniedError(
+            f"{what}: access denied; check the credentials and their permissions ({detail})"
+        )
+    if isinstance(error, NotSupportedError | NotImplementedError):
+        return UnsupportedStoreError(f"{what}: the store does not support this ({detail})")
+    if isinstance(error, InvalidPathError):
+        return StorageError(
+            f"{what}: the store contains an object whose name is not a valid path; rename or remove it ({detail})"
+        )
+    if isinstance(error, _TRANSIENT):
+        return TransientStorageError(
+            f"{what}: the request failed and may succeed later; if it keeps failing, check the endpoint, the region "
+            f"and the credentials ({detail})"
+        )
+    return StorageError(f"{what}: {detail}")
 
 
-class RemoteStore:
-    """A root in a store that obstore can reach. The client opens on first use."""
-
-    def __init__(self, location: Location, settings: ClientSettings, clock: Clock) -> None:
-        self._location = location
-        self._url = str(location)
-        self._prefix = f"{location.path}/" if location.path else ""
-        self._clock = clock
-        self._redactor = Redactor(settings.secrets())
-        self._identity = fingerprint((self._url, *settings.fingerprint_parts()))
-        self._client = LazyClient(location, settings, self._redactor)
-
-    def __repr__(self) -> str:
-        return f"RemoteStore({self._url!r})"
-
-    @property
-    def url(self) -> str:
-        """The canonical URL of the root."""
-        return self._url
-
-    @property
-    def identity(self) -> str:
-        """Differs between roots and between credentials, and reveals neither."""
-        return self._identity
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the local side."""
-        return self._clock
-
-    def get(self, key: str) -> bytes:
-        """All bytes of an object. Raises ObjectNotFoundError."""
-        client, path = self._client.get(), self._path(key)
-        try:
-            result = obstore.get(client, path)
-            data = result.bytes().to_bytes()
-            size = result.meta["size"]
-        except CLIENT_ERRORS as error:
-            raise self._translated(error, f"get {key}") from error
-        if len(data) != size:
-            raise TransientStorageError(
-                f"{self._url}: get {key}: {len(data)} bytes of {size} arrived; the connection was cut"
-            )
-        return data
-
-    def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
-        what = f"get bytes {start} to {end} of {key}"
-        if not 0 <= start <= end:
-            raise StorageError(f"{self._url}: {what}: this is no range")
-        client, path = self._client.get(), self._path(key)
-        if start == end:
-            self.head(key)
-            return b""
-        try:
-            data = obstore.get_range(client, path, start=start, end=end).to_bytes()
-        except CLIENT_ERRORS as error:
-            translated = self._translated(error, what)
-            # A range that starts behind the end is refused like any other failure.
-            if isinstance(translated, TransientStorageError):
-                self._require_size(key, end, what)
-            raise translated from error
-        if len(data) != end - start:
-            self._require_size(key, end, what)
-            raise TransientStorageError(f"{self._url}: {what}: only {len(data)} bytes arrived")
-        return data
-
-    def open_local(self, key: str) -> None:
-        """None: objects come over the network."""
-        validate_key(key)
-
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object, replacing any that is there."""
-        client, path = self._client.get(), self._path(key)
-        try:
-            obstore.put(client, path, data, mode="overwrite")
-        except CLIENT_ERRORS as error:
-            raise self._translated_put(error, f"put {key}") from error
-
-    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Write an object if there is none under this key.
-
-        "Exists" has two meanings behind obstore: there is an object (412), or another request for this key
-        was under way and nothing is known yet (409, which S3 asks to be retried). Looking tells them apart:
-        no object there means TransientStorageError, and the caller tries the same key again.
-        """
-        what = f"put {key} if absent"
-        client, path = self._client.get(), self._path(key)
-        try:
-            obstore.put(client, path, data, mode="create")
-        except AlreadyExistsError as error:
-            self._redactor.clean_error(error)
-            try:
-                self.head(key)
-            except ObjectNotFoundError:
-                raise TransientStorageError(
-                    f"{self._url}: {what}: another request for this key was under way"
-                ) from error
-            return PutOutcome.EXISTS
-        except CLIENT_ERRORS as error:
-            raise self._translated_put(error, what) from error
-        return PutOutcome.WRITTEN
-
-    def head(self, key: str) -> ObjectMeta:
-        """Size and time of an object. Raises ObjectNotFoundError."""
-        client, path = self._client.get(), self._path(key)
-        try:
-            meta = obstore.head(client, path)
-        except CLIENT_ERRORS as error:
-            raise self._translated(error, f"head {key}") from error
-        return ObjectMeta(key, meta["size"], _milliseconds(meta["last_modified"]))
-
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        """The objects below a folder, in the string order of their keys, by pages."""
-        folder = validate_folder(prefix)
-        if self._lists_in_key_order():
-            return self._listed(folder, start_after, offset=start_after)
-        return self._listed_then_sorted(folder, start_after)
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete objects, in batches. An absent key is no error."""
-        client = self._client.get()
-        paths = (self._path(key) for key in keys)
-        while batch := list(itertools.islice(paths, _DELETE_BATCH)):
-            if self._location.scheme in (Scheme.S3, Scheme.MEMORY):
-                self._delete(client, batch)
-                continue
-            # The other stores stop a batch at the first absent key.
-            with ThreadPoolExecutor(_DELETE_THREADS, thread_name_prefix="indextables-delete") as pool:
-                for _ in pool.map(lambda path: self._delete(client, path), batch):
-                    pass
-
-    def now_ms(self) -> int:
-        """The store's clock, read off an object that is written for the purpose and deleted again."""
-        key = probe_key()
-        self.put(key, b"")
-        try:
-            return self.head(key).last_modified_ms
-        finally:
-            with contextlib.suppress(StorageError):
-                self.delete_many([key])
-
-    def _path(self, key: str) -> str:
-        return self._prefix + validate_key(key)
-
-    def _lists_in_key_order(self) -> bool:
-        """Whether pages arrive in string order and start after a key in that order.
-
-        Not so in Azure accounts with a hierarchical namespace (folder by folder, "a/x" before "a-b"), which
-        cannot be told from the others, and in S3's directory buckets (any order).
-        """
-        if self._location.scheme is Scheme.S3:
-            return not self._location.container.endswith("--x-s3")
-        return self._location.scheme is not Scheme.AZURE
-
-    def _listed_then_sorted(self, folder: str, start_after: str | None) -> Iterator[ObjectMeta]:
-        yield from sorted(self._listed(folder, start_after, offset=None), key=lambda meta: meta.key)
-
-    def _listed(self, folder: str, start_after: str | None, offset: str | None) -> Iterator[ObjectMeta]:
-        below = f"{self._prefix}{folder}/" if folder else self._prefix
-        try:
-            pages = obstore.list(
-                self._client.get(),
-                below.removesuffix("/") or None,
-                offset=self._prefix + offset if offset else None,
-                chunk_size=_PAGE,
-            )
-            for page in pages:
-                for entry in page:
-                    path = entry["path"]
-                    key = path[len(self._prefix) :]
-                    # A folder's marker object arrives without its '/', as if it were the folder. Some stores
-                    # take no notice of the offset, others include the key itself.
-                    if path.startswith(below) and (start_after is None or key > start_after):
-                        yield ObjectMeta(key, entry["size"], _milliseconds(entry["last_modified"]))
-        except CLIENT_ERRORS as error:
-            translated = self._translated(error, f"list {folder or 'the root'}")
-            if isinstance(translated, TransientStorageError):
-                self._require_access(folder)
-            raise translated from error
-
-    def _delete(self, client: Client, paths: str | Sequence[str]) -> None:
-        try:
-            obstore.delete(client, paths)
-        except FileNotFoundError:
-            return
-        except CLIENT_ERRORS as error:
-            raise self._translated(error, "delete") from error
-
-    def _require_size(self, key: str, end: int, what: str) -> None:
-        size = self.head(key).size
-        if size < end:
-            raise StorageError(f"{self._url}: {what}: the object has only {size} bytes")
-
-    def _require_access(self, folder: str) -> None:
-        """A refused listing arrives as a generic failure; a HEAD that is refused does not."""
-        with contextlib.suppress(ObjectNotFoundError, TransientStorageError):
-            self.head(f"{folder}/.access" if folder else ".access")
-
-    def _translated(self, error: Exception, what: str) -> StorageError:
-        return translate(error, f"{self._url}: {what}", self._redactor)
-
-    def _translated_put(self, error: Exception, what: str) -> StorageError:
-        translated = self._translated(error, what)
-        if isinstance(translated, ObjectNotFoundError):
-            return StorageError(
-                f"{self._url}: {what}: no bucket or container {self._location.container!r}; create it"
-            )
-        return translated
-
-
-def _milliseconds(moment: datetime.datetime) -> int:
-    return (moment - _EPOCH) // _MILLISECOND
+def _first_line(error: Exception) -> str:
+    line = str(error).partition("\n")[0].strip() or type(error).__name__
+    return line if len(line) <= _MAX_DETAIL else f"{line[:_MAX_DETAIL]}…"

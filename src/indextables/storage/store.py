@@ -1,4 +1,8 @@
-"""The object store as the rest of the package sees it: a small protocol, its values, and the clock beside it."""
+"""The interface of an object store: its protocol and values, the clock, and the probe for put-if-absent.
+
+Keys are relative to the table's root and separated by '/'. Every store validates each key with `keys.validate_key`
+before any access.
+"""
 
 import contextlib
 import enum
@@ -14,7 +18,7 @@ from indextables.errors import StorageError, UnsupportedStoreError
 
 
 class Clock(Protocol):
-    """The time of the local side, and a way to wait."""
+    """The local time, and a way to wait."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -26,7 +30,7 @@ class Clock(Protocol):
 
 
 class SystemClock(msgspec.Struct, frozen=True):
-    """The machine's clock."""
+    """The clock of this machine."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -37,21 +41,15 @@ class SystemClock(msgspec.Struct, frozen=True):
         time.sleep(seconds)
 
 
-# The object store as the rest of the package sees it: a small protocol, and the values that pass through.
-#
-# Keys are relative to the table's root and separated by '/'. Every store passes each key through
-# `paths.validate_key` before it touches anything.
-
-
 class PutOutcome(enum.Enum):
-    """What became of a put-if-absent."""
+    """The outcome of a put-if-absent."""
 
     WRITTEN = "written"
     EXISTS = "exists"
 
 
 class ObjectMeta(msgspec.Struct, frozen=True):
-    """An object without its bytes. The time is the store's own."""
+    """The metadata of an object. The time is by the store's clock."""
 
     key: str
     size: int
@@ -59,98 +57,95 @@ class ObjectMeta(msgspec.Struct, frozen=True):
 
 
 class ObjectStore(Protocol):
-    """One table's root in an object store. Safe for use by several threads.
+    """The root of one table in an object store. Thread-safe.
 
-    Every method raises UnsafePathError for a key that the path rules refuse, AccessDeniedError when the store
-    says no, TransientStorageError when the same call may go through later, and StorageError for the rest.
+    Every method raises UnsafePathError for an invalid key, AccessDeniedError if the store denies access,
+    TransientStorageError if the same call may succeed later, and StorageError for any other failure.
     """
 
     @property
     def url(self) -> str:
-        """The canonical URL of the root, without credentials: one spelling for all spellings of a path."""
+        """The canonical URL of the root, without credentials; equal for all spellings of a path."""
         ...
 
     @property
     def identity(self) -> str:
-        """A key for caches: differs between roots and between credentials, and reveals neither.
+        """A cache key that differs between roots and between credentials, and reveals neither.
 
-        It is salted per process, so it means nothing outside of it.
+        It is salted per process and meaningless in any other.
         """
         ...
 
     @property
     def clock(self) -> Clock:
-        """The clock of the local side, for back-off and ages of cached things. Not the store's."""
+        """The local clock, for backoff and the age of cached values; not the store's clock."""
         ...
 
     def get(self, key: str) -> bytes:
-        """All bytes of an object. Raises ObjectNotFoundError."""
+        """Return all bytes of an object. Raises ObjectNotFoundError."""
         ...
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end` (exclusive): exactly that many.
+        """Return exactly the bytes from `start` to `end` (exclusive).
 
         Raises ObjectNotFoundError, and StorageError if the object ends before `end`.
         """
         ...
 
     def open_local(self, key: str) -> pa.NativeFile | None:
-        """An object as a file that Arrow reads by itself, or None where objects are no files of this machine.
+        """Open an object as a local file for Arrow; None if the store is not on the local disk.
 
-        It is for the caller to close. Raises ObjectNotFoundError.
+        The caller closes the file. Raises ObjectNotFoundError.
         """
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, replacing any that is there. A reader sees the old bytes or the new ones."""
+        """Write or replace an object. A concurrent reader sees either the old bytes or the new ones."""
         ...
 
     def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
-        """Write an object if there is none under this key: of all racing callers, exactly one writes.
+        """Write an object if the key is free: of all concurrent callers, exactly one writes.
 
-        A reader sees the whole object or none. After WRITTEN the object survives a crash of this machine.
-        After a TransientStorageError nobody knows whether it was written.
+        A reader sees the whole object or none. After WRITTEN the object survives a crash of this machine. After a
+        TransientStorageError the outcome is unknown.
         """
         ...
 
     def head(self, key: str) -> ObjectMeta:
-        """Size and time of an object. Raises ObjectNotFoundError."""
+        """Return the metadata of an object. Raises ObjectNotFoundError."""
         ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
-        """The objects below a folder and all folders in it, in the string order of their keys.
+        """Iterate over the objects in a folder, recursively, in the string order of their keys.
 
-        `prefix` is a folder such as "_transaction_log/", or "" for the root; a folder that is not there lists
-        nothing. With `start_after`, only keys greater than it. Pages are fetched as they are consumed: a
-        caller may stop early, and errors therefore surface during iteration.
+        `prefix` is a folder such as "_transaction_log/", or "" for the root; a missing folder is empty. With
+        `start_after`, only greater keys are listed. Pages are fetched on demand: a caller may stop early, and errors
+        occur during iteration.
         """
         ...
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete objects, in batches. An absent key is no error. After a failure, some may be gone."""
+        """Delete objects, in batches. Missing keys are ignored. After a failure, some objects may be deleted."""
         ...
 
     def now_ms(self) -> int:
-        """The store's clock, which is the one that `ObjectMeta.last_modified_ms` comes from."""
+        """Return the time by the store's clock, which also sets `ObjectMeta.last_modified_ms`."""
         ...
 
 
-# Objects written only to learn something about a store.
-
-
 PROBE_PREFIX = "_transaction_log/.probe-"
-"""How the keys of such objects start: where the log's own objects are, under a name that no reader knows."""
+"""The prefix of objects that only test a store: inside the log's folder, with names that readers ignore."""
 
 
 def probe_key() -> str:
-    """A new key for a probe."""
+    """Return a new, unique key for a probe."""
     return f"{PROBE_PREFIX}{uuid.uuid4().hex}"
 
 
 def require_put_if_absent(store: ObjectStore) -> None:
-    """Return if the store honours put-if-absent; the probe is deleted either way, as far as the store allows.
+    """Check that the store supports put-if-absent, with a probe object that is deleted afterwards.
 
-    Raises UnsupportedStoreError if it overwrites instead.
+    Raises UnsupportedStoreError if the store overwrites instead.
     """
     key = probe_key()
     try:
@@ -161,6 +156,6 @@ def require_put_if_absent(store: ObjectStore) -> None:
             store.delete_many([key])
     if first is not PutOutcome.WRITTEN or second is not PutOutcome.EXISTS:
         raise UnsupportedStoreError(
-            f"{store.url}: the store ignores put-if-absent, so that two writers could overwrite each other's "
-            f"commits; use one that honours 'If-None-Match: *' (Amazon S3, Azure, Google Cloud, MinIO, R2)"
+            f"{store.url}: the store ignores put-if-absent, so two writers could overwrite each other's commits; "
+            f"use a store that supports 'If-None-Match: *' (Amazon S3, Azure, Google Cloud, MinIO, R2)"
         )

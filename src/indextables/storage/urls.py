@@ -1,6 +1,6 @@
-"""The spellings of a table's root, and the one canonical form of each.
+"""Parses the paths and URLs of tables into a canonical location.
 
-Paths inside a URL are taken literally, as Hadoop's `Path` does it: '%20' is three characters.
+The path of a URL is literal, as in Hadoop's `Path`: '%20' is three characters.
 """
 
 import enum
@@ -14,7 +14,7 @@ from indextables.errors import InvalidOptionError, UnsafePathError
 
 
 class Scheme(enum.Enum):
-    """The families of stores. The value is how the canonical URL starts."""
+    """The kinds of stores. The value is the scheme of the canonical URL."""
 
     LOCAL = "file"
     S3 = "s3"
@@ -45,16 +45,16 @@ _AZURE_AUTHORITY = re.compile(
 
 
 class AzureAccount(msgspec.Struct, frozen=True):
-    """An account as a URL names it: `<name>.dfs.<suffix>`."""
+    """The account in a URL: `<name>.dfs.<suffix>`."""
 
     name: str
     suffix: str
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A place in a store. `path` has no '/' at either end and is not checked; `str` gives the canonical URL.
+    """A place in a store. `path` is not validated and has no '/' at either end; `str` returns the canonical URL.
 
-    `container` is the bucket or the container, the name of a memory store, and empty on local disk.
+    `container` is the bucket or container, or the name of a memory store; it is empty on local disk.
     """
 
     scheme: Scheme
@@ -73,9 +73,9 @@ class Location(msgspec.Struct, frozen=True):
         return f"{self.scheme.value}://{self.container}"
 
     def contains(self, other: "Location") -> bool:
-        """Whether both are in one store, as far as the URLs tell, and the other's path is below this one's.
+        """Whether the other location is in the same store, by its URL, and below this path.
 
-        An Azure URL may leave the account to the settings: it then matches any.
+        An Azure URL without an account matches any account, because the settings name it.
         """
         if (self.scheme, self.container) != (other.scheme, other.container):
             return False
@@ -85,26 +85,26 @@ class Location(msgspec.Struct, frozen=True):
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path says where it is by itself: a URL, or a path from the root of the file system."""
+    """Whether a path is a URL, or starts at the root of the file system."""
     return path.startswith("/") or _URL.fullmatch(path) is not None
 
 
 def split_url(path: str) -> Location:
-    """Take an absolute path apart, leaving its path part as it is (but for '/' at both ends).
+    """Split an absolute path or URL; its path stays literal, without '/' at either end.
 
-    Raises InvalidOptionError for a scheme that is not supported and for credentials inside the URL; neither
-    message repeats the URL, which may hold a secret.
+    Raises InvalidOptionError for an unsupported scheme and for credentials in the URL. The message does not repeat the
+    URL, which may contain a secret.
     """
     if path.startswith("/"):
         return Location(Scheme.LOCAL, "", path.strip("/"))
     match = _URL.fullmatch(path)
     if match is None:
-        raise InvalidOptionError("a path must be absolute here: a URL, or a path that starts with '/'")
+        raise InvalidOptionError("the path must be absolute: a URL, or a path that starts with '/'")
     spelling, rest = match["scheme"].lower(), match["rest"]
     scheme = _SPELLINGS.get(spelling)
     if scheme is None:
         raise InvalidOptionError(
-            f"no store for {spelling}: URLs; use a local path or one of {', '.join(sorted(_SPELLINGS))}"
+            f"{spelling}: URLs are not supported; use a local path or one of {', '.join(sorted(_SPELLINGS))}"
         )
     authority, path_part = _split_authority(rest)
     if scheme is Scheme.LOCAL:
@@ -115,9 +115,9 @@ def split_url(path: str) -> Location:
 
 
 def parse_root(path: str | os.PathLike[str]) -> Location:
-    """The location of a table's root; one without a scheme is local, relative to the working directory.
+    """Return the location of a table's root; a path without a scheme is local, relative to the working directory.
 
-    Raises InvalidOptionError as `split_url` does, and UnsafePathError for '.' and '..' in a URL.
+    Raises the errors of `split_url`, and UnsafePathError for '.' and '..' in a URL.
     """
     text = os.fspath(path)
     if not text or "\0" in text:
@@ -126,11 +126,11 @@ def parse_root(path: str | os.PathLike[str]) -> Location:
     if location.scheme is Scheme.LOCAL:
         normalised = os.path.normpath(f"/{location.path}").strip("/")
         if not normalised:
-            raise InvalidOptionError("the root of the file system cannot be a table; name a folder")
+            raise InvalidOptionError("the root of the file system cannot be a table; choose a folder")
         return Location(Scheme.LOCAL, "", normalised)
     segments = [segment for segment in location.path.split("/") if segment]
     if "." in segments or ".." in segments:
-        raise UnsafePathError(f"{location}: '.' and '..' mean nothing in an object store; write the path out")
+        raise UnsafePathError(f"{location}: an object store has no '.' and '..'; write the full path")
     return Location(location.scheme, location.container, "/".join(segments), location.account)
 
 
@@ -143,9 +143,7 @@ def _split_authority(rest: str) -> tuple[str, str]:
 
 def _local(authority: str, path_part: str) -> Location:
     if authority not in ("", "localhost"):
-        raise InvalidOptionError(
-            "a file: URL names another host; write file:///path for a file on this machine"
-        )
+        raise InvalidOptionError("a file: URL must not name another host; write file:///path")
     return Location(Scheme.LOCAL, "", path_part)
 
 
@@ -153,7 +151,7 @@ def _azure(authority: str, path_part: str) -> Location:
     match = _AZURE_AUTHORITY.fullmatch(authority)
     if match is None:
         raise InvalidOptionError(
-            "an Azure URL names its account as <container>@<account>.dfs.core.windows.net (or .blob.)"
+            "an Azure URL must contain the account as <container>@<account>.dfs.core.windows.net (or .blob.)"
         )
     account = AzureAccount(match["account"], match["suffix"])
     return Location(Scheme.AZURE, match["container"], path_part, account)
@@ -162,7 +160,7 @@ def _azure(authority: str, path_part: str) -> Location:
 def _plain(scheme: Scheme, spelling: str, authority: str, path_part: str) -> Location:
     if "@" in authority:
         raise InvalidOptionError(
-            f"a {spelling}: URL contains credentials; pass them by storage_options or by the environment"
+            f"a {spelling}: URL contains credentials; pass them in storage_options or in the environment"
         )
     if not authority and scheme is not Scheme.MEMORY:
         raise InvalidOptionError(f"a {spelling}: URL needs a bucket or container: {spelling}://<name>/<path>")

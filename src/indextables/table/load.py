@@ -21,6 +21,7 @@ from indextables.errors import (
     ConcurrentMaintenanceError,
     LogCorruptedError,
     ObjectNotFoundError,
+    StorageTimeoutError,
     TableNotFoundError,
     VersionNotFoundError,
 )
@@ -31,6 +32,7 @@ from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
 from indextables.log.segment import (
+    Base,
     Gap,
     LogListing,
     LogSegment,
@@ -75,7 +77,8 @@ def load_snapshot(
     """The table at `version`, or at its newest version, read without the bases under the keys `excluded_bases`.
 
     Raises TableNotFoundError, VersionNotFoundError if the log does not hold the version, ConcurrentMaintenanceError if
-    files of the log keep vanishing, UnsupportedProtocolError, and LogCorruptedError if a required file is damaged.
+    files of the log keep vanishing, UnsupportedProtocolError, LogCorruptedError if a required file is damaged, and
+    StorageTimeoutError if a required checkpoint takes too long to read.
     """
     if version is not None and version < 0:
         raise VersionNotFoundError(f"{context.url}: there is no version {version}; versions start at 0")
@@ -102,9 +105,10 @@ class _Start(msgspec.Struct, frozen=True):
 def _load(context: TableContext, version: int | None, excluded_bases: Collection[str]) -> Snapshot:
     hint = read_hint(context.store)
     start, listing = None, None
+    timed_out: dict[Base, StorageTimeoutError] = {}
     if hint is not None and (version is None or version >= hint.version):
         listing = _list_from_hint(context, hint, excluded_bases)
-        start = _first_readable(context, listing, version) if listing is not None else None
+        start = _first_readable(context, listing, version, timed_out) if listing is not None else None
     if start is None:
         listing = list_log(context.store).without(excluded_bases)
         if listing.is_empty and not excluded_bases:
@@ -112,8 +116,10 @@ def _load(context: TableContext, version: int | None, excluded_bases: Collection
                 f"{context.url}: there is no table here (no transaction log found under {LOG_PREFIX}); check the "
                 f"path, or create the table with IndexTable.create"
             )
-        start = _first_readable(context, listing, version)
+        start = _first_readable(context, listing, version, timed_out)
     if start is None:
+        if timed_out:
+            raise next(iter(timed_out.values()))
         _check_still_listed(context, listing)
         raise _out_of_reach(context, listing, version)
     snapshot = _build(context, start, excluded_bases)
@@ -138,15 +144,33 @@ def _list_from_hint(
     return listing if base_format is None else listing.preferring(hint.version, base_format)
 
 
-def _first_readable(context: TableContext, listing: LogListing, version: int | None) -> _Start | None:
-    """The newest readable base, with the version files after it. None if there is neither a base nor version 0."""
+def _first_readable(
+    context: TableContext,
+    listing: LogListing,
+    version: int | None,
+    timed_out: dict[Base, StorageTimeoutError],
+) -> _Start | None:
+    """The newest readable base, with the version files after it. None if there is neither a base nor version 0.
+
+    A base whose read takes too long goes into `timed_out` and is not tried again. Its versions exist, so a base and
+    version files that end before them do not replace it.
+    """
     bases = [base for base in listing.bases_newest_first() if version is None or base.version <= version]
     first = bases[0].version + 1 if bases else 0
     listing = with_unlisted_versions(context, listing, first, version)
     unreadable: list[int] = []
     for base in bases:
+        if base in timed_out:
+            continue
         try:
             header, source = read_base(context, base)
+        except StorageTimeoutError as error:
+            logger.warning(
+                "%s: failed to read checkpoint at version %d in time, falling back to older files: %s",
+                context.url, base.version, error,
+            )  # fmt: skip
+            timed_out[base] = error
+            continue
         except (LogCorruptedError, ObjectNotFoundError) as error:
             logger.warning(
                 "%s: failed to read checkpoint at version %d, falling back to older files: %s",
@@ -155,11 +179,19 @@ def _first_readable(context: TableContext, listing: LogListing, version: int | N
             unreadable.append(base.version)
             continue
         segment = build_segment(listing, base, version=version)
+        if _ends_before(segment, timed_out):
+            return None
         return _Start(_with_gap(segment, unreadable), header, source)
     if 0 not in listing.versions:
         return None
     segment = build_segment(listing, None, version=version)
+    if _ends_before(segment, timed_out):
+        return None
     return _Start(_with_gap(segment, unreadable), EMPTY_HEADER, MemorySource(empty_entries()))
+
+
+def _ends_before(segment: LogSegment, timed_out: Collection[Base]) -> bool:
+    return any(base.version > segment.version for base in timed_out)
 
 
 def _with_gap(segment: LogSegment, unreadable: list[int]) -> LogSegment:

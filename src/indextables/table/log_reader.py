@@ -9,7 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from indextables.config.registry import STATE_READ_PARALLELISM, TRANSACTION_CACHE_EXPIRATION_SECONDS
+from indextables.config.registry import (
+    CHECKPOINT_READ_TIMEOUT_SECONDS,
+    STATE_READ_PARALLELISM,
+    TRANSACTION_CACHE_EXPIRATION_SECONDS,
+)
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, LogCorruptedError
 from indextables.log.actions import scan_lines
 from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary, decode_tail
@@ -20,7 +24,7 @@ from indextables.log.segment import Base, BaseFormat, LogListing, VersionEntry
 from indextables.log.version_file import find_version_file, read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import header_of, read_state_manifest
-from indextables.storage import ObjectMeta
+from indextables.storage import ObjectMeta, with_time_limit
 from indextables.table.context import TableContext, cached, stamp
 
 # A version that overwrites a large table has tens of megabytes: too large for the cache.
@@ -133,6 +137,7 @@ def read_base_uncached(
     """A checkpoint or state as it is in the store now, for callers that must know whether it is readable.
 
     Raises CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError or another StorageError.
+    StorageTimeoutError is one of them: neither this read nor a later load of entries may exceed the configured time.
     """
     header, source = _read_base(context, base, unknown)
     return header, _with_executor(context, source)
@@ -156,15 +161,20 @@ def _read_base(context: TableContext, base: Base, unknown: UnknownContent) -> tu
 
 
 def _decode_base(context: TableContext, base: Base, unknown: UnknownContent) -> tuple[LogHeader, EntrySource]:
+    timeout_seconds = context.settings[CHECKPOINT_READ_TIMEOUT_SECONDS]
+    store = with_time_limit(
+        context.store, timeout_seconds, base.meta.key, CHECKPOINT_READ_TIMEOUT_SECONDS.key
+    )
     match base.format:
         case BaseFormat.AVRO_STATE:
-            manifest = read_state_manifest(context.store, base)
+            state = read_state_manifest(store, base)
             parallelism = context.settings[STATE_READ_PARALLELISM]
-            return header_of(manifest), StateSource(context.store, manifest, parallelism)
+            source = StateSource(context.store, state, parallelism, read_timeout_seconds=timeout_seconds)
+            return header_of(state), source
         case BaseFormat.JSON:
-            checkpoint = read_json_checkpoint(context.store, base.meta, base.version, unknown)
+            checkpoint = read_json_checkpoint(store, base.meta, base.version, unknown)
         case BaseFormat.PARQUET:
-            checkpoint = read_parquet_checkpoint(context.store, base.meta, base.version)
+            checkpoint = read_parquet_checkpoint(store, base.meta, base.version)
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 

@@ -17,6 +17,7 @@ from indextables.errors import (
     InvalidPredicateError,
     LogCorruptedError,
     ObjectNotFoundError,
+    StorageTimeoutError,
     VersionNotFoundError,
 )
 from indextables.log.actions import Metadata, ProtocolAction
@@ -224,13 +225,18 @@ class Snapshot:
         try:
             loaded = self.source.load(selection, columns)
             return replace(loaded, entries=replay_entries(loaded.entries, self.tail))
-        except (LogCorruptedError, ObjectNotFoundError) as error:
+        except (LogCorruptedError, ObjectNotFoundError, StorageTimeoutError) as error:
             if self._recover is None:
                 raise
             return self._recover_entries(error).load(selection, columns)
 
-    def _recover_entries(self, error: LogCorruptedError | ObjectNotFoundError) -> EntrySource:
-        """All entries, from other files. Raises ConcurrentMaintenanceError or LogCorruptedError if there are none."""
+    def _recover_entries(
+        self, error: LogCorruptedError | ObjectNotFoundError | StorageTimeoutError
+    ) -> EntrySource:
+        """All entries, from other files.
+
+        Raises ConcurrentMaintenanceError, LogCorruptedError or StorageTimeoutError if there are none.
+        """
         assert self._recover is not None
         logger.warning(
             "%s: falling back to other files of the log for version %d: %s",

@@ -1,11 +1,17 @@
 """Cleaning up the log: what may go, what never goes, and what is looked at before anything does."""
 
 import logging
+import pickle
 import re
 
 import pytest
 
-from indextables.errors import LogCorruptedError, TransientStorageError, VersionNotFoundError
+from indextables.errors import (
+    CleanupFailedError,
+    LogCorruptedError,
+    TransientStorageError,
+    VersionNotFoundError,
+)
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     StateManifestFile,
@@ -15,6 +21,7 @@ from indextables.log.paths import (
     version_key,
 )
 from indextables.log.segment import Base, BaseFormat, LogListing, list_log
+from indextables.ops.after_commit import after_merge, wait_for_background
 from indextables.ops.checkpoint.cleanup import MS_PER_HOUR, CleanupRules, clean_up, plan_cleanup
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.write import commit_files
@@ -34,6 +41,7 @@ from support.tables import (
     live,
     log_keys,
     memory_store,
+    merge,
     new_table,
     older_table,
 )
@@ -296,16 +304,52 @@ def test_failure_is_an_error_by_the_policy(store):
         clean_up(context(refusing, ALL_AT_ONCE | {"cleanup.failurePolicy": "fail"}), 6)
 
 
-def test_failing_cleanup_does_not_fail_the_commit_even_by_the_policy(store, caplog):
+def test_cleanup_that_fails_after_a_commit_is_an_error_by_the_policy_and_the_commit_stands(store):
     settings = ALL_AT_ONCE | {
         "cleanup.failurePolicy": "fail",
         "checkpoint.enabled": "true",
         "checkpoint.interval": "1",
     }
     refusing = UndeletingStore(store, store.clock)
+    with pytest.raises(
+        CleanupFailedError, match=r"version 7 is committed and stands.*nothing is deleted today"
+    ) as caught:
+        commit_files(load_snapshot(context(refusing, settings)), [add("p7")], [])
+    assert caught.value.version == 7
+    assert live(newest(store)) == expected(7)
+    assert pickle.loads(pickle.dumps(caught.value)).version == 7
+
+
+def test_cleanup_that_fails_after_a_merge_is_an_error_by_the_policy_and_the_merge_stands(store):
+    refusing = UndeletingStore(store, store.clock)
+    settings = ALL_AT_ONCE | {"cleanup.failurePolicy": "fail", "checkpoint.enabled": "true"}
+    merged = do(load_snapshot(context(refusing, settings)), merge((["p1", "p2"], ["p1+2"]))).snapshot
+    with pytest.raises(CleanupFailedError, match="version 7 is committed and stands"):
+        after_merge(merged)
+    assert live(newest(store)) == live(merged)
+
+
+def test_cleanup_that_fails_after_a_commit_is_a_warning_by_default(store, caplog):
+    settings = ALL_AT_ONCE | {"checkpoint.enabled": "true", "checkpoint.interval": "1"}
+    refusing = UndeletingStore(store, store.clock)
     result = commit_files(load_snapshot(context(refusing, settings)), [add("p7")], [])
     assert (result.version, live(newest(store))) == (7, expected(7))
-    assert "nothing is deleted today" in caplog.text
+    assert "the log was not cleaned up: nothing is deleted today" in caplog.text
+
+
+def test_cleanup_that_fails_in_the_background_is_logged_as_an_error_by_the_policy(store, caplog):
+    settings = ALL_AT_ONCE | {
+        "cleanup.failurePolicy": "fail",
+        "checkpoint.enabled": "true",
+        "checkpoint.interval": "1",
+        "checkpoint.async.enabled": "true",
+    }
+    refusing = UndeletingStore(store, store.clock)
+    assert commit_files(load_snapshot(context(refusing, settings)), [add("p7")], []).version == 7
+    wait_for_background()
+    assert [record.levelno for record in caplog.records if "nothing is deleted today" in record.message] == [
+        logging.ERROR
+    ]
 
 
 def test_cleanup_comes_with_the_automatic_checkpoint(store):

@@ -1,6 +1,8 @@
 """CHECKPOINT in the Avro format: the state after the last one, at a cost in proportion to the change."""
 
+import itertools
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,15 +14,22 @@ from msgspec.structs import replace
 from indextables.config.registry import (
     CHECKPOINT_COMPRESSION,
     CHECKPOINT_MAX_FILE_SIZE,
+    PROTOCOL_AUTO_UPGRADE,
     STATE_FORMAT,
+    STATE_RETRY_BASE_DELAY_MS,
+    STATE_RETRY_MAX_ATTEMPTS,
+    STATE_RETRY_MAX_DELAY_MS,
 )
 from indextables.errors import (
     CheckpointValidationError,
     CheckpointWriteError,
     ConcurrentMaintenanceError,
+    IndexTablesError,
     LogCorruptedError,
     ObjectNotFoundError,
     StorageError,
+    TransientStorageError,
+    VersionNotFoundError,
 )
 from indextables.log.checkpoint import Checkpoint, LastCheckpoint, advance_hint, read_hint
 from indextables.log.decode import Tail, UnknownContent
@@ -52,8 +61,10 @@ from indextables.state.compaction import CompactionRules, Trigger, would_help
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
+from indextables.storage import RetryPolicy
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
+from indextables.table.load import reload_from_newest_base
 from indextables.table.log_reader import read_base, read_base_uncached, read_tail
 
 
@@ -132,6 +143,10 @@ def _changes(source: StateSource, tail: Tail) -> NetChanges:
 logger = logging.getLogger(__name__)
 
 
+# Readers of older tables know JSON checkpoints of one file only.
+_MULTI_PART_PROTOCOL_VERSION = 3
+
+
 class CheckpointReport(msgspec.Struct, frozen=True):
     """What a checkpoint did. Formats are those of `_last_checkpoint`; none before the first checkpoint."""
 
@@ -188,14 +203,10 @@ class _Readable(msgspec.Struct, frozen=True):
 
 
 def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
-    context, version, wanted = snapshot.context, snapshot.version, _configured_format(snapshot)
+    context, version = snapshot.context, snapshot.version
     # Whoever does not know what the table needs might leave something out.
     check_writable(snapshot.protocol, context.url)
-    existing = _bases(context, version, wanted)
-    damaged = [base for base in existing if not _is_whole(context, base)]
-    if len(damaged) == len(existing):
-        _write_files(_make_room(snapshot, damaged) if damaged else snapshot, write)
-    found = _find_readable(context, version, wanted)
+    found = _write_files(snapshot, write)
     if found is None:
         raise _lost(context, version)
     previous, hint = read_hint(context.store), _hint(snapshot, found)
@@ -209,12 +220,13 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     )
 
 
-def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
-    """Write the files of a checkpoint. Raises CheckpointWriteError for any failure of the store."""
+def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Readable | None:
+    """Write the files of a checkpoint, if they are missing or damaged, and find them again.
+
+    Raises CheckpointWriteError for any failure of the store.
+    """
     try:
-        write(snapshot)
-    except ObjectNotFoundError as error:
-        raise snapshot.error_of_missing_file(error) from error
+        return _write_with_retries(snapshot, write)
     except CheckpointWriteError:
         raise
     except StorageError as error:
@@ -222,6 +234,59 @@ def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Non
             f"{snapshot.context.url}: the checkpoint of version {snapshot.version} could not be written ({error}); "
             f"readers replay the log as before; write it again with CHECKPOINT"
         ) from error
+
+
+def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Readable | None:
+    """Write the checkpoint and read it back; None if it is gone again.
+
+    A transient failure is retried, and so is a write whose base was cleaned up meanwhile. Every retry re-reads the log:
+    a concurrent writer may have removed the base, or written this very checkpoint.
+    """
+    context, policy = snapshot.context, _retry_policy(snapshot.context)
+    for attempt in itertools.count(1):
+        try:
+            _write_if_missing(snapshot, write)
+            return _find_readable(context, snapshot.version, _configured_format(snapshot))
+        except (TransientStorageError, ConcurrentMaintenanceError) as error:
+            if attempt >= policy.max_attempts:
+                raise
+            logger.info(
+                "%s: attempt %d to write the checkpoint of version %d failed: %s",
+                context.url, attempt, snapshot.version, error,
+            )  # fmt: skip
+            context.store.clock.sleep(policy.pause(attempt))
+            snapshot = _reloaded_after(snapshot, error)
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
+    existing = _bases(snapshot.context, snapshot.version, _configured_format(snapshot))
+    damaged = [base for base in existing if not _is_whole(snapshot.context, base)]
+    if len(damaged) == len(existing):
+        target = _make_room(snapshot, damaged) if damaged else snapshot
+        try:
+            write(target)
+        except ObjectNotFoundError as error:
+            raise target.error_of_missing_file(error) from error
+
+
+def _reloaded_after(snapshot: Snapshot, error: IndexTablesError) -> Snapshot:
+    """The same version from the newest base. Raises `error` if the log no longer holds that version."""
+    try:
+        return reload_from_newest_base(snapshot)
+    except TransientStorageError:
+        return snapshot  # the next attempt fails, too, or finds the store well again
+    except (VersionNotFoundError, ConcurrentMaintenanceError):
+        raise error from None
+
+
+def _retry_policy(context: TableContext) -> RetryPolicy:
+    settings = context.settings
+    return RetryPolicy(
+        max_attempts=settings[STATE_RETRY_MAX_ATTEMPTS],
+        base_seconds=settings[STATE_RETRY_BASE_DELAY_MS] / 1000,
+        cap_seconds=settings[STATE_RETRY_MAX_DELAY_MS] / 1000,
+    )
 
 
 def _lost(context: TableContext, version: int) -> CheckpointValidationError | ConcurrentMaintenanceError:
@@ -279,15 +344,27 @@ def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: L
 
 
 def _configured_format(snapshot: Snapshot) -> BaseFormat:
-    return _FORMATS[snapshot.context.settings[STATE_FORMAT]]
+    """The format that the settings ask for, or JSON if that one needs a newer protocol than the table may get."""
+    wanted = _FORMATS[snapshot.context.settings[STATE_FORMAT]]
+    if wanted is BaseFormat.AVRO_STATE and not _may_need_protocol(snapshot, STATE_PROTOCOL_VERSION):
+        return BaseFormat.JSON
+    return wanted
+
+
+def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
+    """Whether a checkpoint may be in a format that came with this protocol version."""
+    protocol = snapshot.protocol
+    needed = min(protocol.min_reader_version, protocol.min_writer_version)
+    return needed >= version or snapshot.context.settings[PROTOCOL_AUTO_UPGRADE]
 
 
 def _write_json(snapshot: Snapshot) -> None:
     context = snapshot.context
+    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
     write_json_checkpoint(
         context.store,
         read_for_rewrite(snapshot),
-        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE],
+        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize,
         created_ms=context.store.clock.now_ms(),
     )
 
