@@ -114,7 +114,7 @@ def test_a_conflict_deletes_what_was_uploaded():
     append(new_table(inner), rows(1))
     store = InterruptingStore(inner)
     table = load_snapshot(context(store))
-    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "somebody else"})
+    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "another writer"})
     with pytest.raises(CommitConflictError, match="metadata"):
         overwrite(table, rows(2))
     assert splits(inner) == referenced(inner)
@@ -129,7 +129,7 @@ def test_a_conflict_is_raised_even_if_the_cleanup_fails():
     )
     store = InterruptingStore(unreliable)
     table = load_snapshot(context(store))
-    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "somebody else"})
+    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "another writer"})
     with pytest.raises(CommitConflictError, match="metadata"):
         overwrite(table, rows(2))
     assert live_ids(inner) == [1]

@@ -48,12 +48,12 @@ class BetweenCalls(AgeingStore):
     def __init__(self, inner: ObjectStore, is_moment: Callable[[str, str], bool]) -> None:
         super().__init__(inner, inner.clock)
         self._is_moment = is_moment
-        self.meanwhile: Callable[[], object] | None = None
+        self.concurrent_step: Callable[[], object] | None = None
 
     def _start(self, operation, key):
-        if self.meanwhile is not None and self._is_moment(operation, key):
-            meanwhile, self.meanwhile = self.meanwhile, None
-            meanwhile()
+        if self.concurrent_step is not None and self._is_moment(operation, key):
+            concurrent_step, self.concurrent_step = self.concurrent_step, None
+            concurrent_step()
         return super()._start(operation, key)
 
 
@@ -89,9 +89,9 @@ def manifests(store: ObjectStore) -> set[str]:
 def test_overtaken_compaction_keeps_the_other_state_and_leaves_no_manifest(store):
     before = manifests(store)
     late = BetweenCalls(store, lambda operation, key: operation == "put_if_absent" and "/state-v" in key)
-    late.meanwhile = lambda: compact(newest(store))
+    late.concurrent_step = lambda: compact(newest(store))
     report = compact(newest(late))
-    assert late.meanwhile is None
+    assert late.concurrent_step is None
     assert (report.version, report.num_files) == (4, 12)
     assert len(manifests(store) - before) == 1
     assert (described(store)["numManifests"], described(store)["numTombstones"]) == ("1", "0")
@@ -119,7 +119,7 @@ def test_compactions_at_the_same_time_agree_on_one_state(store):
 @pytest.mark.parametrize("moment", ["put", "put_if_absent"])
 def test_commit_in_the_middle_of_a_compaction_is_not_lost(store, moment):
     busy = BetweenCalls(store, lambda operation, key: operation == moment)
-    busy.meanwhile = lambda: do(newest(store), append("late"))
+    busy.concurrent_step = lambda: do(newest(store), append("late"))
     assert compact(newest(busy)).version == 4
     assert live(load_snapshot(context(store), 4)) == FILES
     assert live(newest(store)) == FILES | {"late": 10}
@@ -131,9 +131,9 @@ def test_commit_in_the_middle_of_a_compaction_is_not_lost(store, moment):
 def test_overtaken_cleanup_has_nothing_to_do(store):
     checkpoint(store)
     late = BetweenCalls(store, lambda operation, _: operation == "delete_many")
-    late.meanwhile = lambda: clean_up(context(store, ALL_AT_ONCE), 4)
+    late.concurrent_step = lambda: clean_up(context(store, ALL_AT_ONCE), 4)
     assert clean_up(context(late, ALL_AT_ONCE), 4) is not None
-    assert late.meanwhile is None
+    assert late.concurrent_step is None
     assert (list(list_log(store).versions), list(list_log(store).bases)) == ([4], [4])
     assert live(newest(store)) == FILES
 
@@ -143,9 +143,9 @@ def test_overtaken_collection_has_nothing_to_do(store):
     clean_up(context(store, ALL_AT_ONCE), 4)
     store.clock.advance(2 * HOUR)
     late = BetweenCalls(store, lambda operation, _: operation == "delete_many")
-    late.meanwhile = lambda: collect_garbage(context(store), dry_run=False)
+    late.concurrent_step = lambda: collect_garbage(context(store), dry_run=False)
     assert len(collect_garbage(context(late), dry_run=False).keys) == 3
-    assert late.meanwhile is None
+    assert late.concurrent_step is None
     assert len(manifests(store)) == 1
     assert live(newest(store)) == FILES
 

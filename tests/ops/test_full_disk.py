@@ -146,15 +146,15 @@ def errors_and_rows_of_child(template: Path, folder: Path, limit: str) -> dict[s
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    told: dict[str, dict[str, str]] = json.loads(finished.stdout)
-    return told
+    reported: dict[str, dict[str, str]] = json.loads(finished.stdout)
+    return reported
 
 
 def test_operations_under_a_file_size_limit_change_nothing(template, tmp_path):
     """The operating system limits the size of files to a few bytes, as under a quota."""
-    told = errors_and_rows_of_child(template, tmp_path, "file size")
+    reported = errors_and_rows_of_child(template, tmp_path, "file size")
     for name, work in OPERATIONS.items():
-        answer = told[name]
+        answer = reported[name]
         assert answer["error"] in (StorageError.__name__, SplitWriteError.__name__), (name, answer)
         if answer["error"] == StorageError.__name__:
             assert str(tmp_path / name) in answer["message"]
@@ -172,9 +172,9 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_operations_on_read_only_tables_raise_and_change_nothing(template, open_folder):
-    told = errors_and_rows_of_child(template, open_folder, "read only")
+    reported = errors_and_rows_of_child(template, open_folder, "read only")
     for name, work in OPERATIONS.items():
-        answer = told[name]
+        answer = reported[name]
         assert answer["error"] == "AccessDeniedError", (name, answer)
         assert str(open_folder / name) in answer["message"]
         assert "check the owner and the permissions" in answer["message"]
@@ -224,7 +224,7 @@ def work_under_limit(limit: str, folder: Path) -> None:
         except IndexTablesError as error:
             errors[name] = error
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    told = {
+    reported = {
         name: {
             "error": type(error).__name__,
             "message": str(error),
@@ -232,7 +232,7 @@ def work_under_limit(limit: str, folder: Path) -> None:
         }
         for name, error in errors.items()
     }
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(reported))
 
 
 if __name__ == "__main__":

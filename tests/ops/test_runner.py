@@ -80,9 +80,9 @@ def test_no_tasks_have_no_outcomes():
 
 
 def test_progress_is_reported_from_start_to_end():
-    told = []
-    list(LocalRunner(1, told.append).run("doubling", [Double(1), Double(-1)]))
-    assert told == [Progress("doubling", done, 2) for done in range(3)]
+    reported = []
+    list(LocalRunner(1, reported.append).run("doubling", [Double(1), Double(-1)]))
+    assert reported == [Progress("doubling", done, 2) for done in range(3)]
 
 
 def test_unreceived_results_are_discarded():

@@ -173,7 +173,7 @@ def test_stalled_writer_cannot_use_a_version_number_that_was_deleted(store, has_
     late = put_split(store, "late.split")
     done = []
 
-    def meanwhile(_, operation, key):
+    def concurrent_step(_, operation, key):
         if operation == "put_if_absent" and key == version_key(6) and not done:
             done.append(True)
             add_split(add_split(newest(store), "e.split"), "f.split")
@@ -181,7 +181,7 @@ def test_stalled_writer_cannot_use_a_version_number_that_was_deleted(store, has_
             if not has_hint:
                 store.delete_many([LAST_CHECKPOINT_KEY])
 
-    stalled.before_call = meanwhile
+    stalled.before_call = concurrent_step
     result = commit_files(snapshot, [late], [])
     assert (result.version, result.snapshot.num_files) == (8, 6)
     assert readable(store) == ([7, 8], [7])

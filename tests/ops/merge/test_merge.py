@@ -206,9 +206,9 @@ def test_a_merge_starts_from_the_newest_version(table):
 
 
 def test_progress_is_reported(table):
-    told = []
-    table.merge_splits(progress=told.append)
-    assert told == [Progress("merging splits", done, 2) for done in range(3)]
+    reported = []
+    table.merge_splits(progress=reported.append)
+    assert reported == [Progress("merging splits", done, 2) for done in range(3)]
 
 
 def test_null_partitions_and_nulls_survive(tmp_path):

@@ -130,4 +130,4 @@ def test_table_properties_enable_purge_after_merge(tmp_path, merge_by):
 
 def _fail_listings_of_everything(_, operation, key):
     if (operation, key) == ("list", ""):
-        raise RuntimeError("a bug of somebody's")
+        raise RuntimeError("a bug")

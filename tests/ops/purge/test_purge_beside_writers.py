@@ -264,7 +264,7 @@ def test_rule_10_stalled_writer_does_not_take_a_number_that_was_used_and_deleted
     late = put_split(store, "late.split")
     done = []
 
-    def meanwhile(_, operation, key):
+    def concurrent_step(_, operation, key):
         if operation == "put_if_absent" and key == version_key(2) and not done:
             done.append(True)
             table = newest(store)
@@ -276,7 +276,7 @@ def test_rule_10_stalled_writer_does_not_take_a_number_that_was_used_and_deleted
             store.clock.advance(2 * HOUR)
             run_purge(store, "24 hours", ALL_OF_THE_LOG)
 
-    stalled.before_call = meanwhile
+    stalled.before_call = concurrent_step
     result = commit_files(snapshot, [late], [])
     assert (result.version, result.snapshot.num_files) == (7, 7)
     assert version_key(2) not in log_keys(store)
