@@ -160,7 +160,7 @@ def test_missing_splits_are_named_and_nothing_is_committed(store):
 
 
 def test_missing_splits_among_very_many_are_found(monkeypatch, store):
-    monkeypatch.setattr("indextables.ops.restore._ASKED_FOR", 1)
+    monkeypatch.setattr("indextables.ops.restore._MAX_LOOKUPS", 1)
     store.delete_many(["a.split"])
     with pytest.raises(errors.SplitsMissingError) as raised:
         restore(newest(store), 2)

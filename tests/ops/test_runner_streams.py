@@ -137,7 +137,7 @@ def test_a_consumer_that_stops_early_closes_every_stream_and_leaves_no_thread():
 
 def test_a_process_exits_with_an_unfinished_stream():
     program = """
-from indextables.ops.ordered_parallel import ordered_streams
+from indextables.ops.runner import ordered_streams
 items = ordered_streams([lambda: iter(range(1000))] * 3, 2)
 print(next(items))
 """
