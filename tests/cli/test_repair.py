@@ -47,7 +47,7 @@ def test_repair_elsewhere(invoke: Invoke, path: str) -> None:
     assert files(path) == before
     assert ids(IndexTable(f"{path}-repaired")) == [1, 2, 3]
     again = invoke("repair", path, "--at", f"{path}-repaired")
-    assert (again.exit_code, "there is a transaction log already" in again.stderr) == (1, True)
+    assert (again.exit_code, "already has a transaction log" in again.stderr) == (1, True)
 
 
 def test_only_the_log(invoke: Invoke, path: str) -> None:

@@ -1,6 +1,6 @@
-"""`python -m tests.mutations`: plants each bug in a copy of the package, and shows which test notices it.
+"""`python -m tests.mutations`: plants each bug in a copy of the package, and shows which test catches it.
 
-Exits with 1 if a bug goes unnoticed, if its place is not found in the source any more, or if the tests fail without it.
+Exits with 1 if no test catches a bug, if the code to replace no longer exists, or if the tests fail without any bug.
 """
 
 import os
@@ -18,7 +18,7 @@ PACKAGE = "indextables"
 
 
 class MutationError(Exception):
-    """A mutation cannot be tried at all."""
+    """A mutation cannot be applied or tested."""
 
 
 def main(names: list[str]) -> int:
@@ -43,11 +43,11 @@ def main(names: list[str]) -> int:
 
 
 def mutated(mutation: Mutation, text: str) -> str:
-    """The source with the bug. Raises MutationError unless its place is there exactly once."""
+    """The source with the bug. Raises MutationError unless the code to replace occurs exactly once."""
     count = text.count(mutation.original)
     if count != 1:
         raise MutationError(
-            f"{mutation.name}: {mutation.file} has its place {count} times, not once; adapt the catalogue"
+            f"{mutation.name}: {mutation.file} has the code to replace {count} times, not once; update the catalogue"
         )
     return text.replace(mutation.original, mutation.mutant)
 
@@ -90,7 +90,7 @@ def _check_is_used(source: Path) -> None:
         check=True,
     )
     if not Path(finished.stdout.strip()).is_relative_to(source):
-        raise MutationError(f"the copy is not what is imported, but {finished.stdout.strip()}")
+        raise MutationError(f"Python imports {finished.stdout.strip()}, not the mutated copy")
 
 
 def _environment(source: Path) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Deliberate bugs, each of which real systems have had, and the tests that must fail because of it."""
+"""Deliberate bugs that real systems have had, and the tests that must catch them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One bug: where, what is replaced by what, and the smallest set of tests that has to notice."""
+    """One bug: the file, the replacement, and the smallest set of tests that must fail."""
 
     name: str
     file: str

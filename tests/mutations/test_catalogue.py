@@ -1,4 +1,4 @@
-"""The places that mutations name are still in the source: a catalogue that no longer fits proves nothing."""
+"""The code that mutations replace still exists: an outdated catalogue proves nothing."""
 
 import ast
 from pathlib import Path

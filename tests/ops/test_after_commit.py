@@ -1,4 +1,4 @@
-"""What is due after a commit: a checkpoint every so many versions, which never fails the commit."""
+"""Housekeeping after a commit: a checkpoint every N versions, which never fails the commit."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ from indextables.errors import StorageError
 from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX, state_manifest_key
 from indextables.log.segment import list_log
-from indextables.ops import after_commit as after_commit_module
+from indextables.ops import checkpoint
 from indextables.ops.after_commit import after_commit, wait_for_background
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.write import run, set_properties
@@ -50,7 +50,7 @@ def states(store: ObjectStore) -> list[int]:
     return list(list_log(store).bases)
 
 
-# --- when ---------------------------------------------------------------------------------------------
+# --- when a checkpoint is due -------------------------------------------------------------------------
 
 
 def test_checkpoint_after_every_n_versions(store):
@@ -76,10 +76,10 @@ def test_interval_counts_from_the_last_checkpoint(store):
     assert states(store) == [3, 4, 7]
 
 
-def test_turn_that_a_version_without_a_write_took_is_made_up_for(store):
+def test_checkpoint_is_written_later_if_the_due_version_wrote_none(store):
     table = commit_times(new_table(store, EVERY_3), 2)
     for _ in range(3):
-        # The third version after a checkpoint is always somebody else's, who writes none.
+        # Another writer, which writes no checkpoints, always commits the third version after a checkpoint.
         table = commit_times(do(table, append(f"other{table.version}")).snapshot, 2)
     assert table.version == 11
     assert states(store) == [7, 10]
@@ -115,16 +115,16 @@ def test_hint_that_points_at_nothing_does_not_stop_checkpoints(store):
     assert read_hint(store).version == 3
 
 
-# --- what a handle goes on with -----------------------------------------------------------------------
+# --- the snapshot after a checkpoint ------------------------------------------------------------------
 
 
-def test_snapshot_goes_on_from_its_own_checkpoint(store):
+def test_snapshot_continues_from_its_own_checkpoint(store):
     table = commit_times(new_table(store, EVERY_3), 7)
     assert (table.segment.base.version, len(table.segment.version_files)) == (6, 1)
 
 
 def test_state_after_a_state_costs_what_changed(store):
-    """The writer made up the path itself, so that nothing has to be looked up in the state before."""
+    """The writer chose a new path, so nothing has to be looked up in the previous state."""
     counting = FaultStore(store)
     table = commit_times(new_table(counting, EVERY_3), 3)
     for number in (4, 5):
@@ -135,7 +135,7 @@ def test_state_after_a_state_costs_what_changed(store):
 
 
 def test_handle_of_one_of_many_writers_does_not_carry_every_version(store):
-    """Checkpoints are always the others' turn here."""
+    """Here, other writers always write the checkpoints."""
     mine, theirs = new_table(store, EVERY_3), load_snapshot(context(store, EVERY_3))
     for number in range(30):
         mine = run(mine, append(f"mine-{number}"), Operation("WRITE")).snapshot
@@ -153,7 +153,7 @@ def test_handle_of_one_of_many_writers_does_not_carry_every_version(store):
     "operation", ["put", "put_if_absent", "get", "list", "head", "now_ms", "delete_many"]
 )
 def test_failing_checkpoint_never_fails_the_commit(store, caplog, operation, moment):
-    """Every call of one operation fails from the moment on at which version 3 is committed."""
+    """Every call of one storage operation fails once version 3 is committed."""
     do(commit_times(new_table(store, EVERY_3), 2), append("p3"))
     is_armed = False
     unreliable = UnreliableStore(
@@ -166,7 +166,7 @@ def test_failing_checkpoint_never_fails_the_commit(store, caplog, operation, mom
     assert all(record.levelno == logging.WARNING for record in caplog.records)
 
 
-def test_checkpoint_that_failed_is_made_up_for(store, caplog):
+def test_failed_checkpoint_is_written_later(store, caplog):
     table = new_table(store, EVERY_3)
     unreliable = UnreliableStore(
         store, lambda operation, key: Moment.BEFORE if key == state_manifest_key(3) else None
@@ -178,12 +178,12 @@ def test_checkpoint_that_failed_is_made_up_for(store, caplog):
 
 
 def test_bug_in_a_checkpoint_does_not_fail_the_commit_either(store, caplog, monkeypatch):
-    """Whoever saw an error would commit again."""
+    """A caller that saw an error would commit again."""
 
     def broken(snapshot):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(after_commit_module, "write_checkpoint", broken)
+    monkeypatch.setattr(checkpoint, "write_checkpoint", broken)
     assert commit_times(new_table(store, EVERY_3), 3).version == 3
     assert "ZeroDivisionError" in caplog.text
 
@@ -202,7 +202,7 @@ def test_lost_race_for_a_state_is_no_failure(store):
     result = run(load_snapshot(context(racing, EVERY_3)), append("p3"), Operation("WRITE"))
     assert (result.version, other.version, table.version) == (3, 2, 2)
     assert live(result.snapshot) == live(load_snapshot(context(store)))
-    # The loser's manifest is thrown away.
+    # The loser deletes its manifest.
     assert sum("/manifests/" in key for key in log_keys(store)) == 1
 
 
@@ -249,7 +249,7 @@ def test_failing_background_checkpoint_is_a_warning(store, caplog):
     assert states(store) == []
 
 
-def test_error_type_of_the_store_is_what_the_warning_says(store, caplog):
+def test_warning_contains_the_error_of_the_store(store, caplog):
     class Full(FaultStore):
         def put(self, key, data):
             raise StorageError("the disk is full")

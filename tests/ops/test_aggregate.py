@@ -1,4 +1,4 @@
-"""Aggregations over whole tables agree with what pyarrow computes from the rows."""
+"""Aggregations over whole tables agree with pyarrow's results on the rows."""
 
 import math
 import random
@@ -32,7 +32,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 NUMBERS = ["n", "x", "price"]
 ORDERED = [*NUMBERS, "on", "at"]
 
-# A predicate, and how pyarrow says it. The index can answer the second, rows must decide the last two.
+# Predicates and their pyarrow equivalents. The index decides the second; the last two need the rows.
 WHERES = {
     None: None,
     "n >= 0": pc.field("n") >= 0,
@@ -119,7 +119,7 @@ def test_metrics_of_rows_that_a_query_finds(table, rows):
 
 
 def grouped(rows, name, *metrics):
-    """Groups as Terms makes them: the largest first, then by value, and none for null."""
+    """Groups like those of Terms: the largest first, then by value, without null."""
     present = rows.filter(pc.field(name).is_valid())
     groups = present.group_by(name).aggregate([([], "count_all"), *metrics])
     return groups.sort_by([("count_all", "descending"), (name, "ascending")])
@@ -144,14 +144,14 @@ def test_groups_by_the_values_of_a_column(table, rows, name, where):
     ]
 
 
-def test_the_largest_groups_come_first_and_ten_of_them_if_nobody_says_how_many(table, rows):
+def test_the_largest_groups_come_first_and_ten_by_default(table, rows):
     expected = grouped(rows, "n")["n"].to_pylist()
     assert table.aggregate(by="n")["n"].to_pylist() == expected[:10]
     assert table.aggregate(by=Terms("n", 3))["n"].to_pylist() == expected[:3]
 
 
 def histogram(rows, name, bucket):
-    """Counts by a function of the value, lowest first."""
+    """Counts grouped by a function of the value, lowest first."""
     counts = {}
     for value in rows[name].drop_null().to_pylist():
         counts[bucket(value)] = counts.get(bucket(value), 0) + 1
@@ -180,14 +180,14 @@ def test_histograms_of_dates_and_moments(table, rows):
     assert sum(hours["sum(n)"].to_pylist()) == pc.sum(kept.filter(pc.field("at").is_valid())["n"]).as_py()
 
 
-def test_a_count_is_what_is_asked_for_by_default(table):
+def test_count_is_the_default_metric(table):
     assert table.aggregate().to_pylist() == [{"count": 200}]
     assert table.aggregate([Metric(MetricFunction.COUNT)], query="timeout").to_pylist() == [
         {"count": table.count("timeout")}
     ]
 
 
-def test_nothing_that_matches_gives_a_row_of_nothing_and_no_groups(table):
+def test_no_matching_row_gives_empty_metrics_and_no_groups(table):
     for where in ("n > 1000", "day = 'z'", "level LIKE '%nowhere%'"):
         (found,) = table.aggregate(
             ["count", "count(n)", "sum(n)", "avg(x)", "min(on)"], where=where
@@ -232,12 +232,12 @@ def test_whole_numbers_stay_exact_beyond_doubles(tmp_path):
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused_by_name(table, metrics, by, match):
+def test_invalid_aggregations_are_rejected_by_name(table, metrics, by, match):
     with pytest.raises(InvalidAggregationError, match=match):
         table.aggregate(metrics, by=by)
 
 
-def test_an_empty_table_refuses_what_makes_no_sense_and_counts_nothing(tmp_path):
+def test_an_empty_table_rejects_invalid_aggregations_and_counts_nothing(tmp_path):
     table = IndexTable.create(tmp_path / "table", SCHEMA)
     with pytest.raises(InvalidAggregationError, match="level"):
         table.aggregate(["sum(level)"])

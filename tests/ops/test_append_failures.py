@@ -1,4 +1,4 @@
-"""Writes that fail, are interrupted or killed: the table is as before or as after, and nothing of it is lost."""
+"""Failed, interrupted and killed writes leave the table as before or as after, and lose nothing."""
 
 import itertools
 import os
@@ -50,7 +50,7 @@ def referenced(store):
 
 
 class InterruptedStore(FaultStore):
-    """A store on which somebody presses Ctrl-C right after a call has taken effect."""
+    """A store that raises KeyboardInterrupt right after a call has taken effect."""
 
     def __init__(self, inner, interrupts):
         super().__init__(inner)
@@ -86,7 +86,7 @@ def test_an_upload_that_fails_leaves_no_split(failing, moment):
     assert load_snapshot(context(inner)).version == table.version
 
 
-def test_a_failed_upload_is_what_the_caller_hears_of_even_if_nothing_can_be_deleted_either():
+def test_a_failed_upload_is_raised_even_if_the_cleanup_fails_too():
     inner = memory_store()
     new_table(inner)
     failing = {"put": Moment.AFTER, "delete_many": Moment.BEFORE}
@@ -114,14 +114,14 @@ def test_a_conflict_deletes_what_was_uploaded():
     append(new_table(inner), rows(1))
     store = InterruptingStore(inner)
     table = load_snapshot(context(store))
-    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "somebody else"})
+    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "another writer"})
     with pytest.raises(CommitConflictError, match="metadata"):
         overwrite(table, rows(2))
     assert splits(inner) == referenced(inner)
     assert live_ids(inner) == [1]
 
 
-def test_a_conflict_is_what_the_caller_hears_of_even_if_nothing_can_be_deleted():
+def test_a_conflict_is_raised_even_if_the_cleanup_fails():
     inner = memory_store()
     append(new_table(inner), rows(1))
     unreliable = UnreliableStore(
@@ -129,7 +129,7 @@ def test_a_conflict_is_what_the_caller_hears_of_even_if_nothing_can_be_deleted()
     )
     store = InterruptingStore(unreliable)
     table = load_snapshot(context(store))
-    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "somebody else"})
+    store.before_commit = lambda: set_properties(load_snapshot(context(inner)), {"owner": "another writer"})
     with pytest.raises(CommitConflictError, match="metadata"):
         overwrite(table, rows(2))
     assert live_ids(inner) == [1]
@@ -152,7 +152,7 @@ def test_writers_that_are_faster_every_time_leave_no_split_of_the_loser():
     assert splits(inner) == referenced(inner)
 
 
-def test_an_append_goes_on_after_appends_of_others():
+def test_an_append_commits_after_concurrent_appends():
     inner = memory_store()
     new_table(inner)
     store = InterruptingStore(inner)
@@ -199,7 +199,7 @@ def test_an_interruption_after_the_commit_deletes_nothing(point):
 
 
 @pytest.mark.parametrize("write", [append, overwrite])
-def test_splits_that_a_purge_took_while_the_writer_was_busy_are_not_committed(write):
+def test_splits_that_a_purge_deleted_during_the_write_are_not_committed(write):
     clock = VirtualClock()
     inner = memory_store()
     append(new_table(inner), rows(1))
@@ -258,6 +258,7 @@ from indextables.storage import open_store
 from indextables.table import TableContext, load_snapshot
 from support.faults import FaultStore
 from support.row_tables import rows
+from support.faults import FaultStore
 
 def say(text):
     os.write(1, f"{text}\\n".encode())
@@ -305,7 +306,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def nursery(request) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has the package loaded, and forks a writer for each line that it reads."""
+    """A process with the package loaded that forks a writer for each input line."""
     command = [sys.executable, "-W", "ignore", "-c", NURSERY]
     with subprocess.Popen(
         command,
@@ -319,7 +320,7 @@ def nursery(request) -> Iterator["subprocess.Popen[str]"]:
 
 
 def killed(nursery, *what):
-    """Let a writer run up to its point and kill it there; False if it was done before."""
+    """Kill a writer at the given point. False if it ended before."""
     nursery.stdin.write("\t".join(map(str, what)) + "\n")
     nursery.stdin.flush()
     pid = int(nursery.stdout.readline())
@@ -332,7 +333,7 @@ def killed(nursery, *what):
 
 
 def killed_at_every_write(nursery, folder, operation, moment):
-    """Each write in turn, what the table holds after the writer was killed there, and its path."""
+    """For each write: its number, the rows after a kill at that write, and the table's path."""
     template = folder / "template"
     IndexTable.create(template, SCHEMA, partition_by=["day"]).append(rows(1))
     for number in itertools.count(1):
@@ -354,7 +355,7 @@ def test_an_append_killed_around_any_write_leaves_the_table_as_before_or_as_afte
         before = table.version
         assert table.append(rows(9)) == before + 1
         assert ids(table) == sorted([*found, 9])
-    # Two splits, then the version file, which is the commit; a checkpoint follows.
+    # Two splits, then the version file (the commit), then a checkpoint.
     commit = 3 if moment == "after" else 4
     assert outcomes[:commit] == [(number, number >= commit) for number in range(1, commit + 1)]
     assert all(is_after for _, is_after in outcomes[commit:])

@@ -1,4 +1,4 @@
-"""Commits of files that somebody else wrote: what is accepted, what is refused, and what each combination means."""
+"""`commit_files`: what it accepts, what it rejects, and what each combination of adds and removes means."""
 
 from datetime import datetime
 from typing import Any
@@ -61,7 +61,7 @@ def test_doc_mappings_are_registered_once_and_referred_to(store, table, removes)
     assert list(found.metadata.configuration) == [f"docMappingSchema.{hash_}"]
 
 
-# --- what the combinations mean -----------------------------------------------------------------------
+# --- combinations of adds and removes -----------------------------------------------------------------
 
 
 def test_adds_alone_are_an_append(store, table):
@@ -75,7 +75,7 @@ def test_add_of_a_live_path_replaces_its_entry(store, table):
     assert live(newest(store)) == {"a": 77, "b": 10}
 
 
-def test_removes_alone_pass_over_what_is_not_live(store, table):
+def test_removes_alone_ignore_files_that_are_not_live(store, table):
     assert commit_files(table, [], ["a", "never was", "a"]).version == 2
     assert set(live(newest(store))) == {"b"}
 
@@ -97,7 +97,7 @@ def test_path_may_take_its_own_place(store, table):
     assert live(newest(store)) == {"a": 20, "b": 10}
 
 
-def test_replace_of_something_that_is_gone_commits_nothing(store, table):
+def test_replace_of_a_removed_file_commits_nothing(store, table):
     do(table, remove("a"))
     with pytest.raises(
         CommitConflictError, match=r"nothing was committed, .* example a: a concurrent commit"
@@ -106,13 +106,13 @@ def test_replace_of_something_that_is_gone_commits_nothing(store, table):
     assert set(live(newest(store))) == {"b"}
 
 
-def test_replace_of_something_that_never_was_commits_nothing(store, table):
+def test_replace_of_an_unknown_file_commits_nothing(store, table):
     with pytest.raises(CommitConflictError, match=r"are not live, for example never was"):
         commit_files(table, [add("x")], ["never was"])
     assert newest(store).version == 1
 
 
-def test_nothing_at_all_is_refused(table):
+def test_commit_without_adds_and_removes_is_rejected(table):
     with pytest.raises(InvalidActionError, match="at least one add or remove"):
         commit_files(table, [], [])
 
@@ -131,7 +131,7 @@ def test_overwritten_with_nothing_is_empty(store, table):
     assert newest(store).total_bytes == 0
 
 
-# --- what is refused ----------------------------------------------------------------------------------
+# --- rejected commits ---------------------------------------------------------------------------------
 
 
 def refused(store: ObjectStore, table: Snapshot, adds: list[AddAction], match: str) -> None:
@@ -262,7 +262,7 @@ def test_every_field_of_an_add_survives_the_log(store, table):
     assert entry["addedAtVersion"] == 2
 
 
-# --- tables that are shown at an older version --------------------------------------------------------
+# --- tables opened at an older version ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pin", ["version", "timestamp"])

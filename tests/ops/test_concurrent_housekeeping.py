@@ -1,4 +1,4 @@
-"""Compactions, cleanups and collections that meet each other, readers, and writers."""
+"""Compaction, cleanup and garbage collection concurrent with each other, with readers and with writers."""
 
 import threading
 from collections.abc import Callable
@@ -43,23 +43,23 @@ FILES = {f"{letter}{number}": 10 for letter in "pqr" for number in range(4)}
 
 
 class BetweenCalls(AgeingStore):
-    """A store on which something else happens once, just before a call that a test picks."""
+    """A store that runs another operation once, right before a call that the test selects."""
 
     def __init__(self, inner: ObjectStore, is_moment: Callable[[str, str], bool]) -> None:
         super().__init__(inner, inner.clock)
         self._is_moment = is_moment
-        self.meanwhile: Callable[[], object] | None = None
+        self.concurrent_step: Callable[[], object] | None = None
 
     def _start(self, operation, key):
-        if self.meanwhile is not None and self._is_moment(operation, key):
-            meanwhile, self.meanwhile = self.meanwhile, None
-            meanwhile()
+        if self.concurrent_step is not None and self._is_moment(operation, key):
+            concurrent_step, self.concurrent_step = self.concurrent_step, None
+            concurrent_step()
         return super()._start(operation, key)
 
 
 @pytest.fixture
 def store() -> AgeingStore:
-    """A table whose state has three manifests and tombstones, two hours after the last commit."""
+    """A table whose state has three manifests and a tombstone, two hours after the last commit."""
     clock = VirtualClock()
     store = AgeingStore(memory_store(clock), clock)
     table = new_table(store)
@@ -86,12 +86,12 @@ def manifests(store: ObjectStore) -> set[str]:
 # --- compaction ---------------------------------------------------------------------------------------
 
 
-def test_compaction_that_another_one_overtakes_leaves_the_others_state_and_no_manifest_of_its_own(store):
+def test_overtaken_compaction_keeps_the_other_state_and_leaves_no_manifest(store):
     before = manifests(store)
     late = BetweenCalls(store, lambda operation, key: operation == "put_if_absent" and "/state-v" in key)
-    late.meanwhile = lambda: compact(newest(store))
+    late.concurrent_step = lambda: compact(newest(store))
     report = compact(newest(late))
-    assert late.meanwhile is None
+    assert late.concurrent_step is None
     assert (report.version, report.num_files) == (4, 12)
     assert len(manifests(store) - before) == 1
     assert (described(store)["numManifests"], described(store)["numTombstones"]) == ("1", "0")
@@ -111,7 +111,7 @@ def test_compactions_at_the_same_time_agree_on_one_state(store):
         assert set(pool.map(race, range(racers))) == {12}
     assert live(newest(store)) == FILES
     assert (described(store)["numManifests"], described(store)["numTombstones"]) == ("1", "0")
-    # What the losers wrote is gone: nothing lies about that no state refers to.
+    # The losers have deleted their files: no orphan is left.
     store.clock.advance(2 * HOUR)
     assert collect_garbage(context(store), dry_run=True).keys == ()
 
@@ -119,7 +119,7 @@ def test_compactions_at_the_same_time_agree_on_one_state(store):
 @pytest.mark.parametrize("moment", ["put", "put_if_absent"])
 def test_commit_in_the_middle_of_a_compaction_is_not_lost(store, moment):
     busy = BetweenCalls(store, lambda operation, key: operation == moment)
-    busy.meanwhile = lambda: do(newest(store), append("late"))
+    busy.concurrent_step = lambda: do(newest(store), append("late"))
     assert compact(newest(busy)).version == 4
     assert live(load_snapshot(context(store), 4)) == FILES
     assert live(newest(store)) == FILES | {"late": 10}
@@ -128,31 +128,31 @@ def test_commit_in_the_middle_of_a_compaction_is_not_lost(store, moment):
 # --- cleanup ------------------------------------------------------------------------------------------
 
 
-def test_cleanup_that_another_one_overtakes_finds_its_work_done(store):
+def test_overtaken_cleanup_has_nothing_to_do(store):
     checkpoint(store)
     late = BetweenCalls(store, lambda operation, _: operation == "delete_many")
-    late.meanwhile = lambda: clean_up(context(store, ALL_AT_ONCE), 4)
+    late.concurrent_step = lambda: clean_up(context(store, ALL_AT_ONCE), 4)
     assert clean_up(context(late, ALL_AT_ONCE), 4) is not None
-    assert late.meanwhile is None
+    assert late.concurrent_step is None
     assert (list(list_log(store).versions), list(list_log(store).bases)) == ([4], [4])
     assert live(newest(store)) == FILES
 
 
-def test_collection_that_another_one_overtakes_finds_its_work_done(store):
+def test_overtaken_collection_has_nothing_to_do(store):
     compact(newest(store))
     clean_up(context(store, ALL_AT_ONCE), 4)
     store.clock.advance(2 * HOUR)
     late = BetweenCalls(store, lambda operation, _: operation == "delete_many")
-    late.meanwhile = lambda: collect_garbage(context(store), dry_run=False)
+    late.concurrent_step = lambda: collect_garbage(context(store), dry_run=False)
     assert len(collect_garbage(context(late), dry_run=False).keys) == 3
-    assert late.meanwhile is None
+    assert late.concurrent_step is None
     assert len(manifests(store)) == 1
     assert live(newest(store)) == FILES
 
 
 @pytest.mark.parametrize("is_collecting", [False, True])
-def test_reader_that_has_a_table_open_goes_on_when_its_state_is_cleaned_up(store, is_collecting):
-    """What it shows stays as it was, or the error says that the version is gone; never a smaller table."""
+def test_reader_with_an_open_table_continues_after_its_state_was_cleaned_up(store, is_collecting):
+    """The reader keeps its rows, or gets an error that the version is gone; it never loses rows silently."""
     reader = newest(store)
     compact(newest(store))
     after(newest(store), append("x"), remove("p0"))
@@ -183,7 +183,7 @@ def test_checkpoint_after_a_cleanup_keeps_metadata_and_files(store, form):
     assert live(newest(store)) == FILES | {"x": 10}
 
 
-def test_hint_that_is_gone_does_not_endanger_the_newest_state(store):
+def test_missing_hint_does_not_endanger_the_newest_state(store):
     checkpoint(store)
     store.delete_many([LAST_CHECKPOINT_KEY])
     clean_up(context(store, ALL_AT_ONCE), 4)

@@ -1,4 +1,4 @@
-"""DESCRIBE STATE: what a table's state looks like."""
+"""DESCRIBE STATE: the properties of a table's state."""
 
 import pytest
 

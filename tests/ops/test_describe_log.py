@@ -1,4 +1,4 @@
-"""DESCRIBE TRANSACTION LOG: every action is there, in its order."""
+"""DESCRIBE TRANSACTION LOG lists every action in order."""
 
 import json
 
@@ -39,7 +39,7 @@ def described(store, *, include_all=False):
 
 
 def files(rows):
-    """Adds and removes in short."""
+    """The adds and removes as short tuples."""
     return [
         (row["version"], row["action"], row["path"]) for row in rows if row["action"] in ("add", "remove")
     ]
@@ -67,7 +67,7 @@ def test_actions_come_in_the_order_of_the_log(store):
 
 
 @pytest.mark.parametrize("form", ["avro", "json", "multi-part json", "parquet"])
-def test_what_a_checkpoint_covers_is_shown_as_it_remembers_it(store, form):
+def test_versions_that_a_checkpoint_covers_are_shown_from_the_checkpoint(store, form):
     history = busy_table(store)
     checkpoint(store, form, version=6)
     rows = described(store)
@@ -94,7 +94,7 @@ def test_include_all_has_the_versions_that_the_checkpoint_covers_too(store):
     assert replayed == history[-1] == live(load_snapshot(context(store)))
 
 
-def test_small_actions_are_shown_whole(store):
+def test_small_actions_are_shown_completely(store):
     new_table(store)
     skip = SkipAction(path="a", skip_timestamp=5000, reason="damaged", operation="merge", size=7)
     transaction = TransactionAction(app_id="stream", version=3, last_updated=6000)
@@ -144,14 +144,14 @@ def test_a_version_that_cannot_be_read_is_named_and_the_others_are_shown(store):
     assert files([row for row in rows if not row["is_checkpoint"]]) == [(1, "add", "a"), (3, "add", "c")]
 
 
-def test_a_damaged_checkpoint_is_passed_over(store):
+def test_a_damaged_checkpoint_is_skipped(store):
     after(new_table(store), append("a"))
     checkpoint(store, "json")
     store.put(json_checkpoint_key(1), b"{")
     assert files(described(store)) == [(1, "add", "a")]
 
 
-def test_a_damaged_manifest_is_an_error_and_no_shorter_list(store):
+def test_a_damaged_manifest_raises_instead_of_shortening_the_list(store):
     after(new_table(store), append("a"))
     checkpoint(store)
     (manifest,) = (meta.key for meta in store.list(SHARED_MANIFEST_PREFIX))

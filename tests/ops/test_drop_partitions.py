@@ -1,4 +1,4 @@
-"""Dropping partitions: exactly those that were named, by the types of their columns."""
+"""Dropping partitions: exactly the selected ones, compared by the types of their columns."""
 
 import pyarrow as pa
 import pytest
@@ -28,7 +28,7 @@ INT = pa.int32()
 
 
 def numbered(path, values, kind=INT) -> IndexTable:
-    """A table with one row in each partition; the row's id is the place of its value."""
+    """A table with one row in each partition. The row's id is the index of its value."""
     schema = pa.schema([("id", pa.int64()), ("part", kind)])
     table = IndexTable.create(str(path), schema, partition_by=["part"])
     table.append(pa.table({"id": list(range(len(values))), "part": pa.array(values, kind)}, schema=schema))
@@ -144,7 +144,7 @@ def test_drop_with_any_call_failing_is_before_or_after():
             assert live_paths(again) == {"c.split"}, (call, moment)
 
 
-# --- others were faster -------------------------------------------------------------------------------
+# --- lost races ---------------------------------------------------------------------------------------
 
 
 def partitioned():
@@ -164,21 +164,21 @@ def partitioned():
         (drop("date = '2024-01-02'"), set()),
     ],
 )
-def test_partitions_are_looked_up_again_after_a_lost_race(winner, left):
+def test_partitions_are_evaluated_again_after_a_lost_race(winner, left):
     store = partitioned()
     snapshot = overtaken_by(store, winner)
     assert drop_partitions(snapshot, "date = '2024-01-01'").is_committed
     assert paths(load_snapshot(context(store))) == left
 
 
-def test_partition_that_others_dropped_meanwhile_is_no_commit():
+def test_concurrently_dropped_partition_is_no_commit():
     store = partitioned()
     snapshot = overtaken_by(store, drop("date = '2024-01-01'"))
     result = drop_partitions(snapshot, "date = '2024-01-01'")
     assert (result.is_committed, result.version) == (False, 3)
 
 
-def test_change_of_the_metadata_meanwhile_is_a_conflict():
+def test_concurrent_metadata_change_is_a_conflict():
     store = partitioned()
     snapshot = overtaken_by(store, ChangeProperties({"owner": "me"}))
     with pytest.raises(errors.CommitConflictError):

@@ -1,6 +1,6 @@
-"""Every operation, with every one of its calls failing before and after its effect.
+"""Every operation, with every one of its storage calls failing before and after its effect.
 
-It ends in success or in a typed error, the table is as before or as after, and the next operation works.
+The operation succeeds or raises a typed error, the table is as before or as after, and the next operation works.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ Observed = tuple[int, dict[str, int], dict[str, str], int] | None
 
 @dataclass(frozen=True)
 class Case:
-    """An operation on a store, what it starts from, and the settings that it runs with."""
+    """An operation on a store, the table that it starts from, and its settings."""
 
     run: Callable[[ObjectStore, Mapping[str, str]], object]
     prepare: Callable[[ObjectStore], object]
@@ -66,7 +66,7 @@ def table_with_a_fragmented_state(store: ObjectStore) -> None:
 
 
 def opened(operation):
-    """An operation on a snapshot: opening the table is a part of it."""
+    """An operation that opens the table first."""
     return lambda store, settings: operation(load_snapshot(context(store, settings)))
 
 
@@ -74,7 +74,7 @@ def intent(planned):
     return opened(lambda snapshot: run(snapshot, planned, Operation("TEST")))
 
 
-# Writes a checkpoint after the commit and deletes whatever it covers.
+# Writes a checkpoint after the commit, and deletes everything that it covers.
 AUTOMATIC = {
     "checkpoint.enabled": "true",
     "checkpoint.interval": "1",
@@ -111,7 +111,7 @@ CHECKPOINTS = {
 
 
 def observe(store: ObjectStore) -> Observed:
-    """What everybody sees."""
+    """What readers see."""
     try:
         snapshot = load_snapshot(context(store))
     except TableNotFoundError:
@@ -140,14 +140,14 @@ def faulty(store: ObjectStore, fail_call: tuple[int, Moment] | None = None) -> A
 
 
 def failures(case: Case, start: ObjectStore) -> list[tuple[int, Moment]]:
-    """Every call that the operation makes when nothing fails, before and after its effect."""
+    """A failure before and after the effect of every call that the operation makes."""
     store = faulty(copy_of(start))
     case.run(store, case.settings)
     return [(call, moment) for call in range(len(store.calls)) for moment in Moment]
 
 
 class Usable:
-    """Tries whether a table can still be used, once for each state in which its log was found."""
+    """Checks that a table is still usable, once for each distinct state of its log."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, ...]] = set()
@@ -160,7 +160,7 @@ class Usable:
 
 
 def assert_usable(store: ObjectStore) -> None:
-    """The next commit works, and so does a checkpoint, which is all that is left afterwards."""
+    """The next commit works, and a checkpoint alone is enough to read the table."""
     version = observe(store)[0] if observe(store) is not None else -1
     new_table(store)
     after = do(load_snapshot(context(store)), append("next"))
@@ -210,7 +210,7 @@ def test_operation_succeeds_when_any_single_call_fails_and_is_repeated(name):
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_checkpoint_with_any_call_failing_changes_nothing_that_anybody_sees(name):
+def test_checkpoint_with_any_call_failing_changes_nothing_for_readers(name):
     case = CHECKPOINTS[name]
     start = prepared(case)
     before = observe(start)

@@ -1,7 +1,7 @@
-"""Tables on a disk without room, and in folders that may only be read.
+"""Tables on a full disk, and in read-only folders.
 
-An operation succeeds, or ends in a typed error that names the place; the table is as before or as after, to the last
-row; and as soon as there is room, or permission, the same operation goes through.
+An operation succeeds or raises a typed error that names the path. The table is as before or as after, to the last row.
+Once there is space or permission, the same operation succeeds.
 """
 
 import json
@@ -29,7 +29,7 @@ NOBODY = 65534
 
 @dataclass(frozen=True)
 class Work:
-    """Something to do to a table that holds [0, 1, 2, 3], and what it holds afterwards."""
+    """An operation on a table that holds [0, 1, 2, 3], and what the table holds afterwards."""
 
     run: Callable[[IndexTable], object]
     after: tuple[int, ...] = (0, 1, 2, 3)
@@ -49,7 +49,7 @@ OPERATIONS = {
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
-    """Two splits in each of two partitions, a state with a tombstone, and versions after it."""
+    """A table with two splits in each of two partitions, a state with a tombstone, and later versions."""
     path = tmp_path_factory.mktemp("full-disk") / "template"
     table = IndexTable.create(path, SCHEMA, partition_by=["day"])
     table.append(rows(0, day="a"))
@@ -77,7 +77,7 @@ def assert_goes_through(path: Path, work: Work) -> None:
     assert not table.fsck(deep=True).errors
 
 
-# --- no room ----------------------------------------------------------------------------------------
+# --- a full disk ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def small_disk(tmp_path_factory) -> Iterator[Path]:
 
 
 def fill(disk: Path, room: int) -> Path:
-    """Leave only so many bytes free."""
+    """Fill the disk up to the given number of free bytes."""
     filler = disk / "filler"
     status = os.statvfs(disk)
     with filler.open("wb") as file:
@@ -104,7 +104,7 @@ def fill(disk: Path, room: int) -> Path:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operation_on_a_full_disk_changes_nothing_until_there_is_room(small_disk, template, name):
+def test_operation_on_a_full_disk_changes_nothing_until_there_is_space(small_disk, template, name):
     work, failures = OPERATIONS[name], 0
     for pages in (0, 1, 3, 7, 20):
         path = small_disk / f"{name}-{pages}"
@@ -130,10 +130,10 @@ def test_operation_on_a_full_disk_changes_nothing_until_there_is_room(small_disk
 # --- limits of a process ----------------------------------------------------------------------------
 
 
-def told_by_child(template: Path, folder: Path, limit: str) -> dict[str, dict[str, str]]:
-    """Let a process of its own try each operation under a limit; what it says of the errors, and of the rows it reads.
+def errors_and_rows_of_child(template: Path, folder: Path, limit: str) -> dict[str, dict[str, str]]:
+    """Run each operation in a child process under a limit, and return the errors and rows that it reports.
 
-    Each operation has a table of its own, `folder / name`.
+    Each operation has its own table, `folder / name`.
     """
     for name in OPERATIONS:
         shutil.copytree(template, folder / name)
@@ -146,15 +146,15 @@ def told_by_child(template: Path, folder: Path, limit: str) -> dict[str, dict[st
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    told: dict[str, dict[str, str]] = json.loads(finished.stdout)
-    return told
+    reported: dict[str, dict[str, str]] = json.loads(finished.stdout)
+    return reported
 
 
-def test_operations_that_may_write_no_file_change_nothing(template, tmp_path):
-    """The system refuses to write more than a few bytes into any file, as under a quota."""
-    told = told_by_child(template, tmp_path, "file size")
+def test_operations_under_a_file_size_limit_change_nothing(template, tmp_path):
+    """The operating system limits the size of files to a few bytes, as under a quota."""
+    reported = errors_and_rows_of_child(template, tmp_path, "file size")
     for name, work in OPERATIONS.items():
-        answer = told[name]
+        answer = reported[name]
         assert answer["error"] in (StorageError.__name__, SplitWriteError.__name__), (name, answer)
         if answer["error"] == StorageError.__name__:
             assert str(tmp_path / name) in answer["message"]
@@ -165,16 +165,16 @@ def test_operations_that_may_write_no_file_change_nothing(template, tmp_path):
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter, unlike those of pytest."""
+    """A folder that every user may enter, unlike pytest's."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
-def test_operations_on_tables_that_may_only_be_read_say_so_and_change_nothing(template, open_folder):
-    told = told_by_child(template, open_folder, "read only")
+def test_operations_on_read_only_tables_raise_and_change_nothing(template, open_folder):
+    reported = errors_and_rows_of_child(template, open_folder, "read only")
     for name, work in OPERATIONS.items():
-        answer = told[name]
+        answer = reported[name]
         assert answer["error"] == "AccessDeniedError", (name, answer)
         assert str(open_folder / name) in answer["message"]
         assert "check the owner and the permissions" in answer["message"]
@@ -190,7 +190,7 @@ def limit_file_size(folder: Path) -> None:
 
 
 def forbid_to_write(folder: Path) -> None:
-    """Nobody may write into the tables, and this process is nobody: root could write anywhere."""
+    """Make the tables read-only and become the user nobody, because root could still write."""
     for found in [*folder.rglob("*")]:
         if found.is_dir():
             found.chmod(0o555)
@@ -212,7 +212,7 @@ LIMITS = {"file size": limit_file_size, "read only": forbid_to_write}
 
 
 def work_under_limit(limit: str, folder: Path) -> None:
-    # Whatever is imported late, or remembered of a table, is there before the limit: it is about writing.
+    # Fill caches and trigger lazy imports before the limit applies: the test is about writing.
     for name, work in OPERATIONS.items():
         work.run(IndexTable(folder / "spare"))
         ids(IndexTable(folder / name))
@@ -224,7 +224,7 @@ def work_under_limit(limit: str, folder: Path) -> None:
         except IndexTablesError as error:
             errors[name] = error
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    told = {
+    reported = {
         name: {
             "error": type(error).__name__,
             "message": str(error),
@@ -232,7 +232,7 @@ def work_under_limit(limit: str, folder: Path) -> None:
         }
         for name, error in errors.items()
     }
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(reported))
 
 
 if __name__ == "__main__":

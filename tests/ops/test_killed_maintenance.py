@@ -1,6 +1,6 @@
-"""Maintenance that dies by SIGKILL right after any name appeared on, or vanished from, the disk.
+"""Maintenance that is killed with SIGKILL right after it created or deleted any file.
 
-Every row is still there, every version that can be read is whole, and the next attempt finishes what was begun.
+Every row still exists, every readable version is intact, and the next attempt completes the operation.
 """
 
 import itertools
@@ -72,7 +72,7 @@ DAY_SECONDS = 86_400
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
-    """A table with history, tombstones, states, and an orphan; all its files are old."""
+    """A table with history, tombstones, states and an orphan. All its files are old."""
     path = tmp_path_factory.mktemp("killed") / "template"
     table = IndexTable.create(path, SCHEMA, partition_by=["day"])
     for number, day in enumerate("abc"):
@@ -91,7 +91,7 @@ def template(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator["subprocess.Popen[str]"]:
-    """A process that has the package loaded, and forks a worker for each line that it reads."""
+    """A process with the package loaded that forks a worker for each input line."""
     command = [sys.executable, "-W", "ignore", "-c", NURSERY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -99,7 +99,7 @@ def nursery() -> Iterator["subprocess.Popen[str]"]:
 
 
 def killed(nursery, path: Path, operation: str, number: int) -> bool:
-    """Let a worker run up to its point and kill it there; False if it was done before."""
+    """Kill a worker at the given point. False if it ended before."""
     nursery.stdin.write(f"{path}\t{operation}\t{number}\n")
     nursery.stdin.flush()
     pid, word = int(nursery.stdout.readline()), nursery.stdout.readline()
@@ -110,7 +110,7 @@ def killed(nursery, path: Path, operation: str, number: int) -> bool:
     return word == "reached\n"
 
 
-# What a table holds after an operation. Before it, all hold [0, 2, 3].
+# The rows after each operation. Before it, every table holds [0, 2, 3].
 OPERATIONS = {
     "checkpoint": [0, 2, 3],
     "compact": [0, 2, 3],
@@ -121,7 +121,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_killed_after_any_change_on_disk_the_table_is_whole(nursery, template, tmp_path, operation):
+def test_table_is_intact_after_a_kill_at_any_change_on_disk(nursery, template, tmp_path, operation):
     points = 0
     for number in itertools.count(1):
         path = tmp_path / f"{number}"

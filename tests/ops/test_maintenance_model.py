@@ -1,5 +1,6 @@
-"""After any sequence of writes, merges, drops, restores, purges and truncations, every version that is kept reads back
-exactly its rows, and the check of the table finds nothing wrong.
+"""Any sequence of writes, merges, drops, restores, purges and truncations keeps the rows of every retained version.
+
+After each sequence, FSCK finds nothing wrong.
 """
 
 from hypothesis import settings
@@ -8,7 +9,7 @@ from support.maintenance_model import DATES, MaintenanceMachine
 
 FIRST, SECOND, _ = DATES
 
-# Each step finds something to do: what was written is merged, what was merged is restored, what was restored is purged.
+# Each step has work to do: it merges what was written, restores what was merged, and purges what was restored.
 LIFE = (
     ("append", {"dates": [FIRST, SECOND]}),
     ("merge", {"max_sources": 10, "size": "100M"}),
@@ -38,7 +39,7 @@ LIFE = (
 )
 
 
-def test_a_life_in_which_every_step_has_something_to_do():
+def test_sequence_in_which_every_step_has_work_to_do():
     machine = MaintenanceMachine()
     machine.create()
     merges = versions_lost = splits_purged = 0

@@ -1,4 +1,4 @@
-"""One predicate on partitions means the same in every WHERE: listing, reading, replacing, dropping, merging."""
+"""A predicate on partitions selects the same partitions in listing, reading, replacing, dropping and merging."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from indextables import IndexTable
 
 VALUES = [1, 2, 9, 10, 12]
 
-# The partitions that each predicate selects, of numbers and of the same digits as texts.
+# The partitions that each predicate selects: from numbers, and from the same digits as strings.
 NUMBERS = {
     "part BETWEEN 2 AND 11": [2, 9, 10],
     "NOT (part < 10)": [10, 12],
@@ -25,7 +25,7 @@ CASES += [(pa.string(), where, parts) for where, parts in TEXTS.items()]
 @pytest.fixture
 def table_of(tmp_path: Path):
     def build(kind: pa.DataType) -> IndexTable:
-        """Two splits in each of some partitions; a row's id is the number of its partition."""
+        """Two splits in each partition. A row's id is the index of its partition."""
         table = IndexTable.create(
             str(tmp_path / "table"), pa.schema([("id", pa.int64()), ("part", kind)]), partition_by=["part"]
         )

@@ -1,4 +1,4 @@
-"""Table properties: set, removed, kept by the log, and read as settings."""
+"""Table properties: setting, removing, persistence in the log, and use as settings."""
 
 import pytest
 
@@ -43,7 +43,7 @@ INTERVAL = "spark.indextables.checkpoint.interval"
 
 
 @pytest.mark.parametrize("properties", [{"owner": 5}, {INTERVAL: "often"}, {INTERVAL: "0"}])
-def test_values_that_nobody_could_use_are_refused(store, properties):
+def test_unusable_values_are_rejected(store, properties):
     table = new_table(store)
     before = log_keys(store)
     with pytest.raises(InvalidOptionError):

@@ -1,4 +1,4 @@
-"""Searching again: what a process keeps of splits, and that answers follow the table all the same."""
+"""Repeated searches: cached splits never make results stale."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""A path that was removed, and is added again while a tombstone still hides its old entry."""
+"""A removed path that is added again while a tombstone still hides its old entry."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from indextables.table.intent import Append
 from support.clock import VirtualClock
 from support.tables import add, append, checkpoint, context, do, live, memory_store, new_table, remove
 
-# Enough that a single tombstone is not worth a compaction.
+# Enough files that a single tombstone does not trigger a compaction.
 MANY = [f"part-{number:03d}.split" for number in range(60)]
 
 

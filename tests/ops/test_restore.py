@@ -1,4 +1,4 @@
-"""Restoring an older version: its files, its schema and its properties, as a new commit."""
+"""Restoring the files, schema and properties of an older version in a new commit."""
 
 from datetime import UTC, datetime
 
@@ -49,7 +49,7 @@ from support.tables import (
 
 @pytest.fixture
 def store() -> ClockedStore:
-    """Version 2 has a and b, version 3 only b, version 4 b and c, version 5 another owner."""
+    """Version 2 has a and b, version 3 only b, version 4 b and c; version 5 changes the owner."""
     store = clocked_store()
     remove_split(table_of(store, "a.split", "b.split"), "a.split")
     set_properties(add_split(newest(store), "c.split", number=1), {"owner": "me"})
@@ -160,7 +160,7 @@ def test_missing_splits_are_named_and_nothing_is_committed(store):
 
 
 def test_missing_splits_among_very_many_are_found(monkeypatch, store):
-    monkeypatch.setattr("indextables.ops.restore._ASKED_FOR", 1)
+    monkeypatch.setattr("indextables.ops.restore._MAX_LOOKUPS", 1)
     store.delete_many(["a.split"])
     with pytest.raises(errors.SplitsMissingError) as raised:
         restore(newest(store), 2)
@@ -182,7 +182,7 @@ def test_version_that_was_purged_cannot_be_restored(store):
         restore(newest(store), 2)
 
 
-def test_purge_that_takes_the_version_during_the_restore_is_reported(store):
+def test_purge_of_the_version_during_the_restore_is_reported(store):
     checkpoint(store)
     store.clock.advance(30 * DAY)
     restoring = another(store)
@@ -207,13 +207,13 @@ def test_purge_that_takes_the_version_during_the_restore_is_reported(store):
         drop("date = '2024-01-01'"),
     ],
 )
-def test_table_is_as_it_was_even_if_others_were_faster(store, winner):
+def test_restore_undoes_concurrent_commits(store, winner):
     result = restore(overtaken_by(store, winner), 2)
     assert result.version == 7
     assert live_paths(store) == {"a.split", "b.split"}
 
 
-def test_change_of_the_metadata_meanwhile_is_a_conflict(store):
+def test_concurrent_metadata_change_is_a_conflict(store):
     with pytest.raises(errors.CommitConflictError):
         restore(overtaken_by(store, ChangeProperties({"owner": "you"})), 2)
     assert live_paths(store) == {"b.split", "c.split"}

@@ -1,4 +1,4 @@
-"""Rows go in and come back: every type, partitions, columns by name, overwriting and time travel."""
+"""Round trips of rows: all types, partitions, columns by name, overwriting and time travel."""
 
 import math
 import threading
@@ -59,7 +59,7 @@ def test_unusual_values_come_back(path):
     assert table.to_arrow(where="number > 1e308")["long"].to_pylist() == [
         2**63 - 1,
         None,
-    ]  # NaN is the highest
+    ]  # NaN sorts above all numbers
     assert table.to_arrow(where="long = -9223372036854775808")["number"].to_pylist() == [-0.0]
     assert table.count(where="exact IS NOT NULL") == 6
 
@@ -99,7 +99,7 @@ def test_many_rows_make_several_splits_that_scan_as_one_table(path):
     assert sum(batch.num_rows for batch in table.scan(where="id < 10", columns=[])) == 10
 
 
-def test_a_scan_that_is_given_up_leaves_no_thread(table):
+def test_an_abandoned_scan_leaves_no_thread(table):
     table.append(rows(*range(5000)))
     table.append(rows(*range(5000)))
     before = set(threading.enumerate())
@@ -169,7 +169,7 @@ def test_a_value_that_does_not_fit_in_a_late_batch_leaves_no_split_behind(path):
 
     with pytest.raises(InvalidValueError, match="'n'"):
         table.append(pa.RecordBatchReader.from_batches(wide, batches()))
-    assert seen  # splits had been uploaded
+    assert seen  # splits were uploaded before
     assert (table.version, split_files(path)) == (0, [])
 
 
@@ -185,7 +185,7 @@ def test_a_selection_of_columns_is_checked_and_spelled_as_the_table_does(table):
         table.scan(where="nope = 1")
 
 
-# --- nothing, and everything anew ----------------------------------------------------------------------
+# --- empty writes and overwriting ----------------------------------------------------------------------
 
 
 def test_no_rows_commit_nothing_and_the_version_stays(table, path):
@@ -370,4 +370,4 @@ def test_a_split_that_cannot_be_read_fails_the_read_with_its_name(table, path, h
     for read in (opened.to_arrow, lambda: opened.search("row", limit=300)):
         with pytest.raises(expected, match=victim):
             read()
-    assert ids(opened, where="id < 100") == list(range(100))  # the others are none the worse
+    assert ids(opened, where="id < 100") == list(range(100))  # the other splits are unaffected

@@ -1,4 +1,4 @@
-"""Tasks in threads: their outcomes, their errors, and what is left of a run that is stopped."""
+"""Tasks in threads: outcomes, errors, and the cleanup of a run that is stopped."""
 
 import contextlib
 import pickle
@@ -25,7 +25,7 @@ class Double(Task[int]):
 
 @dataclass(frozen=True)
 class Shared:
-    """What the tasks of one test tell each other."""
+    """State that the tasks of one test share."""
 
     started: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     may_end: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +34,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Waiting(Task[int]):
-    """Ends when it may, or when it is told to stop."""
+    """A task that ends when the test releases it or the run is interrupted."""
 
     number: int
     shared: Shared
@@ -50,7 +50,7 @@ class Waiting(Task[int]):
 
 @dataclass(frozen=True)
 class Checking(Task[int]):
-    """Works until it is told to stop."""
+    """A task that runs until it is interrupted."""
 
     shared: Shared
 
@@ -79,13 +79,13 @@ def test_no_tasks_have_no_outcomes():
     assert list(LocalRunner().run("nothing", [])) == []
 
 
-def test_progress_is_told_from_the_start_to_the_end():
-    told = []
-    list(LocalRunner(1, told.append).run("doubling", [Double(1), Double(-1)]))
-    assert told == [Progress("doubling", done, 2) for done in range(3)]
+def test_progress_is_reported_from_start_to_end():
+    reported = []
+    list(LocalRunner(1, reported.append).run("doubling", [Double(1), Double(-1)]))
+    assert reported == [Progress("doubling", done, 2) for done in range(3)]
 
 
-def test_results_that_nobody_received_are_discarded():
+def test_unreceived_results_are_discarded():
     shared = Shared()
     shared.may_end.set()
     run = LocalRunner(3).run("waiting", [Waiting(number, shared) for number in range(9)])
@@ -104,7 +104,7 @@ def test_no_task_is_started_after_the_run_was_closed():
     assert not shared.started.acquire(blocking=False)
 
 
-def test_running_tasks_are_told_when_the_consumer_fails():
+def test_running_tasks_are_interrupted_when_the_consumer_fails():
     shared = Shared()
 
     def fail(progress):
@@ -130,7 +130,7 @@ def test_interruption_from_another_thread_ends_the_run():
         next(run)
 
 
-def test_closing_one_run_leaves_the_next_alone():
+def test_closing_one_run_does_not_affect_the_next():
     runner = LocalRunner(1)
     run = runner.run("doubling", [Double(1), Double(2)])
     next(run)
@@ -138,6 +138,6 @@ def test_closing_one_run_leaves_the_next_alone():
     assert len(list(runner.run("doubling", [Double(1), Double(2)]))) == 2
 
 
-def test_tasks_can_go_to_another_process():
+def test_tasks_are_picklable():
     task = pickle.loads(pickle.dumps(Double(4)))
     assert task.run(Interruption()) == 8

@@ -1,4 +1,4 @@
-"""Work by several threads: in order, bounded, with errors in their place, and never in the way of an end."""
+"""Ordered work of several threads: bounded, with errors in their place, and no thread that blocks an exit."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def test_an_error_in_an_item_is_raised_and_leaves_no_thread(parallelism):
     assert set(threading.enumerate()) == before
 
 
-def test_nothing_to_do_gives_nothing():
+def test_no_items_give_no_results():
     assert parallel_map(str, [], parallelism=4) == []
     assert list(ordered_streams([], parallelism=4)) == []
 
@@ -61,13 +61,13 @@ def test_the_next_streams_are_produced_while_the_first_is_consumed():
     together = threading.Barrier(3, timeout=PATIENCE_SECONDS)
 
     def stream():
-        together.wait()  # passes only if all three are at work
+        together.wait()  # passes only if all three run at once
         yield 1
 
     assert list(ordered_streams([stream] * 3, parallelism=3)) == [1, 1, 1]
 
 
-def test_no_more_streams_are_open_than_there_may_be():
+def test_number_of_open_streams_is_bounded():
     lock, is_open, most = threading.Lock(), 0, 0
 
     def stream():
@@ -96,7 +96,7 @@ def test_producers_stay_a_bounded_way_ahead_of_the_consumer():
     assert max(leads) <= 6
 
 
-def test_an_error_in_a_stream_comes_where_its_next_item_would_have():
+def test_an_error_in_a_stream_is_raised_in_place_of_its_next_item():
     def broken():
         yield "b"
         raise BrokenError
@@ -135,9 +135,9 @@ def test_a_consumer_that_stops_early_closes_every_stream_and_leaves_no_thread():
     assert closed == [0, 1] or closed == [1, 0]
 
 
-def test_a_process_ends_although_a_stream_was_never_read_to_its_end():
+def test_a_process_exits_with_an_unfinished_stream():
     program = """
-from indextables.ops.ordered_parallel import ordered_streams
+from indextables.ops.runner import ordered_streams
 items = ordered_streams([lambda: iter(range(1000))] * 3, 2)
 print(next(items))
 """

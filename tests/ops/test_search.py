@@ -1,4 +1,4 @@
-"""Searching and counting whole tables: what a plain reading of the rows finds, best first, from many splits."""
+"""Searching and counting whole tables finds what a linear scan finds, best first, across many splits."""
 
 import random
 import re
@@ -50,7 +50,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory, corpus):
-    """The corpus in nine splits: three appends of three partitions."""
+    """The corpus in nine splits: three appends to three partitions."""
     path = tmp_path_factory.mktemp("search") / "table"
     created = IndexTable.create(path, SCHEMA, partition_by=["day"], text=["body"])
     for start in (0, 50, 100):
@@ -65,7 +65,7 @@ def path(tmp_path):
 
 
 def small_table(path, *bodies):
-    """One split per text; the id is its number."""
+    """A table with one split per text. The id is the text's index."""
     table = IndexTable.create(path, pa.schema([("id", pa.int64()), ("body", pa.string())]), text=["body"])
     for number, body in enumerate(bodies):
         table.append(pa.table({"id": [number], "body": [body]}))
@@ -80,7 +80,7 @@ def tokens(text):
 
 
 def word(name, text):
-    """A word in a field, or in any text without one: body is cut into tokens, tag is compared as a whole."""
+    """A word in a field, or in any text field. `body` is tokenized, `tag` is compared as a whole."""
     in_body = lambda row: text.lower() in tokens(row["body"])  # noqa: E731
     in_tag = lambda row: row["tag"] == text  # noqa: E731
     fields = {"body:": [in_body], "tag:": [in_tag], "": [in_body, in_tag]}[name]
@@ -147,7 +147,7 @@ WHERES = {
 
 @settings(max_examples=60)
 @given(queries, st.sampled_from(list(WHERES)))
-def test_a_search_finds_what_a_plain_reading_finds(table, corpus, query, where):
+def test_a_search_finds_what_a_linear_scan_finds(table, corpus, query, where):
     text, matches = query
     expected = [row["id"] for row in corpus if matches(row) and WHERES[where](row)]
     found = table.search(text, where=where, limit=len(corpus))
@@ -201,7 +201,7 @@ def test_a_limit_beyond_the_hits_gives_all_of_them(table):
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_that_asks_for_nothing_is_refused(table, limit):
+def test_a_limit_below_one_is_rejected(table, limit):
     with pytest.raises(InvalidOptionError, match="limit"):
         table.search("data", limit=limit)
 
@@ -230,7 +230,7 @@ def test_columns_are_chosen_checked_and_may_be_none_at_all(table):
         table.search("data", columns=["id", "id"])
 
 
-def test_fields_say_where_words_without_a_field_are_looked_for(table, corpus):
+def test_fields_are_searched_for_words_without_a_field(table, corpus):
     in_tag = sum(row["tag"] == "x1" for row in corpus)
     in_body = sum("x1" in tokens(row["body"]) for row in corpus)
     in_any = sum(row["tag"] == "x1" or "x1" in tokens(row["body"]) for row in corpus)
@@ -241,7 +241,7 @@ def test_fields_say_where_words_without_a_field_are_looked_for(table, corpus):
     assert table.count("x1") == table.count("x1", fields=["body", "tag"]) == in_any
 
 
-# --- questions that make no sense ----------------------------------------------------------------------
+# --- invalid queries -----------------------------------------------------------------------------------
 
 
 def ask_everything(table, query, **arguments):
@@ -260,7 +260,7 @@ def test_an_unknown_field_is_refused_with_its_position_even_if_no_split_is_asked
         assert failure.value.position == 9
 
 
-def test_an_empty_table_refuses_the_same_questions(path):
+def test_an_empty_table_rejects_the_same_queries(path):
     table = small_table(path)
     assert table.search("word").schema.names == ["id", "body", "_score"]
     assert table.search("word").num_rows == table.count("word") == 0
@@ -283,7 +283,7 @@ def test_a_query_that_cannot_be_read_is_refused(table, query):
 
 
 class RangeStore(FaultStore):
-    """A store that remembers which parts of splits were read."""
+    """A store that records which ranges of splits were read."""
 
     def __init__(self, inner):
         super().__init__(inner)
@@ -295,12 +295,12 @@ class RangeStore(FaultStore):
         return super().get_range(key, start, end)
 
     def taken(self):
-        """The ranges since the last call."""
+        """The ranges read since the last call."""
         ranges, self.ranges = self.ranges, []
         return ranges
 
     def has_read_any(self, parts):
-        """Whether any of some parts was touched since the last call."""
+        """Whether any of the given ranges was read since the last call."""
         read = self.taken()
         return any(key == k and start < e and s < end for key, start, end in parts for k, s, e in read)
 
@@ -312,7 +312,7 @@ def bodies(count, day):
 
 
 def table_on(store, settings):
-    """Two partitions of a hundred rows, on a store that tells what is read."""
+    """A table of two partitions with a hundred rows, on a store that records reads."""
     schema = pa.schema([("id", pa.int64()), ("body", pa.string()), ("day", pa.string())])
     properties = {"spark.indextables.indexing.typemap.text": "body"}
     snapshot = create_table(context(store, settings), schema, ("day",), properties)
@@ -327,7 +327,7 @@ def asked(snapshot, query=None, where=None):
 
 
 def index_ranges(snapshot):
-    """Where the indexes of all splits are."""
+    """The ranges of the indexes of all splits."""
     found = set()
     for ref in split_refs(snapshot.entries):
         members = open_ref(snapshot, ref)._bundle.members
@@ -392,7 +392,7 @@ def test_a_table_on_s3_is_written_searched_and_overwritten(tmp_path, s3_server):
     assert IndexTable(url, version=2, **access).count("word") == 60
 
 
-def test_a_cache_that_is_too_small_for_an_index_does_not_keep_it_from_being_searched(tmp_path, path):
+def test_an_index_larger_than_the_cache_is_still_searchable(tmp_path, path):
     options = {
         "spark.indextables.cache.disk.path": str(tmp_path / "cache"),
         "spark.indextables.cache.disk.maxSize": "1M",

@@ -1,4 +1,4 @@
-"""Truncating time travel: the newest version is all that is left, whatever happens on the way."""
+"""Truncating time travel leaves only the newest version, under any failure and concurrency."""
 
 import contextlib
 
@@ -37,7 +37,7 @@ from support.tables import FORMATS, checkpoint, context, log_keys, write_version
 
 @pytest.fixture
 def store() -> ClockedStore:
-    """A table of five versions, of which the third has a checkpoint."""
+    """A table with five versions and a checkpoint of the third."""
     store = clocked_store()
     table = table_of(store, "a.split", "b.split", "c.split")
     checkpoint(store)
@@ -95,14 +95,14 @@ def test_truncating_again_has_nothing_to_do(store):
     assert log_keys(store) == keys
 
 
-def test_table_goes_on_after_its_truncation(store):
+def test_table_accepts_writes_after_a_truncation(store):
     truncate(store)
     table = add_split(newest(store), "e.split")
     assert (table.version, table.num_files) == (6, 4)
     assert is_clean(store)
 
 
-def test_old_versions_that_cannot_be_read_go_all_the_same(store):
+def test_unreadable_old_versions_are_deleted_too(store):
     store._inner.put(version_key(1), b"nonsense")
     truncate(store)
     assert readable(store) == ([5], [5])
@@ -114,8 +114,8 @@ def test_young_manifests_stay_for_the_next_collection(store):
     assert truncate(store).count(PurgeKind.MANIFEST) == 0
 
 
-def test_damaged_checkpoint_of_the_newest_version_is_built_again_from_an_older_one():
-    """It is made from the manifests of the older one, which the damaged one did not refer to."""
+def test_damaged_checkpoint_of_the_newest_version_is_rebuilt_from_an_older_one():
+    """It is built from the manifests of the older checkpoint, which the damaged one did not refer to."""
     store = clocked_store()
     table = table_of(store, "a.split", "b.split")
     checkpoint(store)
@@ -151,7 +151,7 @@ def test_table_that_needs_a_newer_release_is_not_truncated(store):
     assert version_key(0) in log_keys(store)
 
 
-def test_what_is_committed_meanwhile_stays(store):
+def test_concurrent_commits_stay(store):
     truncating = another(store)
     done = []
 
@@ -173,7 +173,7 @@ def test_stalled_writer_cannot_use_a_version_number_that_was_deleted(store, has_
     late = put_split(store, "late.split")
     done = []
 
-    def meanwhile(_, operation, key):
+    def concurrent_step(_, operation, key):
         if operation == "put_if_absent" and key == version_key(6) and not done:
             done.append(True)
             add_split(add_split(newest(store), "e.split"), "f.split")
@@ -181,7 +181,7 @@ def test_stalled_writer_cannot_use_a_version_number_that_was_deleted(store, has_
             if not has_hint:
                 store.delete_many([LAST_CHECKPOINT_KEY])
 
-    stalled.before_call = meanwhile
+    stalled.before_call = concurrent_step
     result = commit_files(snapshot, [late], [])
     assert (result.version, result.snapshot.num_files) == (8, 6)
     assert readable(store) == ([7, 8], [7])

@@ -1,4 +1,4 @@
-"""What a newer writer put into the log, and this release does not know, survives every rewrite of it."""
+"""Log content of newer writers that this release does not know survives every rewrite."""
 
 import itertools
 from typing import Any
@@ -41,7 +41,7 @@ UNKNOWN_METADATA_FIELD = {"governance": {"owner": "somebody"}}
 
 @pytest.fixture
 def store() -> ObjectStore:
-    """Version 1 is ours, version 2 that of a newer writer, version 3 ours again."""
+    """Version 2 is by a newer writer, versions 1 and 3 are ours."""
     store = memory_store()
     table = do(new_table(store), append("ours")).snapshot
     metadata = orjson.loads(encode_actions([table.metadata]))["metaData"]
@@ -71,7 +71,7 @@ def as_json(action: AddAction) -> dict[str, Any]:
 
 
 def assert_kept(store: ObjectStore) -> None:
-    """From the newest checkpoint alone: the version files before it are gone."""
+    """Check the newest checkpoint alone: the version files before it are deleted."""
     snapshot = load_snapshot(context(store))
     store.delete_many([version_key(version) for version in range(snapshot.version + 1)])
     snapshot = load_snapshot(context(store))

@@ -61,7 +61,7 @@ def everything():
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory, everything):
-    """The rows in splits of three appends; those of the second have few different values."""
+    """The rows in splits of three appends. The second append has few distinct values."""
     created = IndexTable.create(tmp_path_factory.mktemp("where") / "table", SCHEMA, partition_by=["part"])
     few = everything.filter(pc.field("n") > 1)
     others = everything.filter(~pc.coalesce(pc.field("n") > 1, False))
@@ -84,7 +84,7 @@ def compared(column, operator, value):
 
 
 def among(column, values):
-    # Arrow's own isin is false for null, where SQL does not know.
+    # Arrow's isin is false for null, where SQL yields unknown.
     equal = [compared(column, "=", value)[1] for value in values]
     return f"`{column}` IN ({', '.join(map(literal, values))})", reduce(or_, equal)
 

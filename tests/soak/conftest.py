@@ -1,4 +1,4 @@
-"""What all soak tests together went through, told at the end."""
+"""Collects counts from all soak tests, and prints them at the end."""
 
 import sys
 from collections import Counter
@@ -19,7 +19,7 @@ LINES = (
 
 @pytest.fixture(scope="session")
 def soak_report() -> Iterator[Counter[str]]:
-    """Counts that tests add to; a violation is counted before the test fails."""
+    """Counters that tests increment. A violation is counted before the test fails."""
     counts: Counter[str] = Counter()
     yield counts
     names = [*LINES, *sorted(set(counts) - set(LINES))]

@@ -1,7 +1,7 @@
-"""Bad input for as long as asked: the properties of `make test`, fed with random bytes instead of a few examples.
+"""Fuzzing for a given time: the properties of `make test`, fed with random bytes instead of a few examples.
 
-A failure names its target, seed and number: `python -m soak.test_fuzz target seed number`, in the folder of the tests,
-tries that input alone.
+A failure reports its target, seed and number. `python -m soak.test_fuzz target seed number`, run in the tests folder,
+runs that input alone.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from support.search_indexes import build_index
 from support.split_samples import opened, read_all
 from support.tables import memory_store
 
-# What one input may cost: far more than any needs, far less than a bomb would take.
+# Limits for one input: far above any legitimate need, far below a decompression bomb.
 SECONDS = 20.0
 GROWTH_BYTES = 2 << 30
 SLICE_SECONDS = 0.5
@@ -32,7 +32,7 @@ Property = Callable[[bytes], object]
 
 
 def fuzz_target(module: str, name: str) -> Property:
-    """A property-based test of another module, as a function of bytes that its input is drawn from."""
+    """A property-based test of another module as a function of the bytes from which its input is drawn."""
     target: Property = getattr(import_module(module), name).hypothesis.fuzz_one_input
     return target
 
@@ -63,7 +63,7 @@ def splits() -> Property:
             found = read_all(opened(store, file))
         except (SplitCorruptedError, UnsupportedSplitError):
             return
-        # What lies outside of the rows and the footer is only looked at by those who search.
+        # Only a search reads what lies outside of the rows and the footer.
         assert found.equals(expected)
 
     target: Property = read.hypothesis.fuzz_one_input
@@ -98,7 +98,7 @@ TARGETS: dict[str, Callable[[], Property]] = {
 
 
 def inputs(seed: int) -> Iterator[bytes]:
-    """The bytes that inputs are drawn from, one after the other; short ones first."""
+    """The bytes to draw inputs from, short ones first."""
     dice = random.Random(seed)
     for number in itertools.count(1):
         yield dice.randbytes(dice.randrange(1, min(16 * number, 4096) + 1))
@@ -131,7 +131,7 @@ def test_bad_input_gives_typed_errors_in_bounded_time_and_memory(soak_minutes, s
 def _try_for_a_while(
     name: str, check: Property, feed: Iterator[tuple[int, bytes]], seed: int
 ) -> tuple[int, str | None]:
-    """How many inputs were valid, and what was wrong with the last one."""
+    """The number of valid inputs, and the failure of the last one, if any."""
     until, tried, before = time.monotonic() + SLICE_SECONDS, 0, memory_bytes()
     while (started := time.monotonic()) < until:
         number, data = next(feed)
@@ -151,7 +151,7 @@ def _try_for_a_while(
 
 
 def again(name: str, seed: int, number: int) -> Any:
-    """One input that failed."""
+    """Run one failed input again."""
     return TARGETS[name]()(next(itertools.islice(inputs(seed), number, None)))
 
 

@@ -1,4 +1,4 @@
-"""The model of all operations, with new sequences for as long as asked. One that fails is shown as short as it gets."""
+"""The model of all operations, with new sequences for a given time. A failing sequence is minimized."""
 
 import time
 from collections import Counter
@@ -14,7 +14,7 @@ LONG = settings(max_examples=20, stateful_step_count=60, derandomize=False)
 
 
 class CountedMachine(MaintenanceMachine):
-    """Tells what it went through, once for each sequence."""
+    """A machine that counts its steps, once per sequence."""
 
     counts: ClassVar[Counter[str]] = Counter()
 
@@ -25,7 +25,7 @@ class CountedMachine(MaintenanceMachine):
 
 
 @pytest.mark.soak
-def test_every_version_that_is_kept_reads_back_after_any_sequence(soak_minutes, soak_report):
+def test_every_retained_version_reads_back_after_any_sequence(soak_minutes, soak_report):
     deadline = time.monotonic() + soak_minutes * 60
     try:
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Sixteen processes that commit, while others write checkpoints, compact, truncate and collect garbage all the time."""
+"""Sixteen processes commit while others constantly write checkpoints, compact, truncate and collect garbage."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""The long race of appends on S3: the server, which is a single thread of Python, needs minutes for it."""
+"""The long race of appends on S3. The test server is single-threaded Python and needs minutes."""
 
 import uuid
 

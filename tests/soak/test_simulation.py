@@ -1,4 +1,4 @@
-"""Simulated runs with new seeds for as long as asked. A seed that fails is named, with its trace."""
+"""Simulated runs with new seeds for a given time. A failing seed is reported with its trace."""
 
 import logging
 import random
@@ -18,7 +18,7 @@ WEATHERS = {
 
 
 @pytest.mark.soak
-def test_promises_hold_in_any_simulated_run(soak_minutes, soak_report, caplog):
+def test_invariants_hold_in_any_simulated_run(soak_minutes, soak_report, caplog):
     caplog.set_level(logging.CRITICAL)
     deadline = time.monotonic() + soak_minutes * 60
     first, failures = random.SystemRandom().randrange(1 << 40), []
@@ -32,7 +32,7 @@ def test_promises_hold_in_any_simulated_run(soak_minutes, soak_report, caplog):
         except InvariantError as error:
             soak_report["violations"] += 1
             failures.append(f"{weather} weather: {error}")
-            # Now, because the rest of the run may take long.
+            # Print it now: the rest of the run may take long.
             print(failures[-1], flush=True)  # noqa: T201
         _add(soak_report, simulation.report)
     assert not failures, "\n\n".join(failures)

@@ -1,7 +1,8 @@
-"""Writers, a stream, mergers, purgers and readers on one Spark session, on a store whose answers fail now and then.
+"""Writers, a stream, mergers, purgers and readers on one Spark session, on a store that fails now and then.
 
-Every writer remembers what it was told. In the end the table holds exactly that, whole batches of what nobody can know,
-and nothing twice; the stream has brought all of it into another table once; and fsck finds nothing.
+Every writer records its acknowledged batches. In the end, the table holds exactly these, plus complete batches with an
+unknown outcome, and nothing twice. The stream has copied every row into another table exactly once, and FSCK finds
+nothing.
 """
 
 import itertools
@@ -40,7 +41,7 @@ FAULTS = (
 
 
 class UnreliableProxy(FaultProxy):
-    """Any request may meet a fault."""
+    """A proxy that injects faults into random requests."""
 
     def __init__(self, upstream: str, seed: int) -> None:
         super().__init__(upstream, [])
@@ -57,7 +58,7 @@ class UnreliableProxy(FaultProxy):
 
 
 class Life:
-    """A table and its followers. Each of them works in a thread of its own until the time is over."""
+    """A table and its users. Each of them works in its own thread until the time is up."""
 
     def __init__(self, spark: SparkSession, root: str, options: dict[str, str], checkpoints: Path) -> None:
         self.spark = spark
@@ -84,7 +85,7 @@ class Life:
         try:
             rows.write.format("indextables").options(**self.options).mode("append").save(self.source)
         except Exception:
-            # It may have landed before the answer was lost.
+            # The commit may have landed before the answer was lost.
             with self._lock:
                 self.unknown.append(ids)
             raise
@@ -123,7 +124,7 @@ class Life:
             self.violations.append(f"a read shows {len(found)} rows, of {len(expected)} that were committed")
 
     def keep(self, what: Callable[[], None], deadline: float) -> None:
-        """Do something again and again. Errors are part of it, as long as they are ours or Spark's."""
+        """Repeat an action. Errors are expected if they are ours or Spark's."""
         while time.monotonic() < deadline:
             try:
                 what()
@@ -137,7 +138,7 @@ class Life:
                 raise
 
     def check(self) -> None:
-        """What has to hold in the end, when the store answers again."""
+        """The final invariants, once the store is reliable again."""
         self.stream()
         found = self._ids_in(self.source)
         possible = set(self.acknowledged)
@@ -195,7 +196,7 @@ def test_writers_streams_mergers_purgers_and_readers_on_spark(
         threads = [threading.Thread(target=life.keep, args=(work, deadline)) for work in works]
         for thread in threads:
             thread.start()
-        # Spark finds Python data sources as sinks only in the thread that made the session.
+        # Spark finds Python data sources as sinks only in the thread that created the session.
         life.keep(life.stream, deadline)
         for thread in threads:
             thread.join()

@@ -1,6 +1,6 @@
-"""Writers, removers, checkpointers and readers on one table, in processes of their own, for as long as asked.
+"""Writers, removers, checkpointers and readers on one table, in separate processes, for a given time.
 
-Every process keeps a list of what it was told had been committed. In the end the table must hold exactly that.
+Every process records its acknowledged commits. In the end, the table must hold exactly these.
 """
 
 import json
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 
 @pytest.mark.soak
-def test_what_many_processes_committed_is_what_the_table_holds(tmp_path, soak_minutes, soak_report):
+def test_table_holds_exactly_what_many_processes_committed(tmp_path, soak_minutes, soak_report):
     path = tmp_path / "table"
     IndexTable.create(str(path), SCHEMA)
     workers = [
@@ -49,7 +49,7 @@ def test_what_many_processes_committed_is_what_the_table_holds(tmp_path, soak_mi
 
 
 def work(path: str, number: int, minutes: float) -> None:
-    """One process: random operations for some minutes, then a report of what it owns."""
+    """One process: random operations for some minutes, then a report of its committed files."""
     deadline = time.time() + minutes * 60
     chance = random.Random(number)
     table = IndexTable(path)

@@ -1,6 +1,7 @@
-"""A table against a plain list of rows for each version: everything that can be done to a table, while time passes.
+"""A model of a table as plain lists of rows per version, checked against every operation while time passes.
 
-The model knows what every version shows, when files came and stopped being needed, and so what may be gone.
+The model knows the rows of every version, and when each file was added and was last needed. From that follows which
+files may have been deleted.
 """
 
 from collections import Counter
@@ -61,7 +62,7 @@ PURGES = {
     "purgeOnWrite.txLogRetentionHours": str(KEPT_HOURS),
 }
 
-# A commit that comes in the same moment as the one before it is dated later by a hair.
+# A commit at the same time as the previous one gets a slightly later timestamp.
 HAIR_MS = 1000
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ Rows = Counter[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Upload:
-    """A split that waits for its commit."""
+    """An uploaded split that waits for its commit."""
 
     sample: int
     date: str
@@ -79,7 +80,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Version:
-    """What a version must show for as long as it is kept."""
+    """The rows that a version must show for as long as it is retained."""
 
     rows: Rows
     paths: frozenset[str]
@@ -87,9 +88,10 @@ class Version:
 
 
 class MaintenanceMachine(RuleBasedStateMachine):
-    """`stored` are the splits that must be there; `loose_ms` tells since when nobody needs those of them that it names.
+    """Runs random operations on a table and compares it with the model.
 
-    `contents` are the rows of splits that were written, as opposed to merged.
+    `stored` are the splits that must exist. `loose_ms` maps unreferenced splits to the time since when no version needs
+    them. `contents` are the rows of splits that were written, as opposed to merged.
     """
 
     @initialize()
@@ -160,7 +162,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     @rule(which=WHICH)
     def remove(self, which: int) -> None:
         written = self._newest.paths & self.contents.keys()
-        # Not by their names, which writers make up anew each time.
+        # Not by name: writers choose new names each time.
         path = _pick(sorted(written, key=lambda path: sorted(self.contents[path])), which)
         commit_files(self._table(), [], [path])
         self._committed(self._newest.rows - self.contents[path])
@@ -233,7 +235,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         self.kept = self._reachable()
         assert self.kept == [len(self.versions) - 1]
 
-    # --- looking ------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------
 
     @invariant()
     def everything_is_as_it_should_be(self) -> None:
@@ -261,7 +263,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         return self.versions[-1]
 
     def _committed(self, rows: Rows, *, written: Rows | None = None, kept_hours: int = KEPT_HOURS) -> None:
-        """All versions that came since the last look show these rows: the operation's own, and its housekeeping's."""
+        """Record that all new versions, those of the operation and of its housekeeping, show these rows."""
         now_ms = self.store.clock.now_ms()
         before, head = self._newest.paths, newest(self.store).version
         for version in range(len(self.versions), head + 1):
@@ -295,7 +297,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         assert self.stored.issuperset(path for version in self.kept for path in self.versions[version].paths)
 
     def _check_kept(self, hours: int) -> None:
-        """Versions went by their age, if they did, from the oldest on."""
+        """Versions were deleted by age only, starting with the oldest."""
         kept, now_ms = self._reachable(), self.store.clock.now_ms()
         lost = sorted(set(self.kept) - set(kept))
         assert all(self.versions[version].committed_ms <= now_ms - hours * HOUR * 1000 for version in lost)
@@ -303,14 +305,14 @@ class MaintenanceMachine(RuleBasedStateMachine):
         self.kept = kept
 
     def _check_purged(self, hours: int) -> None:
-        """What no version shows that is kept is gone if it is old, and only then."""
+        """A file that no retained version refers to is deleted if and only if it is old enough."""
         cutoff_ms = self.store.clock.now_ms() - hours * HOUR * 1000
         there = splits_in(self.store)
         for path in self.stored - there:
             assert path in self.loose_ms, f"{path} is part of the newest version"
             assert self.loose_ms[path] <= cutoff_ms, path
         needed = frozenset(path for version in self.kept for path in self.versions[version].paths)
-        # Removals of versions that are gone may have been as late as the oldest one that is known.
+        # Removals in deleted versions count as no later than the oldest known version.
         known_ms = self.versions[self.kept[0]].committed_ms
         for path in there - needed:
             assert max(self.loose_ms[path], known_ms) > cutoff_ms - HAIR_MS, path
@@ -340,7 +342,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         return f"date={date}/part-{self.number}.split"
 
     def _new_rows(self, dates: Iterable[str]) -> Rows:
-        """Two rows for each of the partitions, with numbers that no sample has."""
+        """Two rows for each partition, with ids that no sample has."""
         rows: Rows = Counter()
         for date in dates:
             self.number += 1

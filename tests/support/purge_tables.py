@@ -1,4 +1,4 @@
-"""Tables with real splits on a store whose clock tests move: files age, and nobody waits."""
+"""Tables with real splits on a store with a virtual clock: tests age files without waiting."""
 
 import functools
 import time
@@ -27,18 +27,18 @@ HOUR = 3600
 DAY = 24 * HOUR
 SAMPLES = 3
 
-# Age alone decides, and nothing is too young.
+# Only the age decides, and no file is too young.
 ALL_OF_THE_LOG = "0 hours"
 UNCHECKED = {"purge.retentionCheckEnabled": "false"}
 
 
 def current_clock() -> VirtualClock:
-    """A virtual clock that starts at the present, so that no store takes it for one that is far off."""
+    """A virtual clock that starts now, so that no store reports clock skew."""
     return VirtualClock(time.time_ns() // 1_000_000)
 
 
 class ClockedStore(FaultStore):
-    """A store whose files have the times of a virtual clock. Several may share one table by `times`."""
+    """A store whose files have the times of a virtual clock. Stores of one table share `times`."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ def clocked_store() -> ClockedStore:
 
 
 def another(store: ClockedStore, **arguments) -> ClockedStore:
-    """The same table by way of a store of its own."""
+    """Another store on the same table."""
     return ClockedStore(store._inner, store.clock, store.times, **arguments)
 
 
 def copy_of(store: ClockedStore) -> ClockedStore:
-    """A table of the same bytes and times, with a clock of its own."""
+    """A copy of a table with the same bytes and times, and its own clock."""
     copy = ClockedStore(memory_store(), VirtualClock(store.clock.now_ms()), dict(store.times))
     for meta in store._inner.list(""):
         copy._inner.put(meta.key, store._inner.get(meta.key))
@@ -104,13 +104,13 @@ def copy_of(store: ClockedStore) -> ClockedStore:
 
 
 def sample_ids(number: int) -> list[int]:
-    """The rows of a sample split."""
+    """The ids of the rows of a sample split."""
     return list(range(number * 100, number * 100 + number + 2))
 
 
 @functools.cache
 def sample_split(number: int) -> tuple[bytes, SplitFile]:
-    """The bytes of a split, and what its writer says of it: real, and made once."""
+    """The bytes and the description of a real split, built once."""
     store = memory_store()
     ids = sample_ids(number)
     rows = pa.table(
@@ -123,7 +123,7 @@ def sample_split(number: int) -> tuple[bytes, SplitFile]:
 
 
 def put_split(store: ObjectStore, path: str, number: int = 0, date: str = "2024-01-01") -> AddAction:
-    """Upload a split that no log knows yet; returns the action that would add it."""
+    """Upload a split without committing it, and return its add action."""
     data, file = sample_split(number)
     store.put(path, data)
     return msgspec.structs.replace(
@@ -144,7 +144,7 @@ def remove_split(snapshot: Snapshot, *paths: str) -> Snapshot:
 
 
 def table_of(store: ObjectStore, *paths: str, settings: Mapping[str, str] | None = None) -> Snapshot:
-    """A table with one version for each split."""
+    """A table with one version per split."""
     table = new_table(store, settings)
     for path in paths:
         table = add_split(table, path)
@@ -156,12 +156,12 @@ def newest(store: ObjectStore, settings: Mapping[str, str] | None = None) -> Sna
 
 
 def splits_in(store: ObjectStore) -> set[str]:
-    """The splits that are in the store, whether a log refers to them or not."""
+    """All stored splits, whether or not the log refers to them."""
     return {meta.key for meta in store.list("") if meta.key.endswith(".split")}
 
 
 def append_some_rows(snapshot: Snapshot) -> None:
-    """A write of rows, from the upload to the commit."""
+    """Append rows: upload and commit."""
     append_rows(snapshot, pa.table({"id": [1], "date": ["2024-01-02"], "message": ["new"]}, schema=SCHEMA))
 
 
@@ -183,7 +183,7 @@ def live_paths(store) -> set[str]:
 
 
 def everything_goes(store: ClockedStore) -> None:
-    """A table of which a purge without any log retention takes something of every kind."""
+    """A table with files of every kind that a purge without log retention deletes."""
     table = remove_split(table_of(store, "a.split", "b.split"), "a.split")
     checkpoint(store)
     for name in ("c.split", "d.split"):

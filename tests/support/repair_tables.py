@@ -1,4 +1,4 @@
-"""Tables to be damaged: real splits, built once, and every kind of damage that a repair has to cope with."""
+"""Tables with real splits, built once, and every kind of damage that REPAIR must handle."""
 
 import functools
 import gzip
@@ -20,12 +20,12 @@ from support.tables import checkpoint, context, log_keys, memory_store
 DAYS = ("2024-01-01", None, "A/A", "%", "é")
 PROPERTIES = {"spark.indextables.indexing.typemap.body": "text", "owner": "me"}
 
-# The versions after the newest checkpoint, and the last one of all.
+# The versions of the merge, of the newest checkpoint, and of the head.
 MERGED, STATE, NEWEST = 7, 8, 10
 
 
 def contents(store: ObjectStore) -> dict[str, bytes]:
-    """Every object, byte for byte."""
+    """The bytes of every object."""
     return {meta.key: store.get(meta.key) for meta in store.list("")}
 
 
@@ -45,7 +45,7 @@ def table_rows(store: ObjectStore) -> list[str]:
 
 
 def whole_table(form: str = "avro") -> ObjectStore:
-    """A table with odd partitions, a merge whose sources are still there, and a checkpoint before its end."""
+    """A table with unusual partition values, a merge whose sources still exist, and a checkpoint before the head."""
     return filled(_whole_table(form))
 
 
@@ -80,7 +80,7 @@ def delete_log(store: ObjectStore) -> None:
 
 
 def clean_up(store: ObjectStore) -> None:
-    """Delete the version files that the checkpoint covers."""
+    """Delete the version files that the newest checkpoint covers."""
     store.delete_many([version_key(version) for version in range(STATE + 1)])
 
 
@@ -145,7 +145,7 @@ def lose_list_of_parts(store: ObjectStore) -> None:
 
 
 def lose_metadata(store: ObjectStore) -> None:
-    """No checkpoint, and version files without their metaData actions."""
+    """Delete all checkpoints, and all metaData actions from the version files."""
     store.delete_many([key for key in log_keys(store) if not key.removeprefix(LOG_PREFIX).startswith("0")])
     for version in range(NEWEST + 1):
         lines = gzip.decompress(store.get(version_key(version))[2:]).splitlines()
@@ -166,7 +166,7 @@ def empty_everything(store: ObjectStore) -> None:
 
 
 def truncate_the_merge(store: ObjectStore) -> None:
-    """The version that merged is cut off behind its removes, and nothing else says what it added."""
+    """Truncate the version of the merge after its removes; no other file has its adds."""
     store.delete_many([state_key(store), manifest_key(store), LAST_CHECKPOINT_KEY])
     lines = gzip.decompress(store.get(version_key(MERGED))[2:])
     assert lines.index(b'{"remove"') < lines.index(b'{"add"')
@@ -177,7 +177,7 @@ def lose_the_merge(store: ObjectStore) -> None:
     store.delete_many([state_key(store), version_key(MERGED)])
 
 
-# Each kind of damage, and the format of the checkpoint that it is about.
+# Each kind of damage, and the checkpoint format that it applies to.
 DAMAGE: Mapping[str, tuple[Callable[[ObjectStore], None], str]] = {
     "log deleted": (delete_log, "avro"),
     "version file truncated": (truncate_version, "avro"),

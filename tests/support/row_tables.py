@@ -1,4 +1,4 @@
-"""Rows for tests of whole tables, and what is on disk of them."""
+"""Rows for tests of whole tables, and their files on disk."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from indextables import IndexTable
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
 
-# A new split begins as soon as rows are on disk.
+# Smaller than any row group: a writer starts a new split each time that it has flushed rows to disk.
 SMALL_SPLITS = {"spark.indextables.write.targetSplitSize": "1K"}
 
 
@@ -27,15 +27,15 @@ def ids(table: IndexTable, **arguments: Any) -> list[int]:
 
 
 def split_files(path: Path) -> list[str]:
-    """The split files below a folder, whether a log refers to them or not."""
+    """All split files in a folder, whether or not the log refers to them."""
     return sorted(found.relative_to(path).as_posix() for found in path.rglob("*.split"))
 
 
 def same(left: pa.Table, right: pa.Table) -> bool:
-    """Equality in which NaN equals itself, and -0.0 is not 0.0."""
+    """Equality with NaN equal to itself, and -0.0 unequal to 0.0."""
     return left.schema.equals(right.schema) and repr(left.to_pylist()) == repr(right.to_pylist())
 
 
 def counted(table: pa.Table | Iterable[dict[str, Any]]) -> list[str]:
-    """Rows in an order of their own, for comparison where theirs does not matter."""
+    """The rows with their counts, for comparisons without order."""
     return sorted(map(repr, table.to_pylist() if isinstance(table, pa.Table) else table))

@@ -1,6 +1,6 @@
-"""What can be done to a table, one module or package per operation.
+"""The operations on a table, one module or package per operation.
 
-A module is imported when it is first asked for, as `ops.search`: opening a table and looking at it needs few of them.
+Modules are imported on first use, as in `ops.search.count(…)`: opening and reading a table needs few of them.
 """
 
 from importlib import import_module

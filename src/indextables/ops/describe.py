@@ -1,4 +1,7 @@
-"""A table's properties as they may be shown: whoever wrote a credential into them, it goes no further."""
+"""DESCRIBE STATE and DESCRIBE TRANSACTION LOG: the state of a table, and the actions of its log as rows.
+
+Credentials in table properties are redacted.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,111 +26,18 @@ from indextables.storage.redaction import REDACTED
 from indextables.table import Snapshot, TableContext
 from indextables.table.log_reader import read_base, read_tail
 
-# Parts of the names that other systems give to credentials.
-_SECRET_WORDS = (
-    "accesskey",
-    "access.key",
-    "access_key",
-    "accountkey",
-    "account.key",
-    "account_key",
-    "bearer",
-    "connectionstring",
-    "credential",
-    "passw",
-    "privatekey",
-    "sas",
-    "secret",
-    "token",
-)
-
-
-def shown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """The properties in the order of their keys, without the values of credentials."""
-    return {key: REDACTED if _is_secret(key) else configuration[key] for key in sorted(configuration)}
-
-
-def is_schema_registry(key: str) -> bool:
-    """Whether a property is the log's own registry of doc mappings."""
-    return key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
-
-
-def _is_secret(key: str) -> bool:
-    match find(key):
-        case SettingMatch():
-            return False
-        case FamilyMatch(family):
-            return family.secret
-        case None:
-            return any(word in key.lower() for word in _SECRET_WORDS) and not is_schema_registry(key)
-
-
-# DESCRIBE STATE: what a table's state looks like, and whether it needs attention.
-
-
 DESCRIBE_SCHEMA = pa.schema(
     [pa.field("property", pa.string(), nullable=False), pa.field("value", pa.string())]
 )
 
 
-_PROPERTIES_OF_STATES: Final = (
+_STATE_PROPERTIES: Final = (
     "numManifests",
     "numTombstones",
     "tombstoneRatio",
     "needs_compaction",
     "createdAt",
 )
-
-
-def describe_state(snapshot: Snapshot) -> pa.Table:
-    """Properties and values, both texts. Properties that the format does not have are null."""
-    segment = snapshot.segment
-    properties: dict[str, object] = {
-        "format": segment.base.format.value if segment.base is not None else "none",
-        "version": snapshot.version,
-        "numFiles": snapshot.num_files,
-        "totalBytes": snapshot.total_bytes,
-    }
-    source = snapshot.source
-    if isinstance(source, StateSource):
-        properties |= _of_state(snapshot, source.state)
-    else:
-        properties |= dict.fromkeys(_PROPERTIES_OF_STATES)
-    properties |= {
-        "checkpointVersion": segment.base.version if segment.base is not None else None,
-        "versionsSinceCheckpoint": len(segment.version_files),
-        "protocolVersion": snapshot.protocol.min_reader_version,
-        "openSkips": len(snapshot.header.skips),
-        "gap": None
-        if snapshot.gap is None
-        else f"version {snapshot.gap.first_missing} is missing or unreadable, version {snapshot.gap.newest} exists",
-    }
-    return pa.table(
-        {
-            "property": list(properties),
-            "value": [None if value is None else str(value) for value in properties.values()],
-        },
-        schema=DESCRIBE_SCHEMA,
-    )
-
-
-def _of_state(snapshot: Snapshot, state: StateManifest) -> dict[str, object]:
-    rules = CompactionRules.from_settings(snapshot.context.settings)
-    is_partitioned = bool(snapshot.partition_columns)
-    ratio = len(state.tombstones) / max(state.num_files, 1)
-    needs_compaction = compaction_trigger(state, 0, rules, is_partitioned=is_partitioned) is not None
-    values = (
-        len(state.manifests),
-        len(state.tombstones),
-        f"{ratio:.2%}",
-        str(needs_compaction).lower(),
-        datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
-    )
-    return dict(zip(_PROPERTIES_OF_STATES, values, strict=True))
-
-
-# DESCRIBE TRANSACTION LOG: the actions of the log as rows, in their order.
-
 
 LOG_SCHEMA = pa.schema(
     [
@@ -155,17 +65,68 @@ _ENTRY_COLUMNS: Final = (
     "dataChange",
     "modificationTime",
 )
-# Small actions stand at the start of their file, whatever their line is; the others keep their order.
+# Small actions come first in their file, whatever their line; adds and removes keep their order.
 _SORT_KEYS: Final = [("version", "ascending"), ("is_checkpoint", "ascending"), ("sequence", "ascending")]
 _FIRST: Final = -1
+_SEQUENCE: Final = pa.field("sequence", pa.int64())
+
+# Parts of property names that hold credentials in other systems.
+_SECRET_WORDS: Final = (
+    "accesskey",
+    "access.key",
+    "access_key",
+    "accountkey",
+    "account.key",
+    "account_key",
+    "bearer",
+    "connectionstring",
+    "credential",
+    "passw",
+    "privatekey",
+    "sas",
+    "secret",
+    "token",
+)
+
+
+def describe_state(snapshot: Snapshot) -> pa.Table:
+    """The state as properties and values, both strings. Properties that the format does not have are null."""
+    segment = snapshot.segment
+    properties: dict[str, object] = {
+        "format": segment.base.format.value if segment.base is not None else "none",
+        "version": snapshot.version,
+        "numFiles": snapshot.num_files,
+        "totalBytes": snapshot.total_bytes,
+    }
+    source = snapshot.source
+    if isinstance(source, StateSource):
+        properties |= _state_properties(snapshot, source.state)
+    else:
+        properties |= dict.fromkeys(_STATE_PROPERTIES)
+    properties |= {
+        "checkpointVersion": segment.base.version if segment.base is not None else None,
+        "versionsSinceCheckpoint": len(segment.version_files),
+        "protocolVersion": snapshot.protocol.min_reader_version,
+        "openSkips": len(snapshot.header.skips),
+        "gap": None
+        if snapshot.gap is None
+        else f"version {snapshot.gap.first_missing} is missing or unreadable, version {snapshot.gap.newest} exists",
+    }
+    return pa.table(
+        {
+            "property": list(properties),
+            "value": [None if value is None else str(value) for value in properties.values()],
+        },
+        schema=DESCRIBE_SCHEMA,
+    )
 
 
 def describe_log(snapshot: Snapshot, *, include_all: bool) -> pa.Table:
-    """The actions that a reader of the snapshot reads: those of its checkpoint, and of the versions after it.
+    """The actions of the snapshot's checkpoint and of the versions after it, in their order.
 
-    With `include_all`, of all version files that are there, readable or not, but of no older checkpoint. Credentials
-    in the table's properties are not shown. Raises LogCorruptedError if the checkpoint cannot be read, and, without
-    `include_all`, if a version cannot be.
+    With `include_all`, the actions of all version files, and a row with the error for each unreadable one; older
+    checkpoints are not included. Raises LogCorruptedError if the checkpoint cannot be read or, without `include_all`,
+    if a version cannot be read.
     """
     context, segment = snapshot.context, snapshot.segment
     parts = [_rows_with_sequence(_of_checkpoint(snapshot, segment.base))] if segment.base is not None else []
@@ -177,7 +138,29 @@ def describe_log(snapshot: Snapshot, *, include_all: bool) -> pa.Table:
     return rows.sort_by(_SORT_KEYS).drop_columns(["sequence"])
 
 
-_SEQUENCE: Final = pa.field("sequence", pa.int64())
+def shown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The properties sorted by key, with redacted credentials."""
+    return {key: REDACTED if _is_secret(key) else configuration[key] for key in sorted(configuration)}
+
+
+def is_doc_mapping(key: str) -> bool:
+    """Whether a property belongs to the log's registry of doc mappings."""
+    return key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
+
+
+def _state_properties(snapshot: Snapshot, state: StateManifest) -> dict[str, object]:
+    rules = CompactionRules.from_settings(snapshot.context.settings)
+    is_partitioned = bool(snapshot.partition_columns)
+    ratio = len(state.tombstones) / max(state.num_files, 1)
+    needs_compaction = compaction_trigger(state, 0, rules, is_partitioned=is_partitioned) is not None
+    values = (
+        len(state.manifests),
+        len(state.tombstones),
+        f"{ratio:.2%}",
+        str(needs_compaction).lower(),
+        datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
+    )
+    return dict(zip(_STATE_PROPERTIES, values, strict=True))
 
 
 def _of_checkpoint(snapshot: Snapshot, base: Base) -> pa.Table:
@@ -238,7 +221,6 @@ def _keys(versions: pa.Array) -> pa.Array:
 def _file_rows(
     action: str, rows: pa.Table, versions: pa.Array, files: pa.Array, *, is_checkpoint: bool
 ) -> pa.Table:
-    """Adds or removes, by column."""
     count = rows.num_rows
     moment = "modificationTime" if action == "add" else "deletionTimestamp"
     is_add = "numRecords" in rows.column_names
@@ -260,8 +242,8 @@ def _file_rows(
     )
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """A small action, and what of it has a column of its own."""
+class _SmallAction(msgspec.Struct, frozen=True):
+    """An action other than add and remove, and its values that have a column of their own."""
 
     action: AnyAction
     path: str | None = None
@@ -269,42 +251,44 @@ class _Told(msgspec.Struct, frozen=True):
     timestamp_ms: int | None = None
 
 
-def _actions_of_header(header: LogHeader) -> Iterable[_Told]:
+def _actions_of_header(header: LogHeader) -> Iterable[_SmallAction]:
     for action in (header.protocol, header.metadata):
         if action is not None:
-            yield _Told(action)
+            yield _SmallAction(action)
     for skip in header.skips.values():
-        yield _Told(skip, skip.path, skip.size, skip.skip_timestamp)
+        yield _SmallAction(skip, skip.path, skip.size, skip.skip_timestamp)
     for app_id, version in header.transactions.items():
-        yield _Told(TransactionAction(app_id=app_id, version=version))
+        yield _SmallAction(TransactionAction(app_id=app_id, version=version))
 
 
-def _actions_of_version(summary: VersionSummary) -> Iterable[_Told]:
+def _actions_of_version(summary: VersionSummary) -> Iterable[_SmallAction]:
     actions = summary.actions
     if actions.commit_info is not None:
-        yield _Told(actions.commit_info, timestamp_ms=actions.commit_info.timestamp)
+        yield _SmallAction(actions.commit_info, timestamp_ms=actions.commit_info.timestamp)
     for action in (actions.protocol, actions.metadata):
         if action is not None:
-            yield _Told(action)
+            yield _SmallAction(action)
     for skip in actions.skips:
-        yield _Told(skip, skip.path, skip.size, skip.skip_timestamp)
+        yield _SmallAction(skip, skip.path, skip.size, skip.skip_timestamp)
     for transaction in actions.transactions:
-        yield _Told(transaction, timestamp_ms=transaction.last_updated)
+        yield _SmallAction(transaction, timestamp_ms=transaction.last_updated)
 
 
-def _small_rows(told: Iterable[_Told], version: int, key: str, *, is_checkpoint: bool = False) -> pa.Table:
+def _small_rows(
+    actions: Iterable[_SmallAction], version: int, key: str, *, is_checkpoint: bool = False
+) -> pa.Table:
     rows: list[Mapping[str, Any]] = [
         {
             "version": version,
             "log_file": key,
             "is_checkpoint": is_checkpoint,
-            "action": ACTION_NAMES[type(each.action)],
-            "path": each.path,
-            "size": each.size,
-            "timestamp": each.timestamp_ms,
-            "details": _json(each.action),
+            "action": ACTION_NAMES[type(small.action)],
+            "path": small.path,
+            "size": small.size,
+            "timestamp": small.timestamp_ms,
+            "details": _json(small.action),
         }
-        for each in told
+        for small in actions
     ]
     return pa.Table.from_pylist(rows, LOG_SCHEMA)
 
@@ -319,3 +303,13 @@ def _json(action: AnyAction) -> str:
     fields = msgspec.to_builtins(action)
     fields.pop("unknown", None)
     return msgspec.json.encode(fields).decode()
+
+
+def _is_secret(key: str) -> bool:
+    match find(key):
+        case SettingMatch():
+            return False
+        case FamilyMatch(family):
+            return family.secret
+        case None:
+            return any(word in key.lower() for word in _SECRET_WORDS) and not is_doc_mapping(key)

@@ -1,4 +1,4 @@
-"""The splits of a snapshot, from file entries to open files."""
+"""Reads rows: opens the splits of a snapshot, and scans their Parquet members without touching the index."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pyarrow as pa
 
-from indextables._caching import LruCache, register_cache, shared_cache
+from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
 from indextables.log.actions import AddAction
@@ -18,20 +18,20 @@ from indextables.predicates import Predicate, bind
 from indextables.schema import find_column
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
-from indextables.storage import relative_key
+from indextables.storage import ObjectStore, relative_key
 from indextables.table import Snapshot
 
-# In the order of the fields of a reference.
+# In the order of the fields of SplitRef.
 _COLUMNS = ("path", "partitionValues", "size", "footerStartOffset", "footerEndOffset", "numRecords")
 
-# What stays in memory of open splits: their footers, and the metadata of their rows once those were read.
+# The memory for recently opened splits: their footers, and the Parquet metadata once rows have been read.
 _OPEN_BYTES: Final = 64 * 1024**2
-# The references of a snapshot with more splits are made anew each time.
-_KEPT_REFS: Final = 1024
+# The references of a snapshot with more splits are not cached.
+_MAX_CACHED_REFS: Final = 1024
 
 
 class SplitRef(msgspec.Struct, frozen=True):
-    """What the log knows about a split that is needed to open it."""
+    """The fields of a file entry that are needed to open its split."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -40,49 +40,89 @@ class SplitRef(msgspec.Struct, frozen=True):
     footer_end_offset: int | None
     num_records: int | None
 
+    def open(self, store: ObjectStore, schema: pa.Schema, partition_columns: Sequence[str]) -> Split:
+        """Open the split. Its rows have the given schema. Raises what `open_split` raises."""
+        return open_split(
+            store,
+            relative_key(self.path, store.url),
+            self.size,
+            self.footer_start_offset,
+            self.footer_end_offset,
+            schema=schema,
+            partition_columns=partition_columns,
+            partition_values=self.partition_values,
+        )
+
 
 _ALL_REFS: WeakKeyDictionary[Snapshot, list[SplitRef]] = WeakKeyDictionary()
-register_cache("ops.read.split_refs", "split references", f"{_KEPT_REFS} per live snapshot", _ALL_REFS.clear)
+_OPEN_SPLITS: LruCache[Hashable, Split] = shared_cache(
+    "ops.read.splits", "open splits", max_bytes=_OPEN_BYTES
+)
+
+
+def scan(snapshot: Snapshot, where: Predicate | None, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+    """The rows for which `where` is true, split by split, with the given columns (None: all).
+
+    Splits are pruned by partition values and statistics, row groups by their own statistics. Several splits are read at
+    once, in bounded memory. Raises InvalidPredicateError and InvalidSchemaError before anything is read. An unreadable
+    split ends the stream with an error; it is never skipped.
+    """
+    schema = projected_schema(snapshot.schema, columns)
+    predicate = None if where is None else bind(where, snapshot.schema)
+    refs = split_refs(snapshot.select(predicate).entries)
+    streams = (partial(_scan_split, snapshot, ref, schema.names, predicate) for ref in refs)
+    batches = ordered_streams(streams, snapshot.context.settings[READ_PARALLELISM])
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def projected_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of the selected columns, in the table's spelling. Raises InvalidSchemaError.
+
+    A column must exist, and may be selected only once.
+    """
+    if columns is None:
+        return schema
+    fields: list[pa.Field] = []
+    for name in columns:
+        field = find_column(schema, name)
+        if field is None:
+            raise InvalidSchemaError(
+                f"there is no column {name!r}; the columns are {', '.join(schema.names)}"
+            )
+        if field in fields:
+            raise InvalidSchemaError(f"column {field.name!r} is selected twice; name it once")
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def split_refs(entries: pa.Table) -> list[SplitRef]:
-    """The splits of file entries, as objects: for the few that are about to be opened."""
+    """The splits of file entries as objects: call it only for the few that are about to be opened."""
     columns = (entries[name].to_pylist(maps_as_pydicts="strict") for name in _COLUMNS)
     return [SplitRef(*values) for values in zip(*columns, strict=True)]
 
 
 def ordered_refs(snapshot: Snapshot, entries: pa.Table) -> list[SplitRef]:
-    """The splits of some file entries of a snapshot, by path; those of all entries are made once."""
+    """The splits of file entries, sorted by path. Those of all entries of a snapshot are cached."""
     if entries is not snapshot.entries:
         return sorted(split_refs(entries), key=attrgetter("path"))
     refs = _ALL_REFS.get(snapshot)
     if refs is None:
         refs = sorted(split_refs(entries), key=attrgetter("path"))
-        if len(refs) <= _KEPT_REFS:
+        if len(refs) <= _MAX_CACHED_REFS:
             _ALL_REFS[snapshot] = refs
     return refs
 
 
 def open_ref(snapshot: Snapshot, ref: SplitRef) -> Split:
-    """Open a split of a snapshot; its rows have the table's schema. Raises what `open_split` raises."""
-    store = snapshot.context.store
-    return open_split(
-        store,
-        relative_key(ref.path, store.url),
-        ref.size,
-        ref.footer_start_offset,
-        ref.footer_end_offset,
-        schema=snapshot.schema,
-        partition_columns=snapshot.partition_columns,
-        partition_values=ref.partition_values,
-    )
+    """Open a split of a snapshot. Raises what `open_split` raises."""
+    return ref.open(snapshot.context.store, snapshot.schema, snapshot.partition_columns)
 
 
 def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
-    """Like `open_ref`, but a split that this process opened lately is not opened anew.
+    """Like `open_ref`, but returns a recently opened split from the cache.
 
-    Splits never change, so that what was read of one holds for as long as the log refers to it. A caller with
-    other credentials gets a split of its own.
+    Splits are immutable, so a cached one is valid as long as the log refers to it. The cache key includes the store's
+    identity: a caller with other credentials opens the split itself.
     """
     key = (
         snapshot.context.store.identity,
@@ -94,18 +134,15 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
         snapshot.metadata.schema_string,
         snapshot.partition_columns,
     )
-    split = _RECENT.get(key)
+    split = _OPEN_SPLITS.get(key)
     if split is None:
         split = open_ref(snapshot, ref)
-        _RECENT.put(key, split, split.footer_bytes)
+        _OPEN_SPLITS.put(key, split, split.footer_bytes)
     return split
 
 
-_RECENT: LruCache[Hashable, Split] = shared_cache("ops.read.splits", "open splits", max_bytes=_OPEN_BYTES)
-
-
 def add_of(file: SplitFile) -> AddAction:
-    """The add action of a split that was just uploaded."""
+    """The add action of an uploaded split."""
     return AddAction(
         path=file.path,
         partition_values={name: value for name, value in file.partition_values.items() if value is not None},
@@ -123,41 +160,6 @@ def add_of(file: SplitFile) -> AddAction:
         doc_mapping_ref=file.doc_mapping_ref,
         uncompressed_size_bytes=file.uncompressed_size_bytes,
     )
-
-
-# Reading rows: scans of the Parquet members, with the index untouched.
-
-
-def scan(snapshot: Snapshot, where: Predicate | None, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-    """The rows for which `where` is true, split by split, with these columns (None: all).
-
-    Splits are skipped by partition value and statistics, row groups by their own. Several splits are read at
-    once; memory stays bounded. Raises InvalidPredicateError and InvalidSchemaError before anything is
-    read; a split that cannot be read ends the stream with an error, it is never left out.
-    """
-    schema = projected_schema(snapshot.schema, columns)
-    predicate = None if where is None else bind(where, snapshot.schema)
-    refs = split_refs(snapshot.select(predicate).entries)
-    streams = (partial(_scan_split, snapshot, ref, schema.names, predicate) for ref in refs)
-    batches = ordered_streams(streams, snapshot.context.settings[READ_PARALLELISM])
-    return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def projected_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The columns that a caller asked for, each once, as the table spells them. Raises InvalidSchemaError."""
-    if columns is None:
-        return schema
-    fields: list[pa.Field] = []
-    for name in columns:
-        field = find_column(schema, name)
-        if field is None:
-            raise InvalidSchemaError(
-                f"there is no column {name!r}; the columns are {', '.join(schema.names)}"
-            )
-        if field in fields:
-            raise InvalidSchemaError(f"column {field.name!r} is asked for twice; name it once")
-        fields.append(field)
-    return pa.schema(fields)
 
 
 def _scan_split(

@@ -1,4 +1,8 @@
-"""What lies under a table's root, as columns, and which of it can be a split of this table."""
+"""Which files are stored under a table root, and which files the log refers to.
+
+Operations that delete files rely on this module: it reads the log completely and without any cache. Anything
+unreadable raises an error; corrupt never means orphan.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -29,12 +33,21 @@ STORED_SCHEMA = pa.schema(
     ]
 )
 
-# A path that says where it is by itself, or that is spelled in a way in which no listing shows it.
-_NEEDS_A_LOOK: Final = r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
+# Paths that are not plain keys: absolute ones, URLs, and spellings that never occur in a listing.
+_NOT_A_PLAIN_KEY: Final = r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
+
+# The time of a remove without a timestamp: it is never old enough.
+NEVER_MS: Final = 2**63 - 1
+
+_VERSIONS_PER_READ: Final = 256
+
+_MAX_NAMED_PATHS: Final = 5
+
+_REMOVED_SCHEMA = pa.schema([("path", pa.string()), ("removedMs", pa.int64())])
 
 
 def stored_table(metas: Iterable[ObjectMeta]) -> pa.Table:
-    """Objects as columns, each key once: listings may repeat themselves."""
+    """Objects as a table with STORED_SCHEMA. Listings may repeat a key; the table has each key once."""
     found = {meta.key: meta for meta in metas}
     return pa.table(
         {
@@ -47,10 +60,10 @@ def stored_table(metas: Iterable[ObjectMeta]) -> pa.Table:
 
 
 def split_files(stored: pa.Table) -> pa.Table:
-    """The files that can be splits of the table at the root: by suffix, outside the log, and of no table below."""
+    """The files that can be splits of this table: by suffix, outside of the log and of nested tables."""
     paths = stored["path"]
     is_split = pc.and_(pc.ends_with(paths, SPLIT_SUFFIX), pc.invert(pc.starts_with(paths, LOG_PREFIX)))
-    for folder in _tables_below(paths):
+    for folder in _nested_tables(paths):
         is_split = pc.and_(is_split, pc.invert(pc.starts_with(paths, folder)))
     return stored.filter(is_split)
 
@@ -58,60 +71,47 @@ def split_files(stored: pa.Table) -> pa.Table:
 def normalised_paths(
     paths: pa.Array, root_url: str, resolve: Callable[[str, str], str] = relative_key
 ) -> pa.Array:
-    """Paths that a log names, in the same order, as the keys under which a listing shows them.
+    """Paths from a log, in the same order, as the keys that a listing shows.
 
-    `resolve` is asked about those that are no plain keys below the root: by default it raises UnsafePathError for one
-    that lies outside.
+    `resolve` converts the few paths that are neither plain keys nor the root URL plus a plain key. By default it raises
+    UnsafePathError for a path outside of the root.
     """
-    needs_a_look = pc.match_substring_regex(paths, _NEEDS_A_LOOK)
-    if not pc.any(needs_a_look).as_py():
+    is_unusual = pc.match_substring_regex(paths, _NOT_A_PLAIN_KEY)
+    if not pc.any(is_unusual).as_py():
         return paths
-    below = f"{root_url}/"
-    rest = pc.if_else(pc.starts_with(paths, below), pc.utf8_slice_codeunits(paths, len(below)), "/")
-    is_plain_rest = pc.and_(needs_a_look, pc.invert(pc.match_substring_regex(rest, _NEEDS_A_LOOK)))
-    keys = pc.if_else(is_plain_rest, rest, paths)
-    is_left = pc.and_not(needs_a_look, is_plain_rest)
-    resolved = [resolve(path, root_url) for path in paths.filter(is_left).to_pylist()]
-    return pc.replace_with_mask(keys, is_left, pa.array(resolved, pa.string()))
+    root = f"{root_url}/"
+    rest = pc.if_else(pc.starts_with(paths, root), pc.utf8_slice_codeunits(paths, len(root)), "/")
+    has_plain_rest = pc.and_(is_unusual, pc.invert(pc.match_substring_regex(rest, _NOT_A_PLAIN_KEY)))
+    keys = pc.if_else(has_plain_rest, rest, paths)
+    is_unresolved = pc.and_not(is_unusual, has_plain_rest)
+    resolved = [resolve(path, root_url) for path in paths.filter(is_unresolved).to_pylist()]
+    return pc.replace_with_mask(keys, is_unresolved, pa.array(resolved, pa.string()))
 
 
 def key_or_path(path: str, root_url: str) -> str:
-    """The key of a path, or the path itself, which no listing shows, if it leads out of the table."""
+    """The key of a path, or the path itself (which no listing shows) if it is outside of the table."""
     try:
         return relative_key(path, root_url)
     except UnsafePathError:
         return path
 
 
+def first_paths(paths: Sequence[str]) -> str:
+    """The first few of many paths, for a message."""
+    more = f" and {len(paths) - _MAX_NAMED_PATHS} more" if len(paths) > _MAX_NAMED_PATHS else ""
+    return f"{', '.join(paths[:_MAX_NAMED_PATHS])}{more}"
+
+
 def among(values: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> pa.Array:
-    """Which of the values are wanted, as a mask."""
+    """A mask of the values that are wanted."""
     mask = pc.is_in(values, value_set=wanted)
     return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
 
 
-def _tables_below(paths: pa.ChunkedArray) -> Sequence[str]:
-    """The folders of other tables: what lies in there is not ours."""
-    inner = paths.filter(pc.match_substring(paths, f"/{LOG_PREFIX}"))
-    return sorted({path[: path.index(f"/{LOG_PREFIX}") + 1] for path in inner.to_pylist()})
-
-
-# What the log refers to, read to the last entry and without any cache: for those who are about to delete.
-#
-# Anything that cannot be read is an error here. Corrupt never means orphan.
-
-
-# A remove that does not say when it happened is never old enough.
-NEVER_MS: Final = 2**63 - 1
-
-_FILES_AT_ONCE: Final = 256
-
-_REMOVED_SCHEMA = pa.schema([("path", pa.string()), ("removedMs", pa.int64())])
-
-
 class VersionActions(msgspec.Struct, frozen=True):
-    """The paths that version files add, and those that they remove, with the last time of each.
+    """The paths that version files add, and the paths that they remove with the time of the last removal.
 
-    `timestamps_ms` has the commit time of each version.
+    `timestamps_ms` maps each version to its commit time.
     """
 
     added: pa.Array
@@ -120,7 +120,10 @@ class VersionActions(msgspec.Struct, frozen=True):
 
 
 def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> VersionActions:
-    """What version files do to paths. Raises LogCorruptedError, ObjectNotFoundError and UnsafePathError."""
+    """Read the adds and removes of version files.
+
+    Raises LogCorruptedError, ObjectNotFoundError and UnsafePathError.
+    """
     added: list[pa.Array] = [pa.array([], pa.string())]
     removed: list[pa.Table] = [_REMOVED_SCHEMA.empty_table()]
     timestamps_ms: dict[int, int] = {}
@@ -131,13 +134,13 @@ def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> Ver
     url = context.url
     return VersionActions(
         pc.unique(normalised_paths(pa.concat_arrays(added), url)),
-        _normalised_removes(_latest(pa.concat_tables(removed)), url),
+        _normalised_removes(latest_removes(pa.concat_tables(removed)), url),
         timestamps_ms,
     )
 
 
 class LivePaths(msgspec.Struct):
-    """Collects the paths that are live in checkpoints. Manifests that several share are read once."""
+    """Collects the live paths of checkpoints. A manifest that several states share is read once."""
 
     context: TableContext
     _manifests: dict[str, pa.ChunkedArray] = msgspec.field(default_factory=dict)
@@ -153,7 +156,7 @@ class LivePaths(msgspec.Struct):
             self._found.append(pc.unique(source.load(None, ["path"]).entries["path"]))
 
     def paths(self) -> pa.Array:
-        """All of them, as keys. Raises UnsafePathError."""
+        """The distinct paths of all added checkpoints, as keys. Raises UnsafePathError."""
         return pc.unique(normalised_paths(pc.unique(pa.concat_arrays(self._found)), self.context.url))
 
     def _add_state(self, source: StateSource) -> None:
@@ -172,30 +175,37 @@ class LivePaths(msgspec.Struct):
 
 
 def oldest_known_version(listing: LogListing, head_version: int) -> int:
-    """The first of the version files that lead up to the newest version without a hole; past it if there are none."""
+    """The first version of the gapless run of version files up to the head; past the head if its file is missing."""
     version = head_version
     while version in listing.versions:
         version -= 1
     return version + 1
 
 
+def _nested_tables(paths: pa.ChunkedArray) -> Sequence[str]:
+    """The folders of tables under this one; their files do not belong to this table."""
+    inner = paths.filter(pc.match_substring(paths, f"/{LOG_PREFIX}"))
+    return sorted({path[: path.index(f"/{LOG_PREFIX}") + 1] for path in inner.to_pylist()})
+
+
 def _tails(context: TableContext, versions: Iterable[VersionEntry]) -> Iterator[Tail]:
-    waiting = iter(versions)
-    while files := list(islice(waiting, _FILES_AT_ONCE)):
+    remaining = iter(versions)
+    while files := list(islice(remaining, _VERSIONS_PER_READ)):
         yield decode_tail(read_version_files(context.store, files, parallelism=context.read_parallelism))
 
 
 def _last_removes(removes: pa.Table) -> pa.Table:
     times = pc.fill_null(removes["deletionTimestamp"], NEVER_MS)
     is_time = pc.greater(times, 0)
-    return _latest(
+    return latest_removes(
         pa.table(
             {"path": removes["path"], "removedMs": pc.if_else(is_time, times, NEVER_MS)}, _REMOVED_SCHEMA
         )
     )
 
 
-def _latest(removes: pa.Table) -> pa.Table:
+def latest_removes(removes: pa.Table) -> pa.Table:
+    """One row for each path, with the time of its last removal."""
     if not removes.num_rows:
         return removes
     latest = removes.group_by("path", use_threads=False).aggregate([("removedMs", "max")])
@@ -203,7 +213,7 @@ def _latest(removes: pa.Table) -> pa.Table:
 
 
 def _normalised_removes(removes: pa.Table, root_url: str) -> pa.Table:
-    """Older writers named files by absolute paths: the removes of one file come together under its key."""
+    """The removes by key. Older writers used absolute paths, so one file may occur under several spellings."""
     paths = removes["path"].combine_chunks()
     keys = normalised_paths(paths, root_url, key_or_path)
-    return _latest(pa.table({"path": keys, "removedMs": removes["removedMs"]}, _REMOVED_SCHEMA))
+    return latest_removes(pa.table({"path": keys, "removedMs": removes["removedMs"]}, _REMOVED_SCHEMA))

@@ -1,4 +1,4 @@
-"""RESTORE: an older version becomes the newest one, as a new commit. History stays as it is."""
+"""RESTORE commits the content of an older version as the newest one. The history stays as it is."""
 
 from functools import partial
 from typing import Final
@@ -19,31 +19,29 @@ from indextables.errors import (
 from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import read_for_rewrite
-from indextables.ops.references import among, normalised_paths, stored_table
+from indextables.ops.references import among, first_paths, normalised_paths, stored_table
 from indextables.ops.runner import parallel_map
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import Restore
 
-# Up to so many files are asked for one by one; more are found in a listing.
-_ASKED_FOR: Final = 1000
-
-_NAMED: Final = 5
+# Up to this many files are looked up one by one; more are found in a listing.
+_MAX_LOOKUPS: Final = 1000
 
 
 def restore(snapshot: Snapshot, version: int) -> CommitResult:
     """Make files, schema, partitioning and properties what they were at `version`, in one commit.
 
-    What others write meanwhile is undone, too: the table is as it was. The protocol is never lowered. If nothing
-    differs, nothing is committed.
+    Concurrent writes are undone, too. The protocol is never lowered. If nothing differs, nothing is committed.
 
-    Raises VersionNotFoundError, SplitsMissingError naming the splits of that version that are gone, with nothing
-    committed, CommitConflictError if others change the metadata meanwhile, and what else `commit` raises. If a purge
-    may have taken splits at the same moment, the commit stands: SplitsMissingError then names no paths, and
-    CommitOutcomeUnknownError says that the store stopped answering before that could be told.
+    With nothing committed, raises VersionNotFoundError, SplitsMissingError that names the missing splits of that
+    version, CommitConflictError if another writer changes the metadata concurrently, and what else `commit` raises.
+
+    If a concurrent purge may have deleted splits of the restored version, the commit stands, and a SplitsMissingError
+    without paths is raised; or a CommitOutcomeUnknownError, if the store failed before that could be determined.
     """
     context = snapshot.context
     content = read_for_rewrite(load_snapshot(context, version))
-    assert content.header.metadata is not None  # completed by the rewrite
+    assert content.header.metadata is not None  # read_for_rewrite has completed the header
     _check_present(context, content.entries, version)
     intent = Restore(content.entries, content.header.metadata)
     result = commit(snapshot, intent, Operation("RESTORE", {"version": str(version)}))
@@ -54,44 +52,45 @@ def restore(snapshot: Snapshot, version: int) -> CommitResult:
 
 
 def missing_keys(context: TableContext, entries: pa.Table) -> pa.Array:
-    """The keys of file entries under which there is no file. Raises UnsafePathError and other storage errors."""
+    """The keys of file entries whose file does not exist. Raises UnsafePathError and StorageError."""
     keys = pc.unique(normalised_paths(entries["path"].combine_chunks(), context.url))
-    if len(keys) > _ASKED_FOR:
+    if len(keys) > _MAX_LOOKUPS:
         present = stored_table(context.store.list(""))["path"].combine_chunks()
         return keys.filter(pc.invert(among(keys, present)))
     names = keys.to_pylist()
     found = parallel_map(partial(find_object, context.store), names, context.settings[READ_PARALLELISM])
-    gone = [name for name, meta in zip(names, found, strict=True) if meta is None]
-    return pa.array(gone, pa.string())
+    missing = [name for name, meta in zip(names, found, strict=True) if meta is None]
+    return pa.array(missing, pa.string())
 
 
 def _check_present(context: TableContext, entries: pa.Table, version: int) -> None:
-    gone = missing_keys(context, entries)
-    if not len(gone):
+    missing = missing_keys(context, entries)
+    if not len(missing):
         return
-    paths = tuple(gone.to_pylist())
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    paths = tuple(missing.to_pylist())
     raise SplitsMissingError(
-        f"{context.url}: version {version} cannot be restored, because splits of it were deleted, probably by a purge: "
-        f"{', '.join(paths[:_NAMED])}{more}; choose a newer version",
+        f"{context.url}: version {version} cannot be restored, because some of its splits were deleted, probably by a "
+        f"purge: {first_paths(paths)}; choose a newer version",
         paths,
     )
 
 
 def _check_still_kept(restored: Snapshot, version: int) -> None:
-    """A purge that decided on its list before the commit looks at the log again after it has deleted versions.
+    """Check that no concurrent purge missed the restored splits.
 
-    If the older version can still be read now, the purge has yet to look, and will see what was restored.
+    A purge checks for new commits after it has deleted expired versions, and before it deletes splits. If the older
+    version is still readable, that check is yet to come, and will see the restored splits.
     """
     try:
         load_snapshot(restored.context, version)
     except (VersionNotFoundError, ConcurrentMaintenanceError) as error:
         raise SplitsMissingError(
-            f"{restored.context.url}: version {restored.version} restores version {version}, which a purge removed at "
-            f"the same time, and its splits may follow; look with fsck, or restore version {restored.version - 1}"
+            f"{restored.context.url}: version {restored.version} restores version {version}, but a concurrent purge "
+            f"deleted version {version} and may delete its splits; check with fsck, or restore version "
+            f"{restored.version - 1}"
         ) from error
     except (StorageError, LogCorruptedError) as error:
         raise CommitOutcomeUnknownError(
-            f"{restored.context.url}: version {restored.version} restores version {version}, but it cannot be told "
-            f"whether a purge takes its splits at the same time ({error}); look with fsck"
+            f"{restored.context.url}: version {restored.version} restores version {version}, but it is unknown whether "
+            f"a concurrent purge deletes its splits ({error}); check with fsck"
         ) from error

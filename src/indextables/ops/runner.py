@@ -1,6 +1,6 @@
-"""Who executes the tasks of an operation: threads here, or anybody else who keeps to the same protocol.
+"""Runners execute the tasks of an operation: in threads of this process, or anywhere else by the same protocol.
 
-A task is a picklable value that opens its own stores, so that it can run in another process or on another machine.
+A task is a picklable value that opens its own stores, so it can run in another process or on another machine.
 """
 
 import os
@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -18,56 +19,59 @@ from indextables.errors import InvalidOptionError, OperationInterruptedError
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import TableContext
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+# How many items of one stream are produced ahead of the consumer.
+_ITEMS_AHEAD: Final = 4
 
 
 class Interruption:
-    """Tells a running task that nobody waits for its result any more. One within another is set with it."""
+    """Tells running tasks to stop. An interruption with an `outer` one is also set when that one is set."""
 
     def __init__(self, outer: "Interruption | None" = None) -> None:
         self._outer = outer
         self._is_set = threading.Event()
 
     def set(self) -> None:
-        """Ask all tasks that share this interruption to stop."""
+        """Tell all tasks that share this interruption to stop."""
         self._is_set.set()
 
     @property
     def is_set(self) -> bool:
-        """Whether somebody asked."""
         return self._is_set.is_set() or (self._outer is not None and self._outer.is_set)
 
     def check(self) -> None:
-        """Raise OperationInterruptedError if somebody asked. For tasks, now and then."""
+        """Raise OperationInterruptedError if set. Tasks call this regularly."""
         if self.is_set:
-            raise OperationInterruptedError("the operation was interrupted; what it had begun was taken back")
+            raise OperationInterruptedError("the operation was interrupted, and its changes were rolled back")
 
 
 class Task(ABC, Generic[T]):
-    """A picklable piece of work, independent of the others. It may run more than once.
+    """A picklable unit of work, independent of other tasks. It may run more than once.
 
-    Tasks are dataclasses, since a Struct cannot have an abstract base.
+    Tasks are dataclasses, because a msgspec Struct cannot have an abstract base class.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def run(self, interruption: Interruption) -> T:
-        """Do the work. After an error nothing is left of it that anybody would have to take back."""
+        """Do the work. After an error, the task has cleaned up after itself."""
 
     def discard(self, result: T) -> None:  # most tasks leave nothing behind
-        """Take back what was done: the result never reached whoever asked for it. Raises nothing."""
+        """Undo the work of a result that never reached the caller. Never raises."""
 
 
 class Succeeded(msgspec.Struct, Generic[T], frozen=True):
-    """The result of the task at `index` in the sequence that was run."""
+    """The result of the task at `index`."""
 
     index: int
     result: T
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The error of the task at `index` in the sequence that was run."""
+    """The error of the task at `index`."""
 
     index: int
     error: Exception
@@ -77,7 +81,7 @@ TaskOutcome = Succeeded[T] | Failed
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a run has come."""
+    """The progress of a run, in tasks."""
 
     description: str
     done: int
@@ -85,22 +89,22 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Runner(Protocol):
-    """Executes tasks."""
+    """Executes tasks. `LocalRunner` uses threads; Spark has a runner that uses executors."""
 
     def run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
-        """The outcome of every task, as they come, in no particular order; the error of a task is an outcome, too.
+        """Yield the outcome of every task as it completes, in no particular order. Errors of tasks are outcomes, too.
 
-        Whoever stops early, by an error or an interruption, closes the iterator: no further task is started then,
-        and it returns when the running ones have ended and the results that nobody received were discarded.
+        A caller that stops early must close the iterator. Closing starts no further tasks, waits for the running ones,
+        and discards the results that the caller did not receive.
         """
         ...
 
 
 class LocalRunner:
-    """Runs tasks in up to `parallelism` threads of this process; 0 is one for each processor.
+    """Runs tasks in up to `parallelism` threads of this process; 0 means one for each processor.
 
-    `progress` is told whenever a task is done. Whoever keeps the `interruption` can stop a run from another thread:
-    it then ends with an OperationInterruptedError.
+    `progress` is called after each task. Another thread can stop a run through `interruption`: the run then ends with
+    an OperationInterruptedError.
     """
 
     def __init__(
@@ -120,18 +124,18 @@ class LocalRunner:
             yield from self._run(description, tasks)
 
     def _run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
-        # Closing this run must not stop another one of the same runner.
-        closing = Interruption(self._interruption)
-        waiting = iter(enumerate(tasks))
+        # Closing this run must not stop another run of the same runner.
+        stop = Interruption(self._interruption)
+        pending = iter(enumerate(tasks))
         running: dict[Future[T], int] = {}
         done = 0
         with ThreadPoolExecutor(min(self._parallelism, len(tasks)), "indextables-task") as pool:
             try:
                 while True:
-                    closing.check()
-                    # No more are handed over than can run, so that closing has nothing to call off.
-                    for index, task in islice(waiting, self._parallelism - len(running)):
-                        running[pool.submit(task.run, closing)] = index
+                    stop.check()
+                    # Submit no more tasks than can run at once, so that closing has nothing to cancel.
+                    for index, task in islice(pending, self._parallelism - len(running)):
+                        running[pool.submit(task.run, stop)] = index
                     if not running:
                         return
                     finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -139,14 +143,75 @@ class LocalRunner:
                         done += 1
                         self._progress(Progress(description, done, len(tasks)))
                         outcome = _outcome(future, running[future])
-                        # Until it is handed over it counts as not received.
+                        # If the progress callback raises, the result was not received and is discarded below.
                         del running[future]
                         yield outcome
             finally:
-                closing.set()
+                stop.set()
                 for future, index in running.items():
                     if future.exception() is None:
                         tasks[index].discard(future.result())
+
+
+class TaskStore:
+    """The store of a table inside a task. In this process it is the table's own store.
+
+    Unpickling in another process opens the store from its location. Pickling raises InvalidOptionError for a table that
+    was not opened by path.
+    """
+
+    __slots__ = ("_location", "store")
+
+    def __init__(self, store: ObjectStore, location: StoreLocation | None) -> None:
+        self.store = store
+        self._location = location
+
+    @classmethod
+    def of(cls, context: TableContext) -> "TaskStore":
+        return cls(context.store, context.location)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._location is None:
+            raise InvalidOptionError(
+                f"{self.store.url}: a store that was passed as an object cannot be sent to another process; open the "
+                f"table by its path"
+            )
+        return (_open_task_store, (self._location,))
+
+
+def results(runner: Runner, description: str, tasks: Sequence[Task[T]]) -> Iterator[T]:
+    """Yield the results of all tasks, in no particular order. Raises the first error of a task."""
+    with closing(runner.run(description, tasks)) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            yield outcome.result
+
+
+def parallel_map(function: Callable[[S], T], items: Sequence[S], parallelism: int) -> list[T]:
+    """The results of a function, in the order of the items, computed in up to `parallelism` threads."""
+    if len(items) <= 1 or parallelism <= 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(parallelism, len(items)), thread_name_prefix="indextables") as pool:
+        return list(pool.map(function, items))
+
+
+def ordered_streams(streams: Iterable[Callable[[], Iterator[T]]], parallelism: int) -> Iterator[T]:
+    """The items of all streams, one stream after the other, while threads already produce the next streams.
+
+    Memory is bounded: each stream is only a few items ahead. An error in a stream is raised in place of its next item.
+    No thread ever blocks on the consumer, so a consumer that stops early or never returns cannot hang the process.
+    """
+    stop = threading.Event()
+    pending = iter(streams)
+    with ThreadPoolExecutor(parallelism, thread_name_prefix="indextables") as pool:
+        started = deque(_Stream(pool, stream, stop) for stream in islice(pending, parallelism))
+        try:
+            while started:
+                yield from started.popleft()
+                started.extend(_Stream(pool, stream, stop) for stream in islice(pending, 1))
+        finally:
+            stop.set()
 
 
 def _outcome(future: Future[T], index: int) -> TaskOutcome[T]:
@@ -158,92 +223,28 @@ def _outcome(future: Future[T], index: int) -> TaskOutcome[T]:
     raise error
 
 
-# A table's store inside a task, which may be executed in another process.
-
-
-class TaskStore:
-    """The very store of a table in this process; unpickled in another one, it is opened there from its location.
-
-    Pickling raises InvalidOptionError for a table that was not opened by a path.
-    """
-
-    __slots__ = ("_location", "store")
-
-    def __init__(self, store: ObjectStore, location: StoreLocation | None) -> None:
-        self.store = store
-        self._location = location
-
-    @classmethod
-    def of(cls, context: TableContext) -> "TaskStore":
-        """The store of a table."""
-        return cls(context.store, context.location)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        if self._location is None:
-            raise InvalidOptionError(
-                f"{self.store.url}: a store that was handed over as an object cannot go to another process; open "
-                f"the table by its path"
-            )
-        return (_opened, (self._location,))
-
-
-def _opened(location: StoreLocation) -> TaskStore:
+def _open_task_store(location: StoreLocation) -> TaskStore:
     return TaskStore(location.open(), location)
 
 
-# Streams produced by several threads, consumed in order, in bounded memory.
-
-
-S = TypeVar("S")
-
-# How many items of one stream wait for the consumer.
-_ITEMS_AHEAD = 4
-
-
-def parallel_map(function: Callable[[S], T], items: Sequence[S], parallelism: int) -> list[T]:
-    """The results of a function, in the order of the items, computed by up to `parallelism` threads."""
-    if len(items) <= 1 or parallelism <= 1:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(min(parallelism, len(items)), thread_name_prefix="indextables") as pool:
-        return list(pool.map(function, items))
-
-
-def ordered_streams(streams: Iterable[Callable[[], Iterator[T]]], parallelism: int) -> Iterator[T]:
-    """The items of all streams, one stream after the other, while the next ones are being produced already.
-
-    An error in a stream is raised where its next item would have come. No thread ever waits for the consumer: one
-    that stops early, or just never comes back, keeps nobody from ending.
-    """
-    stop = threading.Event()
-    waiting = iter(streams)
-    with ThreadPoolExecutor(parallelism, thread_name_prefix="indextables") as pool:
-        started = deque(_Stream(pool, stream, stop) for stream in islice(waiting, parallelism))
-        try:
-            while started:
-                yield from started.popleft()
-                started.extend(_Stream(pool, stream, stop) for stream in islice(waiting, 1))
-        finally:
-            stop.set()
-
-
 class _End(msgspec.Struct, frozen=True):
-    """The end of a stream, and why it ended if that was not its own doing."""
+    """The end of a stream, with the error that ended it, if any."""
 
     error: BaseException | None = None
 
 
 class _Stream(Generic[T]):
-    """A stream of which some items are ready. A thread works on it as long as there is room for more."""
+    """A stream with a few items ready. A thread produces more while there is room."""
 
     def __init__(
         self, pool: ThreadPoolExecutor, stream: Callable[[], Iterator[T]], stop: threading.Event
     ) -> None:
         self._pool = pool
-        self._source = _open_streams(stream)
+        self._source = _opened_lazily(stream)
         self._stop = stop
         self._ready: deque[T | _End] = deque()
         self._changed = threading.Condition()
-        self._is_at_work = True
+        self._is_producing = True
         pool.submit(self._produce)
 
     def __iter__(self) -> Iterator[T]:
@@ -261,8 +262,8 @@ class _Stream(Generic[T]):
             while not self._ready:
                 self._changed.wait()
             item = self._ready.popleft()
-            if not self._is_at_work:
-                self._is_at_work = True
+            if not self._is_producing:
+                self._is_producing = True
                 self._pool.submit(self._produce)
         return item
 
@@ -275,16 +276,16 @@ class _Stream(Generic[T]):
                 if isinstance(item, _End):
                     return
                 if len(self._ready) >= _ITEMS_AHEAD or self._stop.is_set():
-                    self._is_at_work = False
+                    self._is_producing = False
                     return
 
     def _next(self) -> T | _End:
         try:
             return next(self._source, _End())
-        except BaseException as error:  # noqa: BLE001  # handed to the consumer, whatever it is
+        except BaseException as error:  # noqa: BLE001  # raised in the consumer's thread
             return _End(error)
 
 
-def _open_streams(stream: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """The items of a stream, which is opened by the thread that asks for the first of them."""
+def _opened_lazily(stream: Callable[[], Iterator[T]]) -> Iterator[T]:
+    """The items of a stream. The thread that takes the first item opens it."""
     yield from stream()

@@ -1,4 +1,8 @@
-"""What is asked of a table's splits, and how each of them understands it."""
+"""Searching, counting and aggregating: queries the indexes of all splits, and reads only the rows of the best hits.
+
+A request is compiled for each split, because splits may be indexed differently. What an index cannot decide of a
+predicate is evaluated on the rows.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -42,14 +46,19 @@ from indextables.split.index_cache import index_cache
 from indextables.split.split import Split
 from indextables.table import Snapshot
 
-# Of each open split, so many questions are kept as its index understands them.
-_KEPT_QUESTIONS: Final = 256
+# How many compiled queries are cached for each open split.
+_CACHED_QUERIES: Final = 256
+
+SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
+
+# The factor by which the number of hits grows each time that too few of them satisfy the predicate.
+_WIDENING: Final = 8
 
 T = TypeVar("T")
 
 
 class SearchRequest(msgspec.Struct, frozen=True):
-    """What is asked of every split: a query, or all rows, restricted by a bound predicate."""
+    """A query, or None for all rows, restricted by a bound predicate. `fields` are the default fields of the query."""
 
     query: QueryNode | None
     where: Predicate | None
@@ -59,7 +68,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     def of(
         cls, snapshot: Snapshot, query: str | None, where: Predicate | None, fields: Sequence[str] = ()
     ) -> "SearchRequest":
-        """The question in a caller's words. Raises InvalidQueryError and InvalidPredicateError."""
+        """Parse the query and bind the predicate. Raises InvalidQueryError and InvalidPredicateError."""
         return cls(
             query=None if query is None else parse_query(query),
             where=None if where is None else bind(where, snapshot.schema),
@@ -67,85 +76,116 @@ class SearchRequest(msgspec.Struct, frozen=True):
         )
 
 
-_ASKED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
-register_cache("ops.search.queries", "compiled queries", f"{_KEPT_QUESTIONS} per open split", _ASKED.clear)
+_COMPILED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
+register_cache("ops.search.queries", "compiled queries", f"{_CACHED_QUERIES} per open split", _COMPILED.clear)
 
 
-def narrowed(snapshot: Snapshot, question: SearchRequest) -> tuple[pa.Table, SearchRequest]:
-    """The entries that may have matching rows, and the question without what their partition values decide."""
-    entries = snapshot.select(question.where).entries
-    if question.where is None:
-        return entries, question
-    return entries, replace(question, where=_undecided(snapshot, entries, question.where))
+def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int) -> pa.Table:
+    """The `limit` best rows, best first, with their score as the last column.
+
+    Scores are BM25 with the term frequencies of each split. Raises InvalidQueryError for a query that does not fit the
+    table, and the errors of unreadable splits, which are never skipped.
+    """
+    if limit < 1:
+        raise InvalidOptionError(f"the limit is {limit}, but must be at least 1")
+    schema = projected_schema(snapshot.schema, columns)
+    splits, hits = _best_hits(snapshot, request, limit)
+    scores = arrow_from_numpy(hits.scores)
+    if not schema.names:
+        return pa.table([scores], schema=pa.schema([SCORE]))
+    return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
 
 
-def open_splits(snapshot: Snapshot, entries: pa.Table, question: SearchRequest) -> list[Split]:
-    """The splits of entries, in a fixed order. If there are none, raises InvalidQueryError as `check_query` does."""
-    if not entries.num_rows:
-        check_query(snapshot, question)
-    # Equal scores go by the order of the splits, and that of entries depends on what they were read from.
-    refs = ordered_refs(snapshot, entries)
-    return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
+def count(snapshot: Snapshot, request: SearchRequest) -> int:
+    """The number of matching rows. If the log alone can answer, no split is opened."""
+    entries, request = _narrow(snapshot, request)
+    is_decided = request.query is None and request.where is None
+    if is_decided and not entries["numRecords"].null_count:
+        return pc.sum(entries["numRecords"]).as_py() or 0
+    splits = _open_splits(snapshot, entries, request)
+    return sum(_on_each(snapshot, splits, partial(_count, snapshot, request)))
 
 
-def check_query(snapshot: Snapshot, question: SearchRequest) -> None:
-    """Raise InvalidQueryError for a query that fits no mapping of the table, where there is no split to ask."""
-    if question.query is None:
+def aggregate(
+    snapshot: Snapshot,
+    request: SearchRequest,
+    metrics: Sequence[str | Metric],
+    by: str | Terms | Histogram | None,
+) -> pa.Table:
+    """Metrics over all matching rows, or over groups of them, computed from the indexes.
+
+    Raises InvalidAggregationError for columns that do not exist or have the wrong type, and what `search` raises.
+    """
+    aggregation = Aggregation.of(metrics, by)
+    aggregation.check(snapshot.schema)
+    entries, request = _narrow(snapshot, request)
+    splits = _open_splits(snapshot, entries, request)
+    partials = _on_each(snapshot, splits, partial(_aggregate, snapshot, request, aggregation))
+    return merge_aggregates(aggregation, partials, snapshot.schema)
+
+
+def check_query(snapshot: Snapshot, request: SearchRequest) -> None:
+    """Raise InvalidQueryError for a query that fits no doc mapping of the table. Opens no split."""
+    if request.query is None:
         return
     columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]
     partition = pa.table([pa.nulls(1, column.type) for column in columns], schema=pa.schema(columns))
-    refusals: list[InvalidQueryError] = []
+    errors: list[InvalidQueryError] = []
     for mapping in _known_mappings(snapshot):
         try:
-            compile_query(question.query, SearchScope(mapping, snapshot.schema, partition, question.fields))
+            compile_query(request.query, SearchScope(mapping, snapshot.schema, partition, request.fields))
         except InvalidQueryError as error:
-            refusals.append(error)
+            errors.append(error)
         else:
             return
-    raise refusals[0]
+    raise errors[0]
 
 
-def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
-    """The mappings of all splits that the table ever had, or that of the first split to come."""
-    registered = [DocMapping.from_json(each) for each in snapshot.header.doc_mappings.values()]
-    columns = (snapshot.schema, snapshot.partition_columns)
-    return registered or [mapping_from_settings(*columns, snapshot.context.settings)]
+class Highlighter(msgspec.Struct, frozen=True):
+    """Finds the words of a query in the text of rows, for display."""
+
+    query: QueryNode
+    scope: SearchScope
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
+        """A highlighter for a query, with the index settings of the table."""
+        settings = snapshot.context.settings
+        mapping = mapping_from_settings(snapshot.schema, snapshot.partition_columns, settings)
+        return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
+
+    def is_text(self, column: str) -> bool:
+        """Whether a column is indexed as text."""
+        field = self.scope.mapping.find(column)
+        return field is not None and field.kind is FieldKind.TEXT
+
+    def default_columns(self) -> list[str]:
+        """The columns that the query searches for words without a field."""
+        return [target.field.name for target in self.scope.defaults()]
+
+    def spans(self, column: str, text: str) -> tuple[Span, ...]:
+        """The parts of a column's text that match the query."""
+        return highlight(self.query, self.scope, column, text)
 
 
-def on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
-    """The results of a function for all splits, in their order, computed in parallel."""
-    return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
+def _best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
+    """The `limit` best hits, as row numbers in splits, and the splits."""
+    entries, request = _narrow(snapshot, request)
+    splits = _open_splits(snapshot, entries, request)
+    hits = _on_each(snapshot, splits, partial(_hits, snapshot, request, limit))
+    return splits, merge_hits(hits, limit)
 
 
-def compile_for(snapshot: Snapshot, question: SearchRequest, split: Split) -> CompiledQuery:
-    """A question as the index of a split understands it. Raises InvalidQueryError."""
-    index = split.index(index_cache(snapshot.context.settings))
-    lately = _ASKED.get(split)
-    if lately is None:
-        lately = _ASKED.setdefault(split, LruCache(max_entries=_KEPT_QUESTIONS))
-    asked = lately.get(question)
-    if asked is None or asked.index is not index:
-        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
-        asked = compile_with_predicate(index, scope, question.query, question.where)
-        lately.put(question, asked)
-    return asked
+def _narrow(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, SearchRequest]:
+    """The entries that may have matching rows, and the request without conditions that their partitions satisfy."""
+    entries = snapshot.select(request.where).entries
+    if request.where is None:
+        return entries, request
+    return entries, replace(request, where=_undecided(snapshot, entries, request.where))
 
 
-def matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:
-    """Those of the rows for which a bound predicate is true."""
-    if not len(rows):
-        return rows
-    names = sorted(columns_of(predicate))
-    number = "~".join(["row", *names])  # longer than any of the names
-    numbered = split.take(rows, names).append_column(number, pa.array(rows))
-    matching: NDArray[np.int64] = numbered.filter(to_arrow_filter(predicate))[number].to_numpy()
-    return matching
-
-
-def _undecided(snapshot: Snapshot, entries: pa.Table, where: Predicate | None) -> Predicate | None:
-    """What partition values leave open of a predicate by which these entries were selected."""
-    if where is None:
-        return None
+def _undecided(snapshot: Snapshot, entries: pa.Table, where: Predicate) -> Predicate | None:
+    """The part of a predicate that the partition values of the selected entries do not decide."""
     conjuncts = where.operands if isinstance(where, And) else (where,)
     partition_columns = frozenset(snapshot.partition_columns)
     left = [
@@ -161,74 +201,74 @@ def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: Predicate) 
     return not matches.null_count and bool(pc.all(matches).as_py())
 
 
-# Searching and counting: the indexes of many splits, and the rows of the best hits only.
+def _open_splits(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) -> list[Split]:
+    """Open the splits of entries, in a fixed order. Without entries, checks the query as `check_query` does."""
+    if not entries.num_rows:
+        check_query(snapshot, request)
+    # Equal scores are ordered by split. The order of entries depends on the checkpoint, so sort by path.
+    refs = ordered_refs(snapshot, entries)
+    return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
 
 
-SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
-
-# How many more hits are looked at, each time that too few of them satisfy a predicate.
-_WIDENING: Final = 8
-
-
-def search(
-    snapshot: Snapshot, question: SearchRequest, columns: Sequence[str] | None, limit: int
-) -> pa.Table:
-    """The `limit` best rows, best first, with their score as the last column.
-
-    Scores are BM25 with the term frequencies of each split. Raises InvalidQueryError for a query that does not
-    fit the table, and errors of splits that cannot be read: none is left out.
-    """
-    if limit < 1:
-        raise InvalidOptionError(f"the limit is {limit}; ask for at least one row")
-    schema = projected_schema(snapshot.schema, columns)
-    splits, hits = best_hits(snapshot, question, limit)
-    scores = arrow_from_numpy(hits.scores)
-    if not schema.names:
-        return pa.table([scores], schema=pa.schema([SCORE]))
-    return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
+def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
+    """The doc mappings of all splits that the table ever had; for a table without splits, that of the first one."""
+    registered = [DocMapping.from_json(text) for text in snapshot.header.doc_mappings.values()]
+    columns = (snapshot.schema, snapshot.partition_columns)
+    return registered or [mapping_from_settings(*columns, snapshot.context.settings)]
 
 
-def best_hits(snapshot: Snapshot, question: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
-    """The `limit` best rows by their numbers, and the splits that these are numbers in. See `search`."""
-    entries, question = narrowed(snapshot, question)
-    splits = open_splits(snapshot, entries, question)
-    hits = on_each(snapshot, splits, partial(_hits, snapshot, question, limit))
-    return splits, merge_hits(hits, limit)
+def _on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
+    return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
 
 
-def count(snapshot: Snapshot, question: SearchRequest) -> int:
-    """How many rows match. The log alone answers where it can: no split is opened then."""
-    entries, question = narrowed(snapshot, question)
-    is_decided = question.query is None and question.where is None
-    if is_decided and not entries["numRecords"].null_count:
-        return pc.sum(entries["numRecords"]).as_py() or 0
-    splits = open_splits(snapshot, entries, question)
-    return sum(on_each(snapshot, splits, partial(_count, snapshot, question)))
+def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
+    """Compile a request for the index of a split, or take it from the cache. Raises InvalidQueryError."""
+    index = split.index(index_cache(snapshot.context.settings))
+    cached = _COMPILED.get(split)
+    if cached is None:
+        cached = _COMPILED.setdefault(split, LruCache(max_entries=_CACHED_QUERIES))
+    compiled = cached.get(request)
+    if compiled is None or compiled.index is not index:
+        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, request.fields)
+        compiled = compile_with_predicate(index, scope, request.query, request.where)
+        cached.put(request, compiled)
+    return compiled
 
 
-def _hits(snapshot: Snapshot, question: SearchRequest, limit: int, split: Split) -> Hits:
-    asked = compile_for(snapshot, question, split)
-    if asked.rest is None:
-        return search_index(asked.index, asked.query, limit)
-    # Rows decide the rest: more and more of the best hits are looked at, until enough of them are left.
+def _matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:
+    """The rows for which a bound predicate is true."""
+    if not len(rows):
+        return rows
+    names = sorted(columns_of(predicate))
+    number = "~".join(["row", *names])  # longer than any of the names
+    numbered = split.take(rows, names).append_column(number, pa.array(rows))
+    matching: NDArray[np.int64] = numbered.filter(to_arrow_filter(predicate))[number].to_numpy()
+    return matching
+
+
+def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) -> Hits:
+    compiled = _compile_for(snapshot, request, split)
+    if compiled.rest is None:
+        return search_index(compiled.index, compiled.query, limit)
+    # The index does not decide the whole predicate: check ever more of the best hits until enough of them satisfy it.
     wanted = limit
     while True:
         wanted = min(wanted * _WIDENING, split.num_records)
-        hits = search_index(asked.index, asked.query, wanted)
-        kept = np.isin(hits.rows, matching(split, hits.rows, asked.rest))
+        hits = search_index(compiled.index, compiled.query, wanted)
+        kept = np.isin(hits.rows, _matching(split, hits.rows, compiled.rest))
         if len(hits) < wanted or wanted == split.num_records or np.count_nonzero(kept) >= limit:
             return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit])
 
 
-def _count(snapshot: Snapshot, question: SearchRequest, split: Split) -> int:
-    asked = compile_for(snapshot, question, split)
-    if asked.rest is None:
-        return count_index(asked.index, asked.query)
-    return len(matching(split, matching_rows(asked.index, asked.query), asked.rest))
+def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
+    compiled = _compile_for(snapshot, request, split)
+    if compiled.rest is None:
+        return count_index(compiled.index, compiled.query)
+    return len(_matching(split, matching_rows(compiled.index, compiled.query), compiled.rest))
 
 
 def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema: pa.Schema) -> pa.Table:
-    """The rows of hits, in the order of the hits, each split read once."""
+    """The rows of the hits, in their order. Each split is read once."""
     order = np.argsort(hits.splits, kind="stable")
     taken = parallel_map(
         lambda split: splits[split].take(hits.rows[hits.splits == split], schema.names),
@@ -243,74 +283,23 @@ def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema:
     return rows.take(pa.array(back))
 
 
-# Aggregating: metrics from the indexes of many splits, without their rows.
-
-
-def aggregate(
-    snapshot: Snapshot,
-    question: SearchRequest,
-    metrics: Sequence[str | Metric],
-    by: str | Terms | Histogram | None,
-) -> pa.Table:
-    """Metrics over all matching rows, or over groups of them, without fetching rows.
-
-    Raises InvalidAggregationError for columns that do not exist or do not fit, and what `search` raises.
-    """
-    aggregation = Aggregation.of(metrics, by)
-    aggregation.check(snapshot.schema)
-    entries, question = narrowed(snapshot, question)
-    splits = open_splits(snapshot, entries, question)
-    partials = on_each(snapshot, splits, partial(_aggregate, snapshot, question, aggregation))
-    return merge_aggregates(aggregation, partials, snapshot.schema)
-
-
 def _aggregate(
-    snapshot: Snapshot, question: SearchRequest, aggregation: Aggregation, split: Split
+    snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
-    asked = compile_for(snapshot, question, split)
-    if asked.rest is None:
-        return aggregate_index(asked.index, asked.query, aggregation, asked.scope)
-    # The index cannot be asked about rows that it cannot tell apart: they get one of their own.
-    rows = matching(split, matching_rows(asked.index, asked.query), asked.rest)
-    mapping = _mapping_of(aggregation, asked.scope)
+    compiled = _compile_for(snapshot, request, split)
+    if compiled.rest is None:
+        return aggregate_index(compiled.index, compiled.query, aggregation, compiled.scope)
+    # The index cannot decide the predicate, so it cannot aggregate: index the matching rows alone.
+    rows = _matching(split, matching_rows(compiled.index, compiled.query), compiled.rest)
+    mapping = _mapping_of(aggregation, compiled.scope)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
     with row_index(split.take(rows, columns), mapping) as index:
-        return aggregate_index(index, everything(), aggregation, replace(asked.scope, mapping=mapping))
+        return aggregate_index(index, everything(), aggregation, replace(compiled.scope, mapping=mapping))
 
 
 def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:
-    """The mapping of those columns alone that an aggregation looks at."""
+    """The mapping of the columns that an aggregation needs."""
     by = () if aggregation.by is None else (aggregation.by.column,)
     targets = map(scope.find_column, (*by, *aggregation.columns))
     fields = dict.fromkeys(target.field for target in targets if isinstance(target, Target))
     return DocMapping(tuple(fields))
-
-
-# The words of a query in the texts of rows.
-
-
-class Highlighter(msgspec.Struct, frozen=True):
-    """Finds the words of a query in the texts of rows, for showing them to people."""
-
-    query: QueryNode
-    scope: SearchScope
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
-        """A highlighter for a query, by the index settings of the table."""
-        settings = snapshot.context.settings
-        mapping = mapping_from_settings(snapshot.schema, snapshot.partition_columns, settings)
-        return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
-
-    def is_text(self, column: str) -> bool:
-        """Whether a column holds words."""
-        field = self.scope.mapping.find(column)
-        return field is not None and field.kind is FieldKind.TEXT
-
-    def default_columns(self) -> list[str]:
-        """The columns in which words without a field are looked for."""
-        return [target.field.name for target in self.scope.defaults()]
-
-    def spans(self, column: str, text: str) -> tuple[Span, ...]:
-        """The parts of a column's text that the query asks for."""
-        return highlight(self.query, self.scope, column, text)

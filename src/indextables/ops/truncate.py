@@ -1,7 +1,7 @@
-"""TRUNCATE TIME TRAVEL: the newest version becomes the only one that can be read.
+"""TRUNCATE TIME TRAVEL makes the newest version the only one that can be read.
 
-Nothing of the table's data goes: splits that only older versions showed are left for a purge. A writer that slept
-since one of those versions cannot use its number again: the checkpoint that stays remembers whose it was.
+It deletes no data: splits that only older versions refer to are left for PURGE. A writer that stalled since an older
+version cannot reuse its number: the remaining checkpoint records which commit had it.
 """
 
 from collections.abc import Sequence
@@ -58,17 +58,17 @@ class TruncateReport(msgspec.Struct, frozen=True):
 def truncate_time_travel(
     context: TableContext, *, dry_run: bool, runner: Runner | None = None
 ) -> TruncateReport:
-    """Delete, or with `dry_run` only list, all versions before the newest one, and the checkpoints of these.
+    """Delete, or with `dry_run` only list, all versions before the newest one, and their checkpoints.
 
-    A checkpoint of the newest version is written first, if there is none, and read to the last entry. Manifests go if
-    nothing refers to them, but for young ones. What is committed meanwhile stays.
+    First, a checkpoint of the newest version is written, if there is none, and read to the last entry. Unreferenced
+    manifests are deleted unless they are young. Concurrent commits are not affected.
 
-    Raises LogGapError, UnsupportedProtocolError, ClockSkewError, LogCorruptedError, and ConcurrentMaintenanceError if a
-    concurrent cleanup removed the newest version, with nothing deleted; and StorageError if a file could not
-    be deleted: the newest version can be read all the same.
+    With nothing deleted, raises LogGapError, UnsupportedProtocolError, ClockSkewError, LogCorruptedError, and
+    ConcurrentMaintenanceError if a concurrent cleanup deleted the newest version. Raises StorageError if a file could
+    not be deleted; the newest version stays readable.
     """
     now_ms = store_now_ms(context)
-    # Listed before the log is read: whatever comes later is not among what goes.
+    # List before reading the log: files that are written later are not in the listing and stay.
     metas = list(context.store.list(LOG_PREFIX))
     head = load_snapshot(context)
     _check_may_truncate(head)
@@ -96,7 +96,7 @@ def _check_may_truncate(head: Snapshot) -> None:
 
 
 def _doomed(head: Snapshot, metas: Sequence[ObjectMeta], now_ms: int) -> pa.Table:
-    """Older checkpoints and versions, and what neither the newest checkpoint nor the next one will refer to."""
+    """Older checkpoints and versions, and manifests that neither the newest checkpoint nor the next one refers to."""
     listing = build_listing(metas)
     older_bases = [base.meta for base in listing.bases_newest_first() if base.version < head.version]
     older_versions = [meta for version, meta in listing.versions.items() if version < head.version]
@@ -113,7 +113,7 @@ def _doomed(head: Snapshot, metas: Sequence[ObjectMeta], now_ms: int) -> pa.Tabl
 
 
 def _remaining_bases(head: Snapshot) -> list[Base]:
-    """The checkpoints that stay, and the one that a checkpoint of the newest version is made from."""
+    """The checkpoints that stay, and the one that a new checkpoint of the newest version builds on."""
     listing = list_log(head.context.store, from_version=head.version)
     origin = [head.segment.base] if head.segment.base is not None else []
     return [*listing.bases_newest_first(), *origin]
@@ -124,29 +124,29 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
     write_checkpoint(head)
     listing = list_log(context.store, from_version=head.version)
     if not has_whole_checkpoint(context, listing.bases.get(head.version, ())):
-        raise _without_checkpoint(head)
+        raise _unusable_checkpoint(head)
     for kind in (PurgeKind.CHECKPOINT, PurgeKind.VERSION, PurgeKind.MANIFEST):
         if kind is PurgeKind.MANIFEST:
-            # Checkpoints that were made meanwhile, or in another way than expected, may refer to some of them.
+            # Checkpoints that were written since the listing may refer to some of them.
             used = pa.array(sorted(checkpoint_files_in_use(context)), pa.string())
             files = files.filter(pc.invert(pc.is_in(files["path"], value_set=used)))
         keys = files.filter(pc.equal(files["kind"], kind.value))["path"].to_pylist()
         deletion = delete_keys(context, keys, runner, f"deleting old {kind.value}s")
         if deletion.first_error is not None:
             raise StorageError(
-                f"{context.url}: a file of the log could not be deleted; version {head.version} is whole, and what is "
-                f"left of older ones goes with the next attempt: {deletion.first_error}"
+                f"{context.url}: a log file could not be deleted: {deletion.first_error}; version {head.version} is "
+                f"intact: truncate again to delete the rest"
             )
     context.cache.invalidate(context.store)
 
 
-def _without_checkpoint(head: Snapshot) -> CheckpointCorruptionError | ConcurrentMaintenanceError:
-    """Why there is nothing that the newest version could rest on."""
+def _unusable_checkpoint(head: Snapshot) -> CheckpointCorruptionError | ConcurrentMaintenanceError:
+    """The error for a checkpoint of the newest version that is damaged or was deleted."""
     context, version = head.context, head.version
     if version not in list_log(context.store, from_version=version).bases:
         return ConcurrentMaintenanceError(
-            f"{context.url}: nothing was deleted, because a concurrent cleanup or purge removed version {version}; "
-            f"truncate again"
+            f"{context.url}: nothing was deleted, because a concurrent cleanup deleted version {version}; truncate "
+            f"again"
         )
     return CheckpointCorruptionError(
         f"{context.url}: nothing was deleted, because the checkpoint of version {version} cannot be read to the last "

@@ -1,4 +1,7 @@
-"""Splits between their upload and the commit that makes them part of the table."""
+"""Splits between their upload and the commit that makes them part of the table.
+
+An upload is deleted only when its commit provably did not land. Anything else is left for PURGE.
+"""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +28,7 @@ from indextables.storage import ObjectStore
 from indextables.table import Snapshot, TableContext
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 
-# Raised before a version file is written, or when every attempt has lost its race.
+# Errors that prove that the commit did not land: raised before a version file is written, or after lost races only.
 _NOT_LANDED: Final = (
     CommitConflictError,
     CommitRetriesExhaustedError,
@@ -35,25 +38,26 @@ _NOT_LANDED: Final = (
     LogGapError,
 )
 
-# Beyond so many files, looking for leftovers in all of a table would cost more than they do.
-_MOST_FILES: Final = 100_000
+# Beyond this many files, searching a whole table for leftovers costs more than the leftovers.
+_MAX_LISTED_FILES: Final = 100_000
 
-# The commit of the job that a late attempt belonged to is among the newest versions.
-_MOST_VERSIONS: Final = 64
+# The commit of the job that a late attempt belongs to is among the newest versions.
+_MAX_SEARCHED_VERSIONS: Final = 64
 
 
 @contextlib.contextmanager
 def deleting_unless_landed(store: ObjectStore, paths: Sequence[str]) -> Iterator[None]:
-    """Delete splits after a failure that proves that no log will ever refer to them."""
+    """Delete splits after a failure that proves that their commit did not land."""
     with undoing_unless_landed(partial(delete_quietly, store, paths)):
         yield
 
 
 @contextlib.contextmanager
 def undoing_unless_landed(undo: Callable[[], None]) -> Iterator[None]:
-    """Undo what was done for a commit after a failure that proves that it did not land.
+    """Call `undo` after a failure that proves that the commit did not land.
 
-    After any other one, an interruption included, the commit may stand: what it refers to stays.
+    After any other failure, including an interruption, the commit may have landed, and the files that it refers to
+    stay.
     """
     try:
         yield
@@ -63,7 +67,7 @@ def undoing_unless_landed(undo: Callable[[], None]) -> Iterator[None]:
 
 
 def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
-    """Delete splits that no log refers to. What cannot be deleted now is an orphan for the purge."""
+    """Delete splits that no log refers to. Ignores storage errors: PURGE deletes the rest as orphans."""
     if not paths:
         return
     with contextlib.suppress(StorageError):
@@ -73,32 +77,33 @@ def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
 def delete_leftovers(
     context: TableContext, name_prefix: str, folders: Collection[str] | None, kept: Collection[str]
 ) -> None:
-    """Delete the splits whose names begin like this, but for those that were kept: in some folders, or in all.
+    """Delete the splits whose names start with a prefix, except those in `kept`, in the given folders or in all.
 
-    Others than the caller must not use such names. What cannot be found or deleted now is an orphan for the purge;
-    all folders are looked through up to a number of files.
+    Only the caller may use names with this prefix. Splits that cannot be found or deleted are orphans for PURGE. A
+    search in all folders stops after a maximum number of files.
     """
-    # Names alone, which are unique: a file system may have other ideas than we of how a folder is spelled.
-    known = {_name(path) for path in kept}
+    # Compare names, which are unique, not paths: a file system may spell a folder differently.
+    kept_names = {_name(path) for path in kept}
     with contextlib.suppress(StorageError):
         if folders is None:
-            everything = islice(context.store.list(""), _MOST_FILES)
-            found = [[meta.key for meta in everything if _name(meta.key).startswith(name_prefix)]]
+            metas = islice(context.store.list(""), _MAX_LISTED_FILES)
+            found = [[meta.key for meta in metas if _name(meta.key).startswith(name_prefix)]]
         else:
-            search = partial(_keys_below, context.store, name_prefix)
+            search = partial(_keys_in_folder, context.store, name_prefix)
             found = parallel_map(search, sorted(folders), context.settings[READ_PARALLELISM])
-        delete_quietly(context.store, [key for keys in found for key in keys if _name(key) not in known])
+        delete_quietly(context.store, [key for keys in found for key in keys if _name(key) not in kept_names])
 
 
 def are_late(context: TableContext, name_prefix: str, paths: Sequence[str], since_version: int) -> bool:
-    """Whether splits whose names begin like this have been committed since a version, and these were not.
+    """Whether splits with this name prefix were committed after `since_version`, but none of `paths` among them.
 
-    Whoever looks for leftovers does so after the commit. So either it finds splits that came before, or those who
-    upload them later find the commit here. What cannot be read is no proof.
+    The job deletes leftovers after its commit (`delete_leftovers`). Either it finds splits that were uploaded before,
+    or a later upload finds the commit here. An unreadable log proves nothing.
     """
     store = context.store
     with contextlib.suppress(StorageError, LogCorruptedError):
-        versions = list_log(store, from_version=since_version + 1).version_files[-_MOST_VERSIONS:]
+        listing = list_log(store, from_version=since_version + 1)
+        versions = listing.version_files[-_MAX_SEARCHED_VERSIONS:]
         files = read_version_files(store, versions, parallelism=context.settings[READ_PARALLELISM])
         committed = [file.lines for file in files if name_prefix.encode() in file.lines]
         return bool(committed) and not any(
@@ -107,37 +112,27 @@ def are_late(context: TableContext, name_prefix: str, paths: Sequence[str], sinc
     return False
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _keys_below(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
-    parent = f"{folder}/" if folder else ""
-    keys = (meta.key for meta in store.list(parent, start_after=parent + name_prefix))
-    return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))
-
-
 def uploads_check(files: Iterable[SplitFile]) -> Callable[[Snapshot], None]:
-    """A function to be called before every try to commit splits, which raises CommitConflictError if one may not be.
+    """A check to run before each attempt to commit splits (`check_uploads`).
 
-    A purge takes splits that wait too long for their commit for what a crash has left.
+    PURGE treats splits that wait too long for their commit as leftovers of a crashed writer.
     """
     return partial(check_uploads, {file.path: file.modification_time_ms for file in files})
 
 
 def check_uploads(uploaded_ms: Mapping[str, int], snapshot: Snapshot) -> None:
-    """Look for splits that have been waiting for long before they are committed upon a snapshot.
+    """Check that splits which have waited long still exist before they are committed on top of a snapshot.
 
-    `uploaded_ms` are their paths, and when they were made. Raises CommitConflictError if one is gone, or if it is from
-    before the time up to which a purge that the snapshot knows of deletes what nobody has committed: it may be about
-    to go. A purge that the snapshot does not know of yet takes the version which these splits were to be committed as.
+    `uploaded_ms` maps paths to creation times. Raises CommitConflictError if a split is gone, or if it is older than
+    the purge fence of the snapshot: PURGE may be about to delete it. A purge whose fence the snapshot does not have yet
+    commits its marker under the version number that these splits would get, so this commit conflicts with it.
     """
     context, fence_ms = snapshot.context, purge_fence_ms(snapshot)
-    # By the clock of this machine, which may differ from the store's, or may have stood still.
+    # Creation times come from this machine's clock, which may differ from the store's or may have stood still.
     latest_ms = max(context.store.clock.now_ms() - LONG_WAIT_MS, fence_ms + LONG_WAIT_MS)
-    waiting = [path for path, made_ms in uploaded_ms.items() if made_ms < latest_ms]
+    waiting = [path for path, created_ms in uploaded_ms.items() if created_ms < latest_ms]
     found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
-    gone = next(
+    purged = next(
         (
             path
             for path, meta in zip(waiting, found, strict=True)
@@ -145,8 +140,18 @@ def check_uploads(uploaded_ms: Mapping[str, int], snapshot: Snapshot) -> None:
         ),
         None,
     )
-    if gone is not None:
+    if purged is not None:
         raise CommitConflictError(
-            f"{context.url}: {gone} waited so long for its commit that a purge deletes it; write again, and purge "
-            f"with a longer retention"
+            f"{context.url}: {purged} waited so long for its commit that a purge deletes it as an orphan; write again, "
+            f"and purge with a longer retention"
         )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _keys_in_folder(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
+    parent = f"{folder}/" if folder else ""
+    keys = (meta.key for meta in store.list(parent, start_after=parent + name_prefix))
+    return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))

@@ -1,4 +1,7 @@
-"""Writing to a table: a transaction, and what is due after it."""
+"""Writes to a table: rows, files that an external writer has uploaded, partitions, properties and the protocol.
+
+Each write is one commit, followed by the housekeeping that is due after it (`after_commit`).
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,8 +22,7 @@ from indextables.log.entries import empty_entries
 from indextables.log.fields import STRING_MAP
 from indextables.log.protocol import READER_VERSION, WRITER_VERSION, check_writable
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
-from indextables.ops.after_commit import after_commit
-from indextables.ops.merge import merge_on_write
+from indextables.ops.after_commit import after_commit, after_write
 from indextables.ops.read import add_of
 from indextables.ops.uploads import deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate, parse_predicate
@@ -43,63 +45,28 @@ from indextables.table.intent import (
 )
 
 
-def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequence[str]) -> CommitResult:
-    """Commit files that somebody else wrote, and remove others: metadata only.
-
-    Adds alone are an append. Removes alone pass over what is not live any more. Both together replace files:
-    if any of `removes` is gone by the time of the commit, nothing is committed, because its rows may be in a split that
-    somebody else put in its place, and would be there twice. Doc mappings that come with the files are registered, and
-    referred to by their hash. Raises what `commit` raises.
-    """
-    if not adds and not removes:
-        raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")
-    intent: Intent
-    gone, (files, doc_mappings) = tuple(dict.fromkeys(removes)), _deduplicated(adds)
-    if not removes:
-        intent, name = Append(files, doc_mappings), "WRITE"
-    elif not adds:
-        intent, name = RemoveFiles(gone), "DELETE"
-    else:
-        intent, name = Merge((MergeGroup(gone, files),), doc_mappings=doc_mappings), "REPLACE"
-    return run(snapshot, intent, Operation(name))
-
-
-def _deduplicated(adds: Sequence[AddAction]) -> tuple[tuple[AddAction, ...], dict[str, str]]:
-    """The same files, with references in the place of doc mappings; and the mappings by their hash."""
-    schemas: dict[str, str] = {}
-    files = []
-    for add in adds:
-        mapping = add.doc_mapping_json
-        hash_ = None if mapping is None or add.doc_mapping_ref is not None else hash_or_none(mapping)
-        if mapping is not None and hash_ is not None:
-            schemas[hash_] = mapping
-            add = replace(add, doc_mapping_json=None, doc_mapping_ref=hash_)
-        files.append(add)
-    return tuple(files), schemas
-
-
 def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:
-    """Write rows as new splits and add them in one commit; without any rows there is nothing to commit.
+    """Write rows as new splits and add them in one commit. Without rows, nothing is committed.
 
-    `data` may be anything that gives Arrow batches. Raises InvalidSchemaError for columns that do not fit the
-    table, before anything is written, InvalidValueError for values that do not, and what `commit` raises. Splits
-    that were uploaded are deleted again if the commit provably did not land.
+    `data` may be any source of Arrow batches. Raises InvalidSchemaError, before anything is written, for columns that
+    do not fit the table, InvalidValueError for values that do not fit, and what `commit` raises. The uploaded splits
+    are deleted only if the commit provably did not land.
     """
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
         check = uploads_check(files)
         result = commit(snapshot, intent, Operation("WRITE"), before_each_try=check)
-    return _with_what_is_due(result, intent)
+    return _with_housekeeping(result, intent)
 
 
 def overwrite(
     snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader, where: Predicate | None = None
 ) -> CommitResult:
-    """Replace all rows, or those of the partitions that `where` selects, in one commit. See `append`.
+    """Replace all rows, or the rows of the partitions that `where` selects, in one commit. See `append`.
 
-    Raises InvalidPredicateError, too, for a `where` that needs more than partition values, and
-    InvalidValueError for rows of a partition that it does not select: they would be added to what is there.
+    Also raises InvalidPredicateError if `where` needs more than partition values, and InvalidValueError for rows of
+    partitions that `where` does not select: an overwrite must not add rows to partitions that it does not replace.
     """
     if where is not None:
         match_partitions(_partitions(()), where, snapshot.schema, snapshot.partition_columns)
@@ -110,31 +77,125 @@ def overwrite(
         intent = Overwrite(_adds(files), where, _mappings(files))
         check = uploads_check(files)
         result = commit(snapshot, intent, Operation("OVERWRITE"), before_each_try=check)
-    return _with_what_is_due(result, intent)
+    return _with_housekeeping(result, intent)
+
+
+def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequence[str]) -> CommitResult:
+    """Commit files that an external writer has uploaded, and remove others. Changes metadata only.
+
+    Adds alone are an append. Removes alone ignore files that are no longer live. Both together replace files: if any of
+    `removes` is no longer live, nothing is committed, because another writer may have moved its rows to a new split,
+    and they would be in the table twice. Doc mappings of the files are registered, and the files refer to them by hash.
+    Raises InvalidActionError without adds and removes, and what `commit` raises.
+    """
+    if not adds and not removes:
+        raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")
+    intent: Intent
+    removed, (files, mappings) = tuple(dict.fromkeys(removes)), _with_mapping_refs(adds)
+    if not removes:
+        intent, name = Append(files, mappings), "WRITE"
+    elif not adds:
+        intent, name = RemoveFiles(removed), "DELETE"
+    else:
+        intent, name = Merge((MergeGroup(removed, files),), doc_mappings=mappings), "REPLACE"
+    return run(snapshot, intent, Operation(name))
 
 
 def run(
     snapshot: Snapshot, intent: Intent, operation: Operation, uploads: Sequence[SplitFile] = ()
 ) -> CommitResult:
-    """Commit a transaction, then do what is due after it, which never fails the commit.
+    """Commit a transaction, and do the housekeeping that is due after it, which never fails the commit.
 
-    `uploads` are the new splits that were written for it; without them nothing is committed.
+    `uploads` are the new splits of the transaction. If a purge has deleted one of them, or may be about to, nothing is
+    committed.
     """
     check = uploads_check(uploads)
-    return _with_what_is_due(commit(snapshot, intent, operation, before_each_try=check), intent)
+    return _with_housekeeping(commit(snapshot, intent, operation, before_each_try=check), intent)
 
 
-def _with_what_is_due(result: CommitResult, intent: Intent) -> CommitResult:
+def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> CommitResult:
+    """Remove the splits of all partitions for which `where` is true. The files stay in storage until a purge.
+
+    Values are compared by the types of their columns. If another writer commits concurrently, the partitions are
+    evaluated again, so splits that it added to them are removed, too. If no split matches, nothing is committed.
+
+    Raises InvalidPredicateError if `where` needs more than partition columns, or cannot be evaluated for a file,
+    CommitConflictError if the table's metadata changed concurrently, and what else `commit` raises.
+    """
+    predicate = parse_predicate(where) if isinstance(where, str) else where
+    check_partition_predicate(snapshot, predicate)
+    return run(snapshot, DropPartitions(predicate), Operation("DROP PARTITIONS", {"predicate": str(where)}))
+
+
+def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
+    """Raise InvalidPredicateError unless the table is partitioned and `where` uses only partition columns."""
+    if not snapshot.partition_columns:
+        raise InvalidPredicateError(
+            f"{snapshot.context.url}: the table is not partitioned, so it has no partitions to drop"
+        )
+    match_partitions(empty_entries(), where, snapshot.schema, snapshot.partition_columns)
+
+
+def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitResult:
+    """Set table properties. A value of None removes the property.
+
+    Concurrent changes of different properties compose; of two changes of the same property, the later one raises
+    CommitConflictError. Raises InvalidOptionError for properties that the log itself maintains, and for invalid values
+    of settings.
+    """
+    reserved = sorted(key for key in properties if key.startswith(DOC_MAPPING_PROPERTY_PREFIX))
+    if reserved:
+        raise InvalidOptionError(
+            f"{snapshot.context.url}: {reserved[0]} is part of the schema registry, which only writers maintain; leave "
+            f"it out"
+        )
+    for key, value in properties.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidOptionError(f"{snapshot.context.url}: the property {key!r} must be a string or None")
+    Settings.resolve({key: value for key, value in properties.items() if value is not None})
+    return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
+
+
+def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: int) -> CommitResult:
+    """Raise the protocol versions of the table in one commit. They are never lowered."""
+    if reader_version > READER_VERSION or writer_version > WRITER_VERSION:
+        raise InvalidOptionError(
+            f"{snapshot.context.url}: this release supports protocol version {READER_VERSION} for readers and "
+            f"{WRITER_VERSION} for writers at most"
+        )
+    return run(snapshot, UpgradeProtocol(reader_version, writer_version), Operation("UPGRADE PROTOCOL"))
+
+
+def indexing_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """The indexing options. A table keeps them as properties, so that later splits are indexed in the same way."""
+    return {key: value for key, value in options.items() if key.lower().startswith(INDEXING_PREFIX)}
+
+
+def text_properties(schema: pa.Schema, text: Sequence[str]) -> dict[str, str]:
+    """The properties that index string columns as text. Raises InvalidSchemaError for columns of other types."""
+    for name in text:
+        index = schema.get_field_index(name)
+        if index < 0:
+            raise InvalidSchemaError(
+                f"the text column {name!r} is not in the schema; the columns are {', '.join(schema.names)}"
+            )
+        type_ = schema.field(index).type
+        if not (pa.types.is_string(type_) or pa.types.is_large_string(type_)):
+            raise InvalidSchemaError(
+                f"the text column {name!r} has the type {type_}; only strings can be tokenized"
+            )
+    return {f"{INDEXING_TYPEMAP.prefix}{name}": "text" for name in text}
+
+
+def _with_housekeeping(result: CommitResult, intent: Intent) -> CommitResult:
     if not result.is_committed:
         return result
-    snapshot = after_commit(result.snapshot)
-    if isinstance(intent, Append | Overwrite):
-        merge_on_write(snapshot)
-    return replace(result, snapshot=snapshot)
+    housekeeping = after_write if isinstance(intent, Append | Overwrite) else after_commit
+    return replace(result, snapshot=housekeeping(result.snapshot))
 
 
 def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
-    """Upload rows as splits that no log refers to yet. After a failure none of them is left."""
+    """Upload rows as splits that no log refers to yet. After a failure, none of them is left."""
     context = snapshot.context
     check_writable(snapshot.protocol, context.url)
     options = WriterOptions(
@@ -144,7 +205,7 @@ def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> 
     reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
     columns = (snapshot.schema, snapshot.partition_columns)
     with SplitWriter(context.store, *columns, context.settings, options) as writer:
-        # Columns that do not fit are refused even if no rows come.
+        # Rejects columns that do not fit even if there are no rows.
         writer.write(reader.schema.empty_table())
         for batch in reader:
             writer.write(batch)
@@ -157,8 +218,8 @@ def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predi
     if outside is not None:
         values = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())
         raise InvalidValueError(
-            f"{snapshot.context.url}: the data has rows with {values}, which the overwrite does not replace; leave "
-            f"them out, or select their partition, too"
+            f"{snapshot.context.url}: the data has rows with {values}, but `where` does not select that partition; "
+            f"leave them out, or extend `where`"
         )
 
 
@@ -175,80 +236,15 @@ def _mappings(files: Sequence[SplitFile]) -> dict[str, str]:
     return {file.doc_mapping_ref: file.doc_mapping_json for file in files}
 
 
-# DROP PARTITIONS: remove whole partitions in one commit.
-
-
-def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> CommitResult:
-    """Remove the splits of all partitions for which `where` is true. They stay on disk until a purge.
-
-    Values are compared by the types of their columns. If others commit meanwhile, the partitions are looked up again,
-    so that what they added to them goes, too; if nothing is left to remove, nothing is committed. Raises
-    InvalidPredicateError if `where` needs more than partition columns, or if it cannot be decided for a file,
-    CommitConflictError if the table's metadata changed meanwhile, and what else `commit` raises.
-    """
-    predicate = parse_predicate(where) if isinstance(where, str) else where
-    check_partition_predicate(snapshot, predicate)
-    return run(snapshot, DropPartitions(predicate), Operation("DROP PARTITIONS", {"predicate": str(where)}))
-
-
-def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
-    """Raises InvalidPredicateError unless `where` is about partition columns only, and about some."""
-    if not snapshot.partition_columns:
-        raise InvalidPredicateError(
-            f"{snapshot.context.url}: the table is not partitioned, so that it has no partitions to drop"
-        )
-    nothing: pa.Table = empty_entries()
-    match_partitions(nothing, where, snapshot.schema, snapshot.partition_columns)
-
-
-# Table properties and the protocol: changes to the table itself.
-
-
-def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitResult:
-    """Set table properties, or remove those that are None.
-
-    Concurrent changes of different properties compose; of the same one, the later fails with a
-    CommitConflictError. Raises InvalidOptionError for a property that the log itself keeps, and for a setting with a
-    value that it cannot have.
-    """
-    reserved = sorted(key for key in properties if key.startswith(DOC_MAPPING_PROPERTY_PREFIX))
-    if reserved:
-        raise InvalidOptionError(
-            f"{snapshot.context.url}: {reserved[0]} is part of the schema registry and cannot be set by hand"
-        )
-    for key, value in properties.items():
-        if value is not None and not isinstance(value, str):
-            raise InvalidOptionError(f"{snapshot.context.url}: the property {key!r} must be a text, or None")
-    Settings.resolve({key: value for key, value in properties.items() if value is not None})
-    return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
-
-
-def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: int) -> CommitResult:
-    """Raise the protocol versions, as a commit. They are never lowered."""
-    if reader_version > READER_VERSION or writer_version > WRITER_VERSION:
-        raise InvalidOptionError(
-            f"{snapshot.context.url}: this release supports protocol version {READER_VERSION} for readers and "
-            f"{WRITER_VERSION} for writers at most"
-        )
-    return run(snapshot, UpgradeProtocol(reader_version, writer_version), Operation("UPGRADE PROTOCOL"))
-
-
-def indexing_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that say how columns are indexed: a table must keep them, or later splits would differ."""
-    return {key: value for key, value in options.items() if key.lower().startswith(INDEXING_PREFIX)}
-
-
-def text_properties(schema: pa.Schema, text: Sequence[str]) -> dict[str, str]:
-    """The properties that make columns searchable as text. Raises InvalidSchemaError for others than strings."""
-    for name in text:
-        index = schema.get_field_index(name)
-        if index < 0:
-            raise InvalidSchemaError(
-                f"the text column {name!r} is not in the schema: {', '.join(schema.names)}"
-            )
-        kind = schema.field(index).type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise InvalidSchemaError(
-                f"the text column {name!r} is of type {kind}; only strings can be tokenised"
-            )
-    return {f"{INDEXING_TYPEMAP.prefix}{name}": "text" for name in text}
+def _with_mapping_refs(adds: Sequence[AddAction]) -> tuple[tuple[AddAction, ...], dict[str, str]]:
+    """The files with references instead of doc mappings, and the mappings by hash."""
+    mappings: dict[str, str] = {}
+    files = []
+    for add in adds:
+        mapping = add.doc_mapping_json
+        hash_ = None if mapping is None or add.doc_mapping_ref is not None else hash_or_none(mapping)
+        if mapping is not None and hash_ is not None:
+            mappings[hash_] = mapping
+            add = replace(add, doc_mapping_json=None, doc_mapping_ref=hash_)
+        files.append(add)
+    return tuple(files), mappings

@@ -115,7 +115,7 @@ def test_two_formats_of_one_version_stand_side_by_side(store, table):
 
 
 def test_checkpoint_of_an_older_snapshot_is_labelled_with_its_own_version(store, table):
-    """Never with the newest: it holds what it replayed, and no more."""
+    """It must not be labelled with the newest version: it holds only what it replayed."""
     older = load_snapshot(context(store), 1)
     assert write_checkpoint(older).version == 1
     store.delete_many([version_key(version) for version in range(2)])
@@ -148,7 +148,7 @@ def test_checkpoint_stops_when_a_part_of_the_table_cannot_be_read(store, table):
 
 def test_checkpoint_that_cannot_be_read_back_does_not_become_the_hint(store, table):
     class Lying(FaultStore):
-        """Says that it wrote the state, and wrote half of it."""
+        """A store that reports success but writes only half of the state."""
 
         def put_if_absent(self, key, data):
             return super().put_if_absent(
@@ -169,7 +169,7 @@ def described(store: ObjectStore) -> dict[str, str | None]:
 
 
 def fragment(store: ObjectStore) -> None:
-    """A state of several manifests, with a tombstone."""
+    """A state with several manifests and a tombstone."""
     table = new_table(store)
     for letter in "pqr":
         table = do(table, append(*(f"{letter}{number}" for number in range(4)))).snapshot
@@ -191,7 +191,7 @@ def test_compaction_leaves_one_manifest_and_no_tombstones(store):
     assert live(load_snapshot(context(store))) == files
 
 
-def test_compaction_of_a_version_that_has_a_state_takes_a_version_of_its_own(store):
+def test_compaction_of_a_version_with_a_state_commits_a_new_version(store):
     fragment(store)
     before = store.get(state_manifest_key(4))
     assert compact(load_snapshot(context(store))).version == 5
@@ -226,7 +226,7 @@ def test_compaction_of_a_table_with_a_checkpoint_of_an_older_format_upgrades_it(
     assert described(store)["format"] == "avro-state"
 
 
-def test_state_after_an_overwrite_forgets_what_was_before(store, table):
+def test_state_after_an_overwrite_drops_the_overwritten_files(store, table):
     checkpoint(store)
     do(load_snapshot(context(store)), overwrite("o"))
     checkpoint(store)

@@ -1,4 +1,4 @@
-"""Cleaning up the log: what may go, what never goes, and what is looked at before anything does."""
+"""Cleanup of the log: what it deletes, what it never deletes, and what it verifies first."""
 
 import logging
 import pickle
@@ -61,7 +61,7 @@ ALL_AT_ONCE = {
 
 
 def listing(versions: dict[int, float], bases: dict[int, float]) -> LogListing:
-    """Versions and states by number, with their age in hours."""
+    """A listing of versions and states, given as number to age in hours."""
 
     def meta(key: str, age: float) -> ObjectMeta:
         return ObjectMeta(key, 1, int(NOW_MS - age * MS_PER_HOUR))
@@ -76,7 +76,7 @@ def listing(versions: dict[int, float], bases: dict[int, float]) -> LogListing:
 
 
 def plan(found: LogListing, checkpoint_version: int, **rules: float) -> tuple[list[int], list[int]]:
-    """The versions and the states that would go."""
+    """The versions and states that the plan deletes."""
     chosen = {
         "version_retention_hours": 10,
         "versions_kept": 0,
@@ -93,7 +93,7 @@ def plan(found: LogListing, checkpoint_version: int, **rules: float) -> tuple[li
 OLD = dict.fromkeys(range(11), 100.0)
 
 
-def test_old_versions_before_a_checkpoint_go_version_0_included():
+def test_old_versions_before_a_checkpoint_are_deleted_including_version_0():
     assert plan(listing(OLD, {10: 0}), 10) == (list(range(10)), [])
 
 
@@ -101,19 +101,19 @@ def test_version_of_the_checkpoint_and_later_ones_stay():
     assert plan(listing(OLD | {11: 100, 12: 100}, {10: 0}), 10) == (list(range(10)), [])
 
 
-def test_nothing_goes_without_a_checkpoint_that_covers_it():
+def test_nothing_is_deleted_without_a_checkpoint_that_covers_it():
     assert plan(listing(OLD, {}), 10) == ([], [])
 
 
 def test_young_versions_stay_and_all_after_them():
-    """Times are those of files: a copied table may have them in any order. No gap may open."""
+    """File times of a copied table may be in any order. The cleanup must not open a gap."""
     ages = OLD | {4: 1.0}
     assert plan(listing(ages, {3: 0, 10: 0}), 10) == ([0, 1, 2], [])
     assert plan(listing(ages, {10: 0}), 10) == ([], [])
 
 
-def test_versions_go_only_up_to_a_checkpoint_that_leads_to_those_that_stay():
-    """Versions 0 to 6 are old enough, but 7 could not be read without 5 and 6."""
+def test_versions_are_deleted_only_up_to_a_checkpoint_that_reaches_the_retained_ones():
+    """Versions 0 to 6 are old enough, but readers need 5 and 6 to reach 7."""
     ages = OLD | {7: 1.0, 8: 1.0, 9: 1.0, 10: 1.0}
     assert plan(listing(ages, {4: 100, 10: 0}), 10) == ([0, 1, 2, 3], [])
 
@@ -130,7 +130,7 @@ def test_exactly_as_old_as_the_retention_is_old_enough():
     assert plan(listing(ages, {10: 0}), 10)[0] == []
 
 
-def test_older_checkpoints_go_when_their_time_has_come():
+def test_older_checkpoints_are_deleted_after_their_retention():
     bases = {2: 50.0, 4: 50.0, 6: 50.0, 8: 1.0, 10: 0.0}
     assert plan(listing({10: 0, 11: 0}, bases), 10) == ([], [6, 4, 2])
 
@@ -140,7 +140,7 @@ def test_some_older_checkpoints_are_kept_whatever_their_age():
     assert plan(listing({10: 0}, bases), 10, checkpoints_kept=2) == ([], [4, 2])
 
 
-def test_checkpoint_that_kept_versions_are_read_from_stays():
+def test_checkpoint_that_retained_versions_start_from_stays():
     ages = {version: 100.0 if version < 6 else 1.0 for version in range(11)}
     assert plan(listing(ages, dict.fromkeys((2, 4, 10), 100.0)), 10) == ([0, 1, 2, 3], [2])
 
@@ -154,12 +154,12 @@ def test_table_of_states_alone_loses_old_states_only():
     assert plan(listing({}, bases), 15, checkpoints_kept=2) == ([], list(range(12, 0, -1)))
 
 
-# --- doing it -----------------------------------------------------------------------------------------
+# --- the cleanup --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def store() -> AgeingStore:
-    """Six versions, each with a file more; a day has passed since."""
+    """Six versions, each of which adds a file, one day later."""
     clock = VirtualClock()
     store = AgeingStore(memory_store(clock), clock)
     table = new_table(store)
@@ -183,7 +183,7 @@ def newest(store: ObjectStore) -> Snapshot:
 
 @pytest.fixture
 def daily() -> ClockedStore:
-    """A version and its state a day, for six days; the last one is a day old."""
+    """One version and its state per day for six days. The last one is a day old."""
     store = clocked_store()
     table = new_table(store)
     for number in range(1, 7):
@@ -199,8 +199,8 @@ def states(store: ObjectStore) -> list[int]:
     )
 
 
-def test_folders_of_states_go_when_they_are_older_than_the_retention(daily):
-    """Those of the days 1 to 3 are four days old, or older."""
+def test_states_older_than_the_retention_are_deleted(daily):
+    """The states of days 1 to 3 are at least four days old."""
     deleted = clean_up(context(daily, ALL_AT_ONCE | {"state.retention.hours": "90"}), 6).checkpoints
     assert sorted(deleted) == [state_manifest_key(version) for version in (1, 2, 3)]
     assert states(daily) == [4, 5, 6]
@@ -225,7 +225,7 @@ def test_the_newest_states_are_kept_whatever_their_age(daily, versions_kept, lef
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_table_after_a_cleanup_is_what_it_was(store, form):
+def test_cleanup_does_not_change_the_table(store, form):
     checkpoint(store, form)
     assert len(clean_up(context(store, ALL_AT_ONCE), 6).versions) == 6
     assert versions(store) == [6]
@@ -266,7 +266,7 @@ def test_every_version_that_is_left_can_be_read(store):
         assert live(load_snapshot(context(store), version)) == expected(version)
 
 
-def test_dry_run_says_what_would_go_and_deletes_nothing(store, caplog):
+def test_dry_run_logs_what_it_would_delete_and_deletes_nothing(store, caplog):
     caplog.set_level(logging.INFO)
     checkpoint(store)
     before = log_keys(store)
@@ -274,7 +274,7 @@ def test_dry_run_says_what_would_go_and_deletes_nothing(store, caplog):
     assert planned.versions == tuple(version_key(version) for version in range(6))
     assert log_keys(store) == before
     for key in planned.keys:
-        assert f"a cleanup would delete {key}" in caplog.text
+        assert f"cleanup would delete {key}" in caplog.text
     assert clean_up(context(store, ALL_AT_ONCE), 6).keys == planned.keys
 
 
@@ -294,7 +294,7 @@ def test_failure_is_a_warning_by_default(store, caplog):
     refusing = UndeletingStore(store, store.clock)
     store.clock.advance(HOUR)
     assert clean_up(context(refusing, ALL_AT_ONCE), 6) is None
-    assert "the log was not cleaned up: nothing is deleted today" in caplog.text
+    assert "the cleanup of the log failed: nothing is deleted today" in caplog.text
 
 
 def test_failure_is_an_error_by_the_policy(store):
@@ -374,7 +374,7 @@ def test_identity_survives_version_0():
     assert (again.protocol.min_reader_version, again.protocol.min_writer_version) == (4, 4)
 
 
-# --- what is looked at before anything goes -----------------------------------------------------------
+# --- verification before deleting ---------------------------------------------------------------------
 
 
 def damage(store: ObjectStore, pattern: str) -> None:
@@ -395,18 +395,21 @@ def damage(store: ObjectStore, pattern: str) -> None:
         ("parquet", r"checkpoint\.parquet"),
     ],
 )
-def test_checkpoint_that_cannot_be_read_to_the_last_entry_lets_nothing_go(store, caplog, form, pattern):
+def test_checkpoint_with_unreadable_entries_stops_the_cleanup(store, caplog, form, pattern):
     checkpoint(store, form)
     damage(store, pattern)
     before = log_keys(store)
     assert clean_up(context(store, ALL_AT_ONCE), 6) is None
     assert log_keys(store) == before
-    assert "the checkpoint of version 6 is damaged, so nothing that it covers was deleted" in caplog.text
+    assert (
+        "the checkpoint of version 6 is damaged, so none of the files that it covers were deleted"
+        in caplog.text
+    )
     assert live(newest(store)) == expected(6)
 
 
-def test_manifest_of_another_state_in_its_place_lets_nothing_go():
-    """It can be read, has as many entries as it should, and yet is not what the state counted."""
+def test_manifest_swapped_with_that_of_another_state_stops_the_cleanup():
+    """It is readable and has the right number of entries, but not the bytes that the state recorded."""
     clock = VirtualClock()
     store = AgeingStore(memory_store(clock), clock)
     do(new_table(store), append("p1"))
@@ -426,7 +429,7 @@ def manifests(store: ObjectStore) -> set[str]:
     return {key for key in log_keys(store) if "/manifests/" in key}
 
 
-def test_missing_checkpoint_lets_nothing_go(store, caplog):
+def test_missing_checkpoint_stops_the_cleanup(store, caplog):
     checkpoint(store, "avro", 3)
     before = log_keys(store)
     assert clean_up(context(store, ALL_AT_ONCE), 6) is None

@@ -1,4 +1,4 @@
-"""Maintenance that sleeps until others have gone on and cleaned up what it had just written."""
+"""Maintenance that stalls until concurrent maintenance has cleaned up what it has just written."""
 
 import pytest
 
@@ -24,8 +24,8 @@ from support.purge_tables import (
 from support.tables import FORMATS, checkpoint, context
 
 
-def going_on(store: ClockedStore) -> None:
-    """Others commit, write a checkpoint, and purge all of the log before it."""
+def concurrent_operations(store: ClockedStore) -> None:
+    """Concurrent operations: commit, write a checkpoint, and purge the log before it."""
     others = another(store)
     add_split(newest(others), "later.split")
     checkpoint(others)
@@ -34,13 +34,13 @@ def going_on(store: ClockedStore) -> None:
 
 
 def overtaken(store: ClockedStore, after: tuple[str, str]) -> ClockedStore:
-    """A way to the table on which others go on right after a call that writes."""
+    """A store on which concurrent operations run right after a write call."""
     sleeping, seen = another(store), []
 
     def interrupt(_, operation, key):
         if seen and seen[-1] == after:
             sleeping.before_call = None
-            going_on(store)
+            concurrent_operations(store)
         seen.append((operation, key))
 
     sleeping.before_call = interrupt
@@ -58,7 +58,7 @@ def test_truncation_whose_checkpoint_was_cleaned_up_says_so_and_deletes_nothing(
     assert is_clean(store)
 
 
-def test_checkpoint_that_was_cleaned_up_as_soon_as_it_was_written_is_no_damage():
+def test_checkpoint_cleaned_up_right_after_its_write_is_not_reported_as_damage():
     store = clocked_store()
     table_of(store, "a.split", "b.split")
     sleeping = overtaken(store, ("put_if_absent", state_manifest_key(2)))
@@ -68,8 +68,8 @@ def test_checkpoint_that_was_cleaned_up_as_soon_as_it_was_written_is_no_damage()
     assert is_clean(store)
 
 
-class DrowsyStore(ClockedStore):
-    """A way to the table of somebody who falls asleep after writing a file, while others collect garbage."""
+class StallingStore(ClockedStore):
+    """The store of a writer that stalls after writing a file, while garbage is collected."""
 
     def put(self, key: str, data: bytes) -> None:
         super().put(key, data)
@@ -78,10 +78,10 @@ class DrowsyStore(ClockedStore):
 
 
 @pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet"])
-def test_checkpoint_whose_files_were_collected_while_its_writer_slept_is_not_published(form):
+def test_checkpoint_whose_files_were_collected_while_its_writer_stalled_is_not_published(form):
     store = clocked_store()
     table_of(store, "a.split", "b.split", "c.split")
-    drowsy = DrowsyStore(store._inner, store.clock, store.times)
+    drowsy = StallingStore(store._inner, store.clock, store.times)
     with pytest.raises(CheckpointWriteError, match="may have been garbage-collected; write it again"):
         write_checkpoint(newest(drowsy, FORMATS[form]))
     assert newest(store).num_files == 3
@@ -123,10 +123,10 @@ def test_purge_whose_checkpoint_was_cleaned_up_while_it_looked_takes_the_next_on
     purging = another(store)
 
     def overtake(_, operation, key):
-        # The purge lists the table, opens it, and lists its log, before it reads what the log rests on.
+        # The purge lists the table, opens it, and lists its log before it reads the checkpoints.
         if operation == "get" and key == state_manifest_key(2) and purging.count("list") > 3:
             purging.before_call = None
-            going_on(store)
+            concurrent_operations(store)
 
     purging.before_call = overtake
     run_purge(purging, "7 days", "0 hours")
@@ -136,7 +136,7 @@ def test_purge_whose_checkpoint_was_cleaned_up_while_it_looked_takes_the_next_on
 
 
 def with_an_old_state(store: ClockedStore) -> None:
-    """A version after a state that is old enough to go as soon as there is a newer one."""
+    """A version after a state that expires as soon as there is a newer one."""
     table_of(store, "a.split", "b.split")
     checkpoint(store)
     store.clock.advance(30 * DAY)
@@ -144,7 +144,7 @@ def with_an_old_state(store: ClockedStore) -> None:
 
 
 def overtaking(store: ClockedStore) -> None:
-    """Others write a newer state that uses nothing of the old ones, and purge those."""
+    """Concurrent operations: write a newer state without the manifests of the old ones, and purge those."""
     others = another(store)
     add_split(newest(others), "d.split")
     compact(newest(others))
@@ -153,7 +153,7 @@ def overtaking(store: ClockedStore) -> None:
 
 @pytest.mark.parametrize("moment", ["put", "head"])
 def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged(moment):
-    """Before a file of its own is written, or before it looks for the older one."""
+    """The purge runs before the writer's first file, or before the writer checks the older state."""
     store = clocked_store()
     with_an_old_state(store)
     writing = another(store)
@@ -165,13 +165,13 @@ def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged(mo
             overtaking(store)
 
     writing.before_call = overtake
-    with pytest.raises(ConcurrentMaintenanceError, match="a concurrent cleanup removed"):
+    with pytest.raises(ConcurrentMaintenanceError, match="cleaned up concurrently|concurrent cleanup"):
         write_checkpoint(newest(writing))
     assert newest(store).num_files == 4
     assert is_clean(store)
 
 
-def test_splits_of_an_older_version_are_kept_if_a_checkpoint_of_it_is_published_meanwhile():
+def test_splits_of_an_older_version_are_kept_if_a_checkpoint_of_it_is_published_concurrently():
     store = clocked_store()
     with_an_old_state(store)
     slow = newest(store)
@@ -194,7 +194,7 @@ def test_splits_of_an_older_version_are_kept_if_a_checkpoint_of_it_is_published_
     assert splits_in(store) == {"b.split"}
 
 
-def test_collection_looks_again_when_a_state_vanishes_of_which_another_one_was_made():
+def test_collection_starts_over_when_a_state_that_another_one_builds_on_disappears():
     store = clocked_store()
     with_an_old_state(store)
     slow = newest(store)

@@ -1,4 +1,4 @@
-"""The check of a table: silent on whole ones, and it finds each kind of damage."""
+"""FSCK reports nothing on intact tables, and finds each kind of damage."""
 
 import os
 import pickle
@@ -165,7 +165,7 @@ def test_wrong_counts(store, tmp_path):
 
 
 def rewrite_state(store, key: str, tmp_path: Path, **changes) -> None:
-    """Change a state manifest with a library that is not ours."""
+    """Change a state manifest with a third-party library."""
     file = tmp_path / "state.avro"
     file.write_bytes(store.get(key))
     with file.open("rb") as data:
@@ -176,7 +176,7 @@ def rewrite_state(store, key: str, tmp_path: Path, **changes) -> None:
     store.put(key, file.read_bytes())
 
 
-def test_version_that_is_not_the_one_that_the_checkpoint_remembers(store):
+def test_version_file_that_differs_from_the_commit_that_the_checkpoint_records(store):
     other = clocked_store()
     table_of(other, "a.split", "z.split")
     store.put(version_key(2), other.get(version_key(2)))
@@ -189,8 +189,8 @@ def test_version_that_is_not_the_one_that_the_checkpoint_remembers(store):
         load_snapshot(context(store), 2)
 
 
-def test_checkpoint_that_differs_from_the_versions_it_stands_for(store):
-    """Something was added to a version after the checkpoint was written."""
+def test_checkpoint_that_differs_from_the_versions_it_covers(store):
+    """A version file was extended after the checkpoint was written."""
     lines = decompress(store.get(version_key(2)), "version") + encode_actions([add("z.split")])
     store.put(version_key(2), lines)
     put_split(store, "z.split")
@@ -217,8 +217,8 @@ def test_hint(store, content, code, severity):
     assert report.is_clean is (severity is Severity.INFO)
 
 
-def test_version_that_only_the_hint_names_is_lost_and_nothing_is_to_be_purged(store):
-    """The folder of the newest state is gone, and there are no version files: its splits look like orphans."""
+def test_version_that_only_the_hint_names_is_reported_as_lost_with_a_warning_not_to_purge(store):
+    """The newest state and all version files are gone, so its splits look like orphans."""
     store.delete_many([state_manifest_key(5), *(version_key(version) for version in range(1, 6))])
     report = check(store)
     (error,) = report.errors
@@ -231,14 +231,14 @@ def test_version_that_only_the_hint_names_is_lost_and_nothing_is_to_be_purged(st
     assert not report.is_clean
 
 
-def test_a_repair_brings_back_what_only_the_hint_bears_witness_of(store):
+def test_a_repair_recovers_a_version_that_only_the_hint_names(store):
     store.delete_many([state_manifest_key(5), *(version_key(version) for version in range(1, 6))])
     repair_in_place(context(store))
     assert "d.split" in newest(store).entries["path"].to_pylist()
     assert check(store).errors == ()
 
 
-def test_orphans_of_a_table_with_a_gap_are_to_be_kept(store):
+def test_orphans_of_a_table_with_a_gap_must_be_kept(store):
     put_split(store, "orphan.split")
     write_version(store, 7)
     remedies = {finding.code: finding.remedy for finding in check(store).findings}
@@ -266,7 +266,7 @@ def test_file_outside_of_the_table(store):
     assert {"version-unreadable", "split-missing"} <= codes(check(store))
 
 
-def test_store_that_does_not_answer_is_no_finding(store):
+def test_store_failure_raises_instead_of_a_finding(store):
     class Away(FaultStore):
         def get_range(self, key, start, end):
             raise errors.TransientStorageError("away")
@@ -275,7 +275,7 @@ def test_store_that_does_not_answer_is_no_finding(store):
         check(Away(store))
 
 
-def test_very_many_findings_of_a_kind_are_summed_up():
+def test_very_many_findings_of_a_kind_are_summarized():
     found = [Finding(Severity.ERROR, "split-missing", str(number), "gone") for number in range(250)]
     shown = ordered_findings([Finding(Severity.INFO, "other", "x", "y"), *found])
     assert len(shown) == 102

@@ -1,4 +1,4 @@
-"""How columns are indexed after splits with different mappings were merged."""
+"""The doc mapping of a merged split whose sources have different mappings."""
 
 import pyarrow as pa
 import pytest
@@ -32,12 +32,12 @@ def test_a_mapping_that_all_sources_share_stays(now):
 
 
 @pytest.mark.parametrize("sources", [({}, TEXT), (TEXT, {})])
-def test_words_win_where_sources_differ_and_nobody_chose(sources):
+def test_text_wins_where_sources_differ_and_no_setting_exists(sources):
     merged = merged_mapping([mapping(**each) for each in sources], SCHEMA, PARTITIONS, settings())
     assert merged == mapping(**TEXT)
 
 
-def test_the_settings_of_today_win_where_sources_differ():
+def test_current_settings_win_where_sources_differ():
     sources = [mapping(), mapping(**TEXT)]
     assert merged_mapping(sources, SCHEMA, PARTITIONS, settings(**WHITESPACE)) == mapping(**WHITESPACE)
 

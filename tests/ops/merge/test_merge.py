@@ -1,4 +1,4 @@
-"""Merges from end to end: the same rows and searches in fewer splits."""
+"""Merges end to end: the same rows and search results in fewer splits."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ def table(tmp_path):
 def version_file(table):
     path = Path(table._snapshot.context.url.removeprefix("file://"))
     data = (path / f"_transaction_log/{table.version:020d}.json").read_bytes()
-    # Two bytes that name the codec come before the gzip stream.
+    # Two bytes with the codec precede the gzip stream.
     return [json.loads(line) for line in gzip.decompress(data[2:]).splitlines()]
 
 
@@ -109,7 +109,7 @@ def test_the_state_is_compact_afterwards(table):
 
 
 def test_manifests_without_merged_splits_stay_as_they_are(tmp_path):
-    """However large the table is: the state after a merge costs as much as what the merge has changed."""
+    """The cost of the state after a merge depends on the change, not on the size of the table."""
     place = str(tmp_path / "table")
     options = {"spark.indextables.state.entriesPerManifest": "1"}
     IndexTable.create(place, SCHEMA, partition_by=["day"])
@@ -188,7 +188,7 @@ def test_splits_of_the_target_size_are_left_alone(table):
         {"max_source_splits_per_merge": 1},
     ],
 )
-def test_limits_that_make_no_sense_are_refused(table, arguments):
+def test_invalid_limits_are_rejected(table, arguments):
     with pytest.raises(InvalidOptionError, match=next(iter(arguments))):
         table.merge_splits(**arguments)
 
@@ -205,10 +205,10 @@ def test_a_merge_starts_from_the_newest_version(table):
     assert ids(stale) == [0, 1, 2, 3, 4, 9]
 
 
-def test_progress_is_told(table):
-    told = []
-    table.merge_splits(progress=told.append)
-    assert told == [Progress("merging splits", done, 2) for done in range(3)]
+def test_progress_is_reported(table):
+    reported = []
+    table.merge_splits(progress=reported.append)
+    assert reported == [Progress("merging splits", done, 2) for done in range(3)]
 
 
 def test_null_partitions_and_nulls_survive(tmp_path):

@@ -1,4 +1,4 @@
-"""Merges that meet damaged splits, other writers, failing stores and their own end: no row is lost or doubled."""
+"""Merges with damaged splits, concurrent writers, failing stores and crashes: no row is lost or duplicated."""
 
 import itertools
 import os
@@ -48,7 +48,7 @@ HOUR_SECONDS = 3600
 
 
 def new_table(store, splits=6, days=DAYS):
-    """A table with splits of one row, in turn in each of the partitions."""
+    """A table with one-row splits, distributed over the partitions in turn."""
     snapshot = create_table(context(store), SCHEMA, ("day",), {})
     for number in range(splits):
         snapshot = append(snapshot, rows(number, day=days[number % len(days)])).snapshot
@@ -76,7 +76,7 @@ def splits(store):
 
 
 def path_of(store, number):
-    """The split with the row of this id."""
+    """The path of the split that holds the row with this id."""
     entries = opened(store).entries.to_pylist(maps_as_pydicts="strict")
     (path,) = [entry["path"] for entry in entries if entry["minValues"]["id"] == str(number)]
     return path
@@ -146,12 +146,12 @@ def test_a_source_with_more_or_fewer_rows_than_the_log_says_is_skipped():
     commit_files(opened(store), [add], [])
     report = merge(store)
     assert [skipped.path for skipped in report.skipped] == [bad]
-    assert "holds 1 rows, where the log says 2" in report.skipped[0].reason
+    assert "holds 1 rows, but the log records 2" in report.skipped[0].reason
     assert report.source_splits == 2
 
 
 def foreign_split(directory):
-    """A split as the JVM lays it out, with plain tantivy, in which `body` is indexed and not stored."""
+    """A split in the layout of the JVM, written with plain tantivy, with `body` indexed but not stored."""
     builder = tantivy.SchemaBuilder()
     builder.add_integer_field("id", stored=True, indexed=True, fast=True)
     builder.add_text_field("body", stored=False)
@@ -183,7 +183,7 @@ def test_a_source_whose_columns_could_not_be_indexed_again_is_skipped(tmp_path):
     commit_files(opened(store), [add], [])
     report = merge(store)
     assert [skipped.path for skipped in report.skipped] == ["foreign.split"]
-    assert "indexed and not stored (body)" in report.skipped[0].reason
+    assert "indexed but not stored (body)" in report.skipped[0].reason
     assert "foreign.split" in live_paths(store)
     assert report.source_splits == 2
 
@@ -194,7 +194,7 @@ def memory_copy(store, clock=None):
     return copy
 
 
-def test_a_skipped_split_is_left_alone_until_its_cool_down_is_over():
+def test_a_skipped_split_is_left_alone_until_its_cooldown_is_over():
     clock = VirtualClock()
     store = memory_store(clock)
     new_table(store, splits=4, days=("a",))
@@ -221,7 +221,7 @@ def test_a_skipped_split_is_left_alone_until_its_cool_down_is_over():
     assert opened(store).version > version
 
 
-def test_cool_down_is_configured():
+def test_cooldown_is_configurable():
     clock = VirtualClock()
     store = memory_store(clock)
     new_table(store, splits=3, days=("a",))
@@ -296,18 +296,18 @@ def test_an_error_of_every_group_is_raised_and_nothing_is_committed():
     assert splits(inner) == live_paths(inner)
 
 
-# --- other writers -------------------------------------------------------------------------------------
+# --- concurrent writers --------------------------------------------------------------------------------
 
 
 def racing_merge(inner, other):
-    """A merge before whose commit something else happens."""
+    """A merge with another operation right before its commit."""
     store = InterruptingStore(inner)
     snapshot = opened(store)
     store.before_commit = lambda: other(opened(inner))
     return merge_splits(snapshot, MergeRequest(), LocalRunner(1)).report
 
 
-def test_a_merge_goes_on_after_an_append():
+def test_a_merge_commits_after_a_concurrent_append():
     store = memory_store()
     new_table(store)
     report = racing_merge(store, lambda table: append(table, rows(9, day="a")))
@@ -329,7 +329,7 @@ def test_only_the_groups_whose_sources_are_gone_are_given_up():
 
 
 def all_paths(store):
-    """Every path that any version of the log has added."""
+    """Every path that any version added."""
     found = set()
     for version in range(opened(store).version + 1):
         found |= set(load_snapshot(context(store), version).entries["path"].to_pylist())
@@ -370,7 +370,7 @@ def test_of_two_merges_of_the_same_splits_one_wins():
     assert splits(store) == all_paths(store)
 
 
-def test_a_bad_source_that_is_gone_meanwhile_is_not_recorded():
+def test_a_bad_source_that_a_concurrent_commit_removed_is_not_recorded():
     store = memory_store()
     new_table(store)
     bad = path_of(store, 2)
@@ -408,7 +408,7 @@ def test_a_merge_that_loses_every_race_leaves_no_split():
 
 
 class InterruptedStore(FaultStore):
-    """A store on which somebody presses Ctrl-C right after a call has taken effect."""
+    """A store that raises KeyboardInterrupt right after a call has taken effect."""
 
     def __init__(self, inner, interrupts):
         super().__init__(inner)
@@ -462,7 +462,7 @@ def test_an_unknown_outcome_deletes_nothing(moment):
 
 @pytest.fixture(scope="module")
 def three_splits():
-    """A table, and every failure of a call that its merge makes after the log was read."""
+    """A table, and every possible failure of a call of its merge after the log was read."""
     start = memory_store(VirtualClock())
     new_table(start, splits=3, days=("a",))
     store = FaultStore(memory_copy(start))
@@ -494,7 +494,7 @@ def test_with_any_call_failing_no_row_is_lost_and_no_upload_stays(three_splits):
             append(opened(copy), rows(9, day="a"))
             merge(copy)
             assert live_ids(copy) == [0, 1, 2, 9], failure
-    # Nothing happened; all were merged; one was skipped and the others were merged.
+    # Nothing was merged, everything was merged, or one split was skipped and the rest merged.
     assert {(version, 3), (version + 1, 1), (version + 1, 2)} <= shapes
 
 
@@ -564,7 +564,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def nursery(request) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has the package loaded, and forks a merger for each line that it reads."""
+    """A process with the package loaded that forks a merge process for each input line."""
     command = [sys.executable, "-W", "ignore", "-c", NURSERY]
     with subprocess.Popen(
         command,
@@ -578,7 +578,7 @@ def nursery(request) -> Iterator["subprocess.Popen[str]"]:
 
 
 def killed(nursery, path, number):
-    """Let a merge run up to its n-th write and kill it there; False if it was done before."""
+    """Kill a merge at its n-th write. False if it ended before."""
     nursery.stdin.write(f"{path}\t{number}\n")
     nursery.stdin.flush()
     pid = int(nursery.stdout.readline())
@@ -611,6 +611,6 @@ def test_a_merge_killed_after_any_write_leaves_the_table_as_before_or_as_after(n
             assert ids(again) == [0, 1, 2, 3, 9]
             assert again.num_files == 2
         outcomes.append(found.num_files)
-    # Two splits, then the version file, which is the commit; the state follows.
+    # Two splits, then the version file (the commit), then the state.
     assert outcomes[:3] == [4, 4, 2]
     assert set(outcomes[3:]) == {2}

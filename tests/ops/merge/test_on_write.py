@@ -1,4 +1,4 @@
-"""Merge-on-write: small splits go away by themselves, and no write fails or waits for it."""
+"""Merge-on-write merges small splits in the background; no write fails or waits because of it."""
 
 import subprocess
 import sys
@@ -107,13 +107,13 @@ def test_a_merge_that_fails_does_not_fail_the_write(caplog):
     job = merge_jobs().to_pylist()[-1]
     assert (job["table_path"], job["status"]) == (inner.url, "failed")
     assert "failed on purpose" in job["message"]
-    assert "the splits were not merged" in caplog.text
+    assert "merge-on-write failed" in caplog.text
     assert load_snapshot(context(inner)).num_files == 2
 
 
 def test_one_table_is_merged_by_one_job_at_a_time():
     class Slow(FaultStore):
-        """Uploads of a merge wait until they may go on."""
+        """A store that blocks the uploads of a merge until the test releases them."""
 
         may_go_on = threading.Event()
         reached = threading.Event()
@@ -135,7 +135,7 @@ def test_one_table_is_merged_by_one_job_at_a_time():
     assert [job["status"] for job in jobs] == ["running"]
     store.may_go_on.set()
     wait_for_merges()
-    # The job looked again when it was done, and found what the other writes had left.
+    # The job planned again at its end, and found the splits of the other writes.
     assert load_snapshot(context(store)).num_files == 1
     assert len([job for job in merge_jobs().to_pylist() if job["table_path"] == store.url]) == 1
 
@@ -157,7 +157,7 @@ for day in "ab":
 
 
 @pytest.mark.parametrize("patience_ms", [60_000, 0])
-def test_a_process_that_ends_lets_its_merges_end_or_takes_them_back(request, tmp_path, patience_ms):
+def test_an_exiting_process_lets_its_merges_finish_or_rolls_them_back(request, tmp_path, patience_ms):
     path = tmp_path / "table"
     IndexTable.create(path, SCHEMA, partition_by=["day"])
     finished = subprocess.run(

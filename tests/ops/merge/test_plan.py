@@ -1,4 +1,4 @@
-"""Planning: what goes together, within the limits."""
+"""Merge planning: which splits are grouped, within the limits."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ NONE = frozenset()
 
 
 def entries(*sizes, partitions=None, times=None):
-    """Entries of these sizes; partitions are (day, hour) pairs, in which None is null."""
+    """Entries with these sizes. Partitions are (day, hour) pairs; None is null."""
     partitions = partitions or [("a", "1")] * len(sizes)
     values = [
         [(name, value) for name, value in zip(PARTITION_COLUMNS, each, strict=True) if value is not None]

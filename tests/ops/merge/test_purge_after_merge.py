@@ -1,4 +1,4 @@
-"""With purge-on-write, a purge follows every merge, whoever asked for it, and never fails the merge."""
+"""With purge-on-write, a purge follows every merge and never fails it."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ SWITCHED_OFF = [{"purgeOnWrite.enabled": "false"}, {"purgeOnWrite.triggerAfterMe
 
 @pytest.fixture
 def store():
-    """A table with two splits to merge, a split that only an older version shows, and an orphan that is old."""
+    """A table with two splits to merge, a split that only an older version has, and an old orphan."""
     store = clocked_store()
     remove_split(table_of(store, "a.split", "b.split", "old.split"), "old.split")
     put_split(store, "orphan.split")
@@ -61,9 +61,9 @@ def test_a_merge_is_followed_by_a_purge_of_what_is_old(store):
     assert splits_in(store) == {*live_paths(store), "a.split", "b.split", "old.split", "young.split"}
 
 
-def test_a_merge_on_write_is_followed_by_one_too(store):
+def test_a_merge_on_write_is_followed_by_a_purge_too(store):
     assert write_a_row(store, {**ON, **MERGES}) == 5
-    # The merge, and the purge's word of what it is about to delete.
+    # The merge, and the marker version of the purge.
     assert newest(store).version == 7
     assert "orphan.split" not in splits_in(store)
     assert "young.split" in splits_in(store)
@@ -84,12 +84,12 @@ def test_a_merge_with_nothing_to_do_purges_nothing(store):
 
 def test_a_purge_that_fails_does_not_fail_the_merge(store, caplog):
     snapshot = newest(store, ON)
-    # A damaged file of the log: nobody knows what it refers to, so that nothing may go.
+    # With a damaged log file, the references are unknown, so nothing may be deleted.
     store._inner.put(version_key(1), b"nonsense")
     with caplog.at_level(logging.WARNING):
         report = merge_splits(snapshot, MergeRequest(), LocalRunner(1)).report
     assert (report.version, report.merged_groups) == (5, 1)
-    assert "nothing was purged after version 5" in caplog.text
+    assert "the purge after version 5 failed" in caplog.text
     assert "orphan.split" in splits_in(store)
 
 
@@ -99,7 +99,7 @@ def test_a_purge_that_fails_does_not_fail_the_write_and_its_merge(store, caplog)
         assert write_a_row(store, {**ON, **MERGES}) == 5
     job = merge_jobs().to_pylist()[-1]
     assert (job["table_path"], job["status"]) == (store.url, "done")
-    assert "nothing was purged after version 6" in caplog.text
+    assert "the purge after version 6 failed" in caplog.text
     store.before_call = None
     assert newest(store).version == 6
     assert "orphan.split" in splits_in(store)
@@ -113,7 +113,7 @@ def test_a_purge_that_fails_does_not_fail_the_write_and_its_merge(store, caplog)
     ],
     ids=["python", "sql"],
 )
-def test_the_properties_of_a_table_ask_for_it(tmp_path, merge_by):
+def test_table_properties_enable_purge_after_merge(tmp_path, merge_by):
     path = tmp_path / "table"
     table = IndexTable.create(str(path), SCHEMA, properties=options(ON))
     for number in range(2):
@@ -130,4 +130,4 @@ def test_the_properties_of_a_table_ask_for_it(tmp_path, merge_by):
 
 def _fail_listings_of_everything(_, operation, key):
     if (operation, key) == ("list", ""):
-        raise RuntimeError("a bug of somebody's")
+        raise RuntimeError("a bug")

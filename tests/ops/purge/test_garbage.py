@@ -1,4 +1,4 @@
-"""Garbage collection in the log: only what nothing refers to, and only when that is certain."""
+"""Garbage collection in the log deletes only files that are certainly unreferenced."""
 
 import os
 import time
@@ -14,7 +14,7 @@ TWO_HOURS = 2 * 3600
 
 @pytest.fixture
 def table_with_orphans(tmp_path) -> TableBuilder:
-    """A table whose older state directories were cleaned up, so that their manifests are orphans."""
+    """A table whose older states were cleaned up, so their manifests are orphans."""
     tables = TableBuilder(str(tmp_path / "table"))
     table = tables.create()
     for number in range(3):

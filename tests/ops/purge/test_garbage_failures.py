@@ -1,4 +1,4 @@
-"""Garbage collection with every one of its calls failing before and after its effect: what is referred to stays."""
+"""Garbage collection with every call failing before and after its effect: referenced files stay."""
 
 import contextlib
 
@@ -24,7 +24,7 @@ from support.tables import checkpoint, context, live, log_keys
 
 
 def table_with_orphans() -> ClockedStore:
-    """Two states were cleaned away, and their manifests were not."""
+    """A table from which two states were cleaned up, but not their manifests."""
     store = clocked_store()
     table_of(store, "a.split", "b.split")
     checkpoint(store)

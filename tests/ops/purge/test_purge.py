@@ -1,4 +1,4 @@
-"""Purge in practice: cases that bit others, failures, and purge-on-write."""
+"""Purge in practice: cases known from other systems, failures, and purge-on-write."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ def store() -> ClockedStore:
     return clocked_store()
 
 
-# --- cases that bit others ----------------------------------------------------------------------------
+# --- cases known from other systems -------------------------------------------------------------------
 
 
 def test_file_retention_shorter_than_log_retention_never_breaks_time_travel(store):
@@ -100,7 +100,7 @@ def test_scrambled_and_repeated_listings_change_nothing(store):
         assert doomed(run_purge(scrambled, "7 days", ALL_OF_THE_LOG, dry_run=True)) == expected
 
 
-def test_store_that_asks_to_slow_down_is_asked_again(store):
+def test_throttled_deletes_are_retried(store):
     table_of(store, "a.split")
     for number in range(3):
         put_split(store, f"orphan-{number}.split")
@@ -133,7 +133,7 @@ def test_splits_that_cannot_be_deleted_are_in_the_report(store):
     assert "orphan.split" in splits_in(store)
 
 
-def test_no_split_goes_if_a_file_of_the_log_could_not_be_deleted(store):
+def test_no_split_is_deleted_if_a_log_file_could_not_be_deleted(store):
     everything_goes(store)
 
     class ReadOnlyLog(FaultStore):
@@ -165,7 +165,7 @@ def test_two_purges_at_the_same_time_do_no_harm(store):
 
 
 def test_restored_split_is_not_purged_by_a_plan_that_is_older(store):
-    """The plan holds a removed split; before it is carried out, an older version with the split is restored."""
+    """After the plan was made, an older version with a doomed split is restored."""
     remove_split(table_of(store, "a.split", "b.split"), "a.split")
     checkpoint(store, version=2)
     checkpoint(store)
@@ -204,7 +204,7 @@ def test_a_hundred_thousand_files_are_planned():
     table_of(store, "a.split")
 
     class Huge(FaultStore):
-        """Lists splits that nobody wrote: to write them would take longer than the test."""
+        """A store that lists splits which do not exist: writing them would take too long."""
 
         def list(self, prefix, *, start_after=None):
             yield from super().list(prefix, start_after=start_after)
@@ -218,7 +218,7 @@ def test_a_hundred_thousand_files_are_planned():
     assert report.num_files == 100_000
 
 
-# --- by the table's own methods -----------------------------------------------------------------------
+# --- IndexTable.purge ---------------------------------------------------------------------------------
 
 
 def test_purge_of_a_table_on_disk(tmp_path):
@@ -259,7 +259,7 @@ ON_WRITE = {
 }
 
 
-def test_purge_on_write_comes_after_so_many_writes(store):
+def test_purge_on_write_runs_every_n_writes(store):
     table = table_of(store, "a.split", settings=ON_WRITE)
     put_split(store, "orphan.split")
     store.clock.advance(2 * DAY)
@@ -272,7 +272,7 @@ def test_purge_on_write_comes_after_so_many_writes(store):
 @pytest.mark.parametrize(
     "change", [{"purgeOnWrite.enabled": "false"}, {"purgeOnWrite.triggerAfterWrites": "0"}]
 )
-def test_purge_on_write_is_off_unless_asked_for(store, change):
+def test_purge_on_write_is_off_by_default(store, change):
     table = table_of(store, "a.split", settings={**ON_WRITE, **change})
     put_split(store, "orphan.split")
     store.clock.advance(2 * DAY)
@@ -296,7 +296,7 @@ def test_purge_on_write_that_fails_does_not_fail_the_write(store, caplog):
     store._inner.put(version_key(1), b"nonsense")
     with caplog.at_level(logging.WARNING):
         assert add_split(table, "c.split").version == 3
-    assert "nothing was purged after version 3" in caplog.text
+    assert "the purge after version 3 failed" in caplog.text
     assert "orphan.split" in splits_in(store)
 
 

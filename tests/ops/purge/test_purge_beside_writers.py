@@ -1,4 +1,4 @@
-"""Purging while others write: rules 9 and 10 of the ten."""
+"""Purging beside concurrent writers: rules 9 and 10 of the ten."""
 
 import threading
 from collections import Counter
@@ -50,7 +50,7 @@ def store() -> ClockedStore:
     return clocked_store()
 
 
-# --- rule 9: a writer that took very long -------------------------------------------------------------
+# --- rule 9: a slow or stalled writer -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hours_asleep", [0, 30])
@@ -97,7 +97,7 @@ def test_rule_9_writer_whose_split_was_purged_before_its_commit_gets_an_error(st
 
 
 def waiting_for_long(store: ClockedStore) -> Callable[[ClockedStore], int]:
-    """A split is uploaded, and more than a day goes by; returns what commits it."""
+    """Upload a split, and let more than a day pass. Returns a function that commits it."""
     add = put_split(store, "waiting.split")
     store.clock.advance(30 * HOUR)
     check = partial(check_uploads, {add.path: add.modification_time})
@@ -159,7 +159,7 @@ def test_rule_9_writer_that_found_its_split_just_before_the_purge_and_commits_ju
     assert is_clean(store)
 
 
-def test_purge_commits_up_to_when_it_deletes_what_nobody_committed(store):
+def test_purge_commits_a_marker_with_the_time_up_to_which_it_deletes_orphans(store):
     table_of(store, "a.split")
     uploaded_ms = store.clock.now_ms()
     put_split(store, "orphan.split")
@@ -170,7 +170,7 @@ def test_purge_commits_up_to_when_it_deletes_what_nobody_committed(store):
     assert (newest(store).version, purge_fence_ms(newest(store))) == (2, uploaded_ms)
     checkpoint(store)
     assert purge_fence_ms(newest(store)) == uploaded_ms
-    # Only what is newer needs another one.
+    # Only newer orphans need another marker.
     run_purge(store, "24 hours")
     assert newest(store).version == 2
 
@@ -184,7 +184,7 @@ def test_purge_without_orphans_commits_nothing(store):
     assert newest(store).version == before
 
 
-def test_splits_that_come_in_the_same_moment_as_a_purge_of_everything_are_committed(store):
+def test_splits_uploaded_at_the_same_time_as_a_purge_of_everything_are_committed(store):
     table_of(store, "a.split")
     put_split(store, "orphan.split")
     assert run_purge(store, 0, settings=UNCHECKED).num_deleted == 1
@@ -196,7 +196,7 @@ def test_splits_that_come_in_the_same_moment_as_a_purge_of_everything_are_commit
 @pytest.mark.parametrize("seconds_ahead", [-600, -5, 0, 5, 600])
 @pytest.mark.parametrize("resolution_ms", [1, 1000])
 def test_rule_9_writer_whose_clock_stood_still_is_refused_too(store, seconds_ahead, resolution_ms):
-    """A machine that is suspended may wake up with the time of when it fell asleep."""
+    """A suspended machine may resume with the time at which it was suspended."""
     table_of(store, "a.split")
     clock = VirtualClock(store.clock.now_ms() + seconds_ahead * 1000)
 
@@ -253,7 +253,7 @@ def test_change_of_the_schema_at_any_step_of_a_purge_does_not_stop_it(store):
         assert is_clean(table), step
 
 
-# --- rule 10: numbers are not used again --------------------------------------------------------------
+# --- rule 10: version numbers are not reused ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("has_hint", [True, False])
@@ -264,7 +264,7 @@ def test_rule_10_stalled_writer_does_not_take_a_number_that_was_used_and_deleted
     late = put_split(store, "late.split")
     done = []
 
-    def meanwhile(_, operation, key):
+    def concurrent_step(_, operation, key):
         if operation == "put_if_absent" and key == version_key(2) and not done:
             done.append(True)
             table = newest(store)
@@ -276,7 +276,7 @@ def test_rule_10_stalled_writer_does_not_take_a_number_that_was_used_and_deleted
             store.clock.advance(2 * HOUR)
             run_purge(store, "24 hours", ALL_OF_THE_LOG)
 
-    stalled.before_call = meanwhile
+    stalled.before_call = concurrent_step
     result = commit_files(snapshot, [late], [])
     assert (result.version, result.snapshot.num_files) == (7, 7)
     assert version_key(2) not in log_keys(store)
@@ -284,8 +284,8 @@ def test_rule_10_stalled_writer_does_not_take_a_number_that_was_used_and_deleted
 
 
 @pytest.mark.parametrize("hint", [None, b'{"version": 1}'])
-def test_rule_10_hint_is_set_right_before_versions_go(store, hint):
-    """A writer that slept recognises by it that the number of its version may have been used."""
+def test_rule_10_hint_is_corrected_before_versions_are_deleted(store, hint):
+    """By the hint, a stalled writer recognises that its version number may have been used."""
     table_of(store, "a.split", "b.split")
     checkpoint(store)
     store.delete_many([LAST_CHECKPOINT_KEY])

@@ -1,4 +1,4 @@
-"""The ten rules of purging: what goes, what stays, and what is never risked."""
+"""The ten rules of purging: what is deleted, what stays, and what is never risked."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def test_rule_1_file_that_is_committed_between_the_listing_and_the_log_is_kept(s
         if not committed and operation == "get" and "list" in [call.operation for call in purging.calls]:
             committed.append(commit_files(newest(store), [add], []))
 
-    run_purge(store, "100 days")  # nothing yet, and the table is read the same way
+    run_purge(store, "100 days")  # no commit yet: the table is read in the same way
     calls = [call.operation for call in purging.calls]
     assert calls == []
     purging.before_call = commit_once_listed
@@ -76,7 +76,7 @@ def test_rule_1_file_that_is_committed_after_the_plan_is_kept(store):
 
     def commit_before_the_first_delete(_, operation, key):
         listings.append(operation == "list")
-        # The plan lists the root, and the log by two readers; the next listing is the look before splits go.
+        # Planning lists the root once and the log twice; the next listing comes before the splits are deleted.
         if sum(listings) == planning_listings + 1 and "slow.split" not in live_paths(store):
             commit_files(newest(store), [add], [])
 
@@ -116,7 +116,7 @@ def test_rule_2_removed_split_is_aged_by_its_removal_and_not_by_its_modification
 
 
 def test_rule_2_removal_that_the_log_has_forgotten_still_counts(store):
-    """The version with the remove is gone. The split may have been removed as late as in the last one that went."""
+    """The version with the remove was cleaned up, so the split counts as removed as late as possible."""
     table = table_of(store, "a.split", "b.split")
     store.clock.advance(365 * DAY)
     remove_split(table, "a.split")
@@ -178,7 +178,7 @@ def test_rule_2_checkpoints_in_every_format_protect_what_they_hold(store, form):
     assert is_clean(store)
 
 
-# --- rule 3: one cutoff, one list ---------------------------------------------------------------------
+# --- rule 3: one cutoff, one plan ---------------------------------------------------------------------
 
 
 def test_rule_3_dry_run_lists_exactly_what_the_real_run_deletes(store):
@@ -210,7 +210,7 @@ def test_rule_3_limit_on_the_number_of_files_leaves_the_rest_for_the_next_purge(
     assert len(splits_in(store)) == 3
 
 
-# --- rule 4: what cannot be read stops the purge ------------------------------------------------------
+# --- rule 4: an unreadable file stops the purge -------------------------------------------------------
 
 
 def log_files_of(store) -> list[str]:
@@ -265,13 +265,13 @@ def test_rule_4_version_that_only_the_hint_names_stops_the_purge(store):
     put_split(store, "orphan.split")
     store.delete_many([state_manifest_key(3), version_key(3)])
     store.clock.advance(30 * DAY)
-    with pytest.raises(errors.LogGapError, match=r"checkpoint of version 3, and .* is 2"):
+    with pytest.raises(errors.LogGapError, match=r"checkpoint of version 3, but .* is 2"):
         run_purge(store)
     assert len(splits_in(store)) == 4
 
 
 def test_rule_4_log_of_a_table_that_was_copied_stops_the_purge(store):
-    """Its absolute paths lead to where it came from: its own files would all look like orphans."""
+    """Its absolute paths point to the original table, so its own files would all look like orphans."""
     new_table(store)
     put_split(store, "a.split")
     write_version(
@@ -359,7 +359,7 @@ def test_rule_5_state_below_the_oldest_version_that_is_kept_survives(store):
 
 
 def test_rule_5_only_version_file_of_a_table_that_is_all_states_survives(store):
-    """Other writers leave a version 0 and then states only."""
+    """Some writers keep only version 0 and states."""
     table_of(store, "a.split", "b.split")
     for version in (1, 2):
         checkpoint(store, version=version)
@@ -405,7 +405,7 @@ def test_rule_6_ages_are_by_the_clock_of_the_store(store):
 # --- rule 7: whole paths, below the root, with our suffix ---------------------------------------------
 
 
-def test_rule_7_files_are_told_apart_by_their_whole_paths(store):
+def test_rule_7_files_are_distinguished_by_their_full_paths(store):
     table_of(store, "date=1/a.split")
     put_split(store, "date=2/a.split")
     put_split(store, "a.split")
@@ -454,7 +454,7 @@ def test_rule_7_links_are_never_followed(tmp_path):
 # --- rule 8: the order of deletion --------------------------------------------------------------------
 
 
-def test_rule_8_pointers_go_before_manifests_and_manifests_before_splits(store):
+def test_rule_8_pointers_are_deleted_before_manifests_and_manifests_before_splits(store):
     everything_goes(store)
     order = [kind.value for kind in PurgeKind]
     report = run_purge(store, "7 days", ALL_OF_THE_LOG)
@@ -468,7 +468,7 @@ def test_rule_8_pointers_go_before_manifests_and_manifests_before_splits(store):
     assert deleted[3].endswith(".split")
 
 
-def test_rule_8_crash_at_any_point_leaves_orphans_and_nothing_that_dangles(store):
+def test_rule_8_crash_at_any_point_leaves_orphans_but_no_dangling_reference(store):
     everything_goes(store)
     whole = copy_of(store)
     run_purge(whole, "7 days", ALL_OF_THE_LOG)

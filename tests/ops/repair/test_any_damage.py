@@ -1,4 +1,4 @@
-"""Any damage to any files of the log: the repair ends, and all rows are there, each once."""
+"""After any damage to any log files, a repair completes and recovers every row exactly once."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from support.repair_tables import all_rows, newest, table_rows, whole_table
 from support.tables import FORMATS, checkpoint, context, log_keys
 
 MOST_FILES = 40
-# Most files are whole most of the time: what is damaged together matters, and not how much.
+# Keep most files intact: combinations of damage matter, not the amount.
 KINDS = (*["whole"] * 12, "deleted", "empty", "cut", "scribbled", "flipped")
 
 
@@ -25,7 +25,7 @@ def damage(store, key: str, kind: str, place: float) -> None:
             store.put(key, data[:at])
         case "scribbled":
             store.put(key, b"\x00\xfe}{" * 8)
-        # Nothing in a Parquet checkpoint would tell: it has no checksums.
+        # Undetectable: a Parquet checkpoint has no checksums.
         case "flipped" if not key.endswith(".parquet"):
             store.put(key, data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
 

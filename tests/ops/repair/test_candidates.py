@@ -1,10 +1,10 @@
-"""Which splits that no log file tells about belong to the table: the rules, one by one."""
+"""The rules for splits that no readable log file mentions, one by one."""
 
 import pyarrow as pa
 
 from indextables.config import Settings
 from indextables.ops.repair.damaged_files import whole_lines
-from indextables.ops.repair.plan import KnownPaths, Window, choose
+from indextables.ops.repair.plan import KnownPaths, LostWindow, select_splits
 from indextables.ops.repair.splits import FoundSplit, OwnDescription, values_of_path
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.storage import partition_path
@@ -12,7 +12,7 @@ from support.tables import add
 
 HOUR = 3_600_000
 MAPPING = mapping_from_settings(pa.schema([("id", pa.int64())]), (), Settings())
-ANY_TIME = Window(None, None)
+ANY_TIME = LostWindow(None, None)
 
 
 def split(path: str, *merged_from: str, written: int = 1) -> FoundSplit:
@@ -26,15 +26,15 @@ def jvm_split(path: str, *, written: int = 1) -> FoundSplit:
 
 def decide(*splits: FoundSplit, live=(), removed=(), removed_by_damaged=(), window=ANY_TIME):
     known = KnownPaths(frozenset(live), frozenset(removed), frozenset(removed_by_damaged))
-    chosen = choose({each.path: each for each in splits}, known, window)
+    selection = select_splits({each.path: each for each in splits}, known, window)
     return (
-        {each.path for each in chosen.taken},
-        {problem.path for problem in chosen.left_out},
-        set(chosen.superseded or {}),
+        {each.path for each in selection.taken},
+        {problem.path for problem in selection.left_out},
+        set(selection.superseded or {}),
     )
 
 
-def test_what_nobody_tells_about_is_taken_and_what_is_known_is_not():
+def test_unmentioned_splits_are_taken_and_known_ones_are_not():
     assert decide(split("a"), split("b"), split("c"), live=["b"], removed=["c"]) == ({"a"}, set(), set())
 
 
@@ -47,7 +47,7 @@ def test_merge_of_a_merge_supersedes_all_of_its_sources():
     assert decide(*found) == ({"abc"}, {"a", "b", "ab", "c"}, set())
 
 
-def test_merged_split_of_which_a_source_is_gone_supersedes_those_that_the_log_shows():
+def test_merged_split_with_a_missing_source_supersedes_its_live_sources():
     assert decide(split("a"), split("ab", "a", "b"), live=["a"]) == ({"ab"}, set(), {"a"})
 
 
@@ -64,23 +64,23 @@ def test_merged_split_whose_sources_a_damaged_version_removed_is_taken():
     assert found == ({"ab"}, set(), set())
 
 
-def test_sources_of_a_merge_that_was_removed_later_stay_gone():
+def test_sources_of_a_merge_that_was_removed_later_stay_removed():
     assert decide(split("a"), split("b"), split("ab", "a", "b"), removed=["ab"]) == (set(), {"a", "b"}, set())
 
 
-def test_splits_from_outside_the_time_that_is_lost_are_left_out():
-    window = Window(10 * HOUR, 20 * HOUR)
+def test_splits_written_outside_of_the_lost_window_are_left_out():
+    window = LostWindow(10 * HOUR, 20 * HOUR)
     found = [split("old", written=9 * HOUR), split("in", written=15 * HOUR), split("new", written=21 * HOUR)]
     assert decide(*found, window=window) == ({"in"}, {"old", "new"}, set())
 
 
 def test_foreign_splits_may_be_copies_and_are_never_too_new():
-    window = Window(10 * HOUR, 20 * HOUR)
+    window = LostWindow(10 * HOUR, 20 * HOUR)
     found = [jvm_split("old", written=9 * HOUR), jvm_split("new", written=21 * HOUR)]
     assert decide(*found, window=window) == ({"new"}, {"old"}, set())
 
 
-def test_names_tell_merges_of_the_jvm():
+def test_jvm_merges_are_recognized_by_name():
     assert jvm_split("date=x/0f9e.split").is_merged_on_the_jvm
     assert not jvm_split("date=x/part-0f9e.split").is_merged_on_the_jvm
     assert not split("0f9e.split").is_merged_on_the_jvm

@@ -1,4 +1,4 @@
-"""A repair in place with every one of its calls failing: the old log or the new one is in force, nothing is lost."""
+"""A repair in place with every call failing: either log is in force, and nothing is lost."""
 
 import contextlib
 import re
@@ -67,7 +67,7 @@ TABLES = [
 
 
 def observe(store: ObjectStore):
-    """What a reader sees, or that it sees nothing."""
+    """The rows that a reader sees, or None if the table does not open."""
     try:
         snapshot = newest(store)
         return snapshot.version, snapshot.gap is None, paths(snapshot)
@@ -76,7 +76,7 @@ def observe(store: ObjectStore):
 
 
 def assert_nothing_lost(before: dict[str, bytes], store: ObjectStore) -> None:
-    """Every byte of the old log is where it was, or in a folder beside it; splits are where they were."""
+    """Every byte of the old log exists in place or in the backup folder, and the splits are unchanged."""
     now = contents(store)
     aside = {(LOG_PREFIX + key.partition("/")[2], data) for key, data in now.items() if ".damaged-" in key}
     for key, data in before.items():
@@ -87,7 +87,7 @@ def failures(run, store: ObjectStore) -> list[tuple[int, Moment]]:
     faulty = FaultStore(filled(contents(store)))
     run(faulty)
     is_write = [call.operation not in ("get", "get_range", "head", "list", "now_ms") for call in faulty.calls]
-    # What was only read has no effect that a failure could come after.
+    # A read has no effect, so it can only fail before it.
     return [
         (index, moment)
         for index in range(len(faulty.calls))
@@ -113,7 +113,7 @@ def test_swap_with_any_call_failing_leaves_the_old_log_or_the_new_one(prepare):
         except IndexTablesError:
             expected = [old, new]
         seen = observe(store)
-        # Between its version and its state the new table may be seen by way of the old checkpoints.
+        # Between the new version and its state, readers may reach the new table through old checkpoints.
         assert seen in expected, (call, moment)
         assert_nothing_lost(before, store)
         names = (re.sub(r"damaged-[^/]+|[0-9a-f]{32}", "<id>", key) for key in contents(store))
@@ -124,7 +124,7 @@ def test_swap_with_any_call_failing_leaves_the_old_log_or_the_new_one(prepare):
 
 
 def assert_can_be_finished(store: ObjectStore, before: dict[str, bytes], files: set[str]) -> None:
-    """The next repair ends with the same table, clean and ready for commits."""
+    """The next repair yields the same table, which is clean and accepts commits."""
     repair_in_place(context(store))
     assert_nothing_lost(before, store)
     assert paths(newest(store)) == files
@@ -146,7 +146,7 @@ def test_copy_with_any_call_at_the_target_failing_can_be_repeated():
             copy(FaultStore(target, fail_call=(call, moment)))
         assert contents(start) == before
         if log_keys(target):
-            # A log whose writing was interrupted is not continued: another place, or an empty one, is asked for.
+            # REPAIR does not continue a partly written log: it requires a location without a log.
             target.delete_many(log_keys(target))
         copy(target)
         assert paths(newest(target)) == {"b.split", "c.split", "d.split"}

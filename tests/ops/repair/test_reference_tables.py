@@ -1,4 +1,4 @@
-"""Tables written on the JVM whose log is lost or damaged: what can be recovered is, and the rest is said."""
+"""Tables written on the JVM with a lost or damaged log: REPAIR recovers what it can, and reports the rest."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text()) if FIXTURES.is_dir() else {}
 
-# Splits of these were removed, and are still there: without a log nobody can tell.
+# Removed splits of these tables still exist. Without a log, REPAIR cannot know that they were removed.
 WITH_REMOVED_SPLITS = {"12_partition_drop", "14_after_merge"}
 
 
@@ -55,7 +55,7 @@ def test_damaged_hint_costs_nothing(path, name):
     assert table.fsck(deep=True).is_clean
 
 
-def test_newest_state_that_is_damaged_is_salvaged_by_its_manifests(path, name):
+def test_damaged_newest_state_is_salvaged_from_its_manifests(path, name):
     expected = EXPECTED[name]
     state = max(log_of(path).glob("state-v*/_manifest.avro"))
     state.write_bytes(state.read_bytes()[:100])
@@ -64,14 +64,14 @@ def test_newest_state_that_is_damaged_is_salvaged_by_its_manifests(path, name):
     table = IndexTable(path)
     assert set(table.files()["path"].to_pylist()) >= set(expected["paths"])
     assert table.fsck(deep=True).is_clean
-    # What the log says about a split is more than the split does.
+    # The log describes a split of the JVM in more detail than the split itself.
     assert table.partition_columns == expected["partitionColumns"]
     assert table.schema.names == expected["columns"]
     refs = set(table.files()["docMappingRef"].to_pylist())
     assert refs == set(expected["docMappingRefs"])
 
 
-def test_log_that_is_gone(path, name):
+def test_missing_log(path, name):
     expected, before = EXPECTED[name], IndexTable(path)
     schema = before.schema
     shutil.rmtree(log_of(path))
@@ -87,9 +87,9 @@ def test_log_that_is_gone(path, name):
     assert sorted(table.schema.names) == sorted(schema.names)
     assert table.partition_columns == expected["partitionColumns"]
     assert table.fsck(deep=True).is_clean
-    told = " ".join(report.undecided)
-    assert "do not say the schema" in told
-    assert ("were made by merges" in told) == (name == "14_after_merge")
-    assert ("are read from paths" in told) == bool(expected["partitionColumns"])
+    undecided = " ".join(report.undecided)
+    assert "do not record the schema" in undecided
+    assert ("merges wrote" in undecided) == (name == "14_after_merge")
+    assert ("come from paths" in undecided) == bool(expected["partitionColumns"])
     version = table.append(table.to_arrow().slice(0, 1))
     assert IndexTable(path).version == version

@@ -1,4 +1,4 @@
-"""Repair: a table damaged in each of many ways comes back with all rows that are still there."""
+"""REPAIR recovers every remaining row of a table, for each kind of damage."""
 
 import gzip
 import pickle
@@ -65,7 +65,7 @@ from support.tables import (
 
 
 def assert_sound(store) -> None:
-    """The table opens, has all rows, is clean, and takes further rows."""
+    """The table opens, has all rows, is clean, and accepts further rows."""
     assert table_rows(store) == all_rows()
     assert newest(store).gap is None
     report = fsck(context(store), deep=True)
@@ -86,7 +86,7 @@ def test_damaged_table_is_repaired_in_place(name):
     old = {key: data for key, data in before.items() if key.startswith(LOG_PREFIX)}
     report = swap(store)
     if name == "hint missing":
-        # Nothing is lost by that, and time travel would be.
+        # A repair would gain nothing and lose time travel.
         assert report.status is RepairStatus.NO_ACTION
         assert contents(store) == before
     elif old:
@@ -112,14 +112,14 @@ def test_only_the_log_is_written_elsewhere():
     repair_log_to(context(store), context(target))
     assert set(log_keys(target)) == set(contents(target))
     assert paths(newest(target)) == paths(newest(whole_table()))
-    # By hand it can be put in the place of the old one.
+    # An administrator can install it in place of the old log.
     delete_log(store)
     for key, data in contents(target).items():
         store.put(key, data)
     assert_sound(store)
 
 
-def test_dry_run_tells_the_same_and_writes_nothing():
+def test_dry_run_reports_the_same_and_writes_nothing():
     class ReadOnly(FaultStore):
         def _refuse(self, *_):
             raise AssertionError("a dry run writes nothing")
@@ -137,24 +137,24 @@ def test_dry_run_tells_the_same_and_writes_nothing():
     )
 
 
-# --- what the report says -----------------------------------------------------------------------------
+# --- the report ---------------------------------------------------------------------------------------
 
 
-def test_gap_is_bridged_and_the_report_says_by_what():
+def test_gap_is_bridged_and_reported():
     report = swap(damaged_table("version file missing"))
     assert (report.status, report.proven_version, report.newest_version) == (
         RepairStatus.PARTIAL,
         NEWEST - 2,
         NEWEST,
     )
-    # The lost version added one split, the one after it another.
+    # The lost version added one split, the next version another.
     assert (report.counts.proven, report.counts.salvaged, report.counts.described_by_themselves) == (6, 1, 1)
     assert any(f"version {NEWEST - 1} cannot be read" in message for message in report.undecided)
     (row,) = report.to_arrow().to_pylist()
     assert (row["status"], row["num_files"], row["num_rows"]) == ("PARTIAL", 8, len(all_rows()))
 
 
-def test_damage_that_costs_nothing_is_a_full_success():
+def test_damage_without_loss_is_a_full_success():
     store = whole_table()
     corrupt_hint(store)
     store.put(version_key(3), b"scribble")
@@ -167,13 +167,13 @@ def test_damage_that_costs_nothing_is_a_full_success():
     assert after.header.recent_commits.items() > before.header.recent_commits.items()
 
 
-def test_log_that_is_gone_says_what_cannot_be_known():
+def test_repair_of_a_missing_log_reports_what_is_unknown():
     store = damaged_table("log deleted")
     report = swap(store)
     assert (report.proven_version, report.newest_version, report.version) == (None, None, 0)
     assert report.damaged_log is None
     assert report.counts.described_by_themselves == report.num_files == 8
-    # The sources of the merge are still there.
+    # The sources of the merge still exist.
     assert [problem.reason.partition(" in ")[0] for problem in report.left_out_splits] == ["its rows are"] * 2
     text = " ".join(report.undecided)
     assert all(word in text for word in ("overwritten", "version numbers", "last batch", "properties"))
@@ -223,7 +223,7 @@ def test_entry_that_contradicts_its_split_is_corrected():
 # --- which splits are live ----------------------------------------------------------------------------
 
 
-def test_what_a_whole_log_does_not_show_stays_out():
+def test_splits_that_an_intact_log_does_not_mention_stay_out():
     store = memory_store()
     remove_split(table_of(store, "a.split", "b.split"), "b.split")
     put_split(store, "orphan.split")
@@ -255,7 +255,7 @@ def test_removes_beyond_the_gap_are_applied():
     assert table.version == report.newest_version
 
 
-def test_what_is_left_of_a_state_comes_before_the_versions_after_it():
+def test_remains_of_a_state_are_replayed_before_later_versions():
     store = memory_store()
     table = table_of(store, "a.split", "b.split")
     table = add_split(table, "c.split")
@@ -265,14 +265,14 @@ def test_what_is_left_of_a_state_comes_before_the_versions_after_it():
     checkpoint(store)
     (manifest,) = {key for key in log_keys(store) if "/manifests/" in key} - checkpointed
     remove_split(add_split(table, "e.split"), "a.split")
-    # The state of version 4 misses the manifest with d.split, and the way there has a gap.
+    # The state of version 4 lacks the manifest with d.split, and the versions before it have a gap.
     store.delete_many([manifest, version_key(3), version_key(4)])
     store.delete_many([key for key in checkpointed if "state-v" in key])
     swap(store)
     assert paths(newest(store)) == {"b.split", "c.split", "d.split", "e.split"}
 
 
-def test_overwritten_rows_come_back_only_if_nobody_can_tell():
+def test_overwritten_rows_come_back_only_without_any_log():
     store = memory_store()
     table = create_table(context(store), SCHEMA, ["day"], {})
     table = append(table, rows(1)).snapshot
@@ -317,12 +317,12 @@ def test_version_that_a_repair_wrote_is_as_good_as_a_checkpoint():
 
 def test_merge_that_was_never_committed_is_left_out():
     store = damaged_table("merge lost")
-    # Before the merge nothing is damaged: the sources are live, and the merged split is not known.
+    # Everything before the merge is intact: the sources are live, and the log does not know the merged split.
     store.delete_many([version_key(version) for version in range(MERGED + 1, NEWEST + 1)])
     store.put(version_key(MERGED), b"{")
     report = swap(store)
     reasons = [problem.reason for problem in report.left_out_splits]
-    assert any("whose sources the log shows as live" in reason for reason in reasons)
+    assert any("whose sources are live in the log" in reason for reason in reasons)
     assert table_rows(store) == all_rows()
 
 
@@ -354,7 +354,7 @@ def test_version_is_higher_than_any_that_was_used():
     assert swap(store).version == NEWEST + 1
 
 
-def test_metadata_that_cannot_be_read_is_replaced_by_what_splits_say():
+def test_unreadable_metadata_is_restored_from_splits():
     store = whole_table()
     broken = msgspec.structs.replace(newest(store).metadata, schema_string='{"type":"struct"')
     write_version(store, NEWEST + 1, broken)
@@ -366,7 +366,7 @@ def test_metadata_that_cannot_be_read_is_replaced_by_what_splits_say():
     assert_sound(store)
 
 
-def test_stalled_writer_of_the_old_log_goes_on_or_is_refused():
+def test_stalled_writer_of_the_old_log_commits_or_is_rejected():
     store = whole_table()
     stalled = newest(store)
     lose_version(store)
@@ -398,7 +398,7 @@ def test_table_of_a_newer_protocol_is_refused():
     assert contents(store) == before
 
 
-# --- where it goes ------------------------------------------------------------------------------------
+# --- the target location ------------------------------------------------------------------------------
 
 
 def test_target_with_a_log_is_refused():
@@ -418,7 +418,7 @@ def test_target_within_the_table_is_refused(place, tmp_path):
         repair_to(context(store), context(target))
 
 
-def test_old_log_is_not_touched_without_being_asked_for():
+def test_old_log_is_replaced_only_by_a_swap():
     store = damaged_table("version file missing")
     before = contents(store)
     for mode in (RepairMode.COPY, RepairMode.LOG_ONLY):
@@ -429,7 +429,7 @@ def test_old_log_is_not_touched_without_being_asked_for():
     assert contents(store) == before
 
 
-def test_log_that_is_gone_is_put_where_it_was():
+def test_missing_log_is_written_in_place():
     store = damaged_table("log deleted")
     assert repair(context(store), None, RepairMode.COPY).location == store.url
     assert_sound(store)
@@ -440,14 +440,14 @@ def test_folder_without_a_table():
         plan_repair(context(memory_store()))
 
 
-def test_nothing_tells_the_schema():
+def test_table_without_any_readable_schema():
     store = memory_store()
     store.put("a.split", b"no split")
     with pytest.raises(errors.LogCorruptedError, match="tells the schema"):
         plan_repair(context(store))
 
 
-def test_splits_of_a_table_below_are_not_taken():
+def test_splits_of_a_nested_table_are_not_taken():
     store = memory_store()
     put_split(store, "a.split")
     for key, data in contents(whole_table()).items():
@@ -455,7 +455,7 @@ def test_splits_of_a_table_below_are_not_taken():
     assert swap(store).num_files == 1
 
 
-def test_store_that_does_not_answer_is_no_damage():
+def test_store_failure_is_not_treated_as_damage():
     class Away(FaultStore):
         def get_range(self, key, start, end):
             raise errors.TransientStorageError("away")

@@ -21,7 +21,7 @@ from indextables.cli.output import print_facts, print_heading, print_line
 from indextables.cli.progress import working
 from indextables.index_table import IndexTable
 from indextables.log.actions import ProtocolAction
-from indextables.ops.describe import is_schema_registry, shown_properties
+from indextables.ops.describe import is_doc_mapping, shown_properties
 from indextables.storage import StoreLocation
 
 EXAMPLES = examples(
@@ -115,7 +115,7 @@ def _schema_facts(schema: pa.Schema) -> list[tuple[str, str]]:
 def _property_facts(properties: dict[str, str]) -> list[tuple[str, str]]:
     """The properties; registered schemas, which are long, by their size."""
     return [
-        (key, f"{len(value):,} characters, shown by --json" if is_schema_registry(key) else value)
+        (key, f"{len(value):,} characters, shown by --json" if is_doc_mapping(key) else value)
         for key, value in properties.items()
     ]
 

@@ -1,4 +1,8 @@
-"""CHECKPOINT in the Avro format: the state after the last one, at a cost in proportion to the change."""
+"""CHECKPOINT and COMPACT: write the state of a table to one place, so that readers need not replay the log.
+
+A state in the Avro format is written as a change of the previous one, at a cost proportional to the change. Rewriting
+keeps the fields and actions of other writers that this release does not know.
+"""
 
 import itertools
 import logging
@@ -67,81 +71,7 @@ from indextables.table.intent import EmptyCommit
 from indextables.table.load import reload_from_newest_base
 from indextables.table.log_reader import read_base, read_base_uncached, read_tail
 
-
-def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWritten:
-    """Write the snapshot's state, from the one before it where that is in the same format.
-
-    With a `trigger`, the state is compacted; otherwise it is if its rules say so. Raises LogCorruptedError if any
-    part of the table that is needed cannot be read: nothing is published then.
-    """
-    started = time.perf_counter()
-    written = _write_state(snapshot, trigger)
-    state = written.state
-    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000)
-    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0)
-    STATE_TOMBSTONE_COUNT.record(len(state.tombstones))
-    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1))
-    return written
-
-
-def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
-    target = StateTarget.from_settings(
-        snapshot.context.store,
-        snapshot.schema,
-        snapshot.partition_columns,
-        snapshot.context.settings,
-        snapshot.context.manifest_executor,
-    )
-    base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
-        checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
-        return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
-    base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
-    assert isinstance(source, StateSource)  # what the format of the base says
-    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
-    header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
-    going_on = replace(target, origin=base.meta.key)
-    return write_next_state(going_on, _as_current(header), source, _changes(source, tail), trigger)
-
-
-def _as_current(header: LogHeader) -> LogHeader:
-    """The header of a table that has a state, and so needs a reader and a writer that know states."""
-    protocol = header.protocol
-    assert protocol is not None  # of a complete header
-    return replace(
-        header,
-        protocol=replace(
-            protocol,
-            min_reader_version=max(protocol.min_reader_version, STATE_PROTOCOL_VERSION),
-            min_writer_version=max(protocol.min_writer_version, STATE_PROTOCOL_VERSION),
-        ),
-    )
-
-
-def is_compact(snapshot: Snapshot) -> bool:
-    """Whether the snapshot is a state already that a compaction would not improve."""
-    base = snapshot.segment.base
-    if base is None or base.format is not BaseFormat.AVRO_STATE or snapshot.segment.version_files:
-        return False
-    _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
-    assert isinstance(source, StateSource)  # what the format of the base says
-    rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
-
-
-def _changes(source: StateSource, tail: Tail) -> NetChanges:
-    if is_exact(tail):
-        return net_changes_of_exact_tail(tail)
-    paths = pa.chunked_array([*tail.adds["path"].chunks, *tail.removes["path"].chunks], pa.string())
-    touched = PathSelection(pc.unique(paths))
-    return net_changes(tail, source.load(touched, ["path", "size"]).entries)
-
-
-# CHECKPOINT and COMPACT: the table's state in one place, so that a reader need not replay the log.
-
-
 logger = logging.getLogger(__name__)
-
 
 # Readers of older tables know JSON checkpoints of one file only.
 _MULTI_PART_PROTOCOL_VERSION = 3
@@ -158,29 +88,84 @@ class CheckpointReport(msgspec.Struct, frozen=True):
 
 
 def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointReport:
-    """Write the snapshot down in the configured format, read it back, and point the hint at it.
+    """Write a checkpoint of the snapshot in the configured format, read it back, and point the hint at it.
 
-    If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
-    it is built again. Raises LogCorruptedError if a part of the table cannot be read: an incomplete checkpoint is
-    never written; ConcurrentMaintenanceError if a concurrent cleanup removed this version; UnsupportedProtocolError;
-    and CheckpointWriteError, also for a write that took so long that its files may have been garbage-collected. A
-    `runner` does the work on manifests, if these are very many.
+    An existing checkpoint of that version and format stays, unless it is damaged: then it is written again. A `runner`
+    reads and writes the manifests if there are very many.
+
+    Raises LogCorruptedError if a part of the table cannot be read (an incomplete checkpoint is never written),
+    ConcurrentMaintenanceError if a concurrent cleanup deleted this version, UnsupportedProtocolError, and
+    CheckpointWriteError, also for a write that took so long that a garbage collection may have deleted its files.
     """
-    return _write(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
+    return _write_verified(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
 
 
 def compact(
     snapshot: Snapshot, runner: Runner | None = None, trigger: Trigger = Trigger.FORCED
 ) -> CheckpointReport:
-    """Write the state anew, without tombstones and fragments; a compact state stays as it is.
+    """Rewrite the state without tombstones and fragments. A compact state stays as it is.
 
-    All of it, or with another `trigger` only the manifests that need it.
-
-    A state is never replaced: if this version has one, it is compacted under a version of its own, which changes
-    nothing else. In the older formats every checkpoint is compact. A `runner` does the work on manifests, if these
-    are very many.
+    By default all manifests are rewritten; with another `trigger`, only those that need it. A state is never replaced:
+    if this version already has one, an empty commit makes a new version for the compacted state. In the older formats,
+    every checkpoint is compact. A `runner` reads and writes the manifests if there are very many.
     """
     return _compact(_reloaded(snapshot, runner), trigger)
+
+
+def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWritten:
+    """Write the snapshot's Avro state, as a change of the previous state if that is an Avro state, too.
+
+    A `trigger` forces a compaction; otherwise the compaction rules decide. Raises LogCorruptedError, with nothing
+    published, if a part of the table that is needed cannot be read.
+    """
+    started = time.perf_counter()
+    written = _write_state(snapshot, trigger)
+    state = written.state
+    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000)
+    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0)
+    STATE_TOMBSTONE_COUNT.record(len(state.tombstones))
+    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1))
+    return written
+
+
+def is_compact(snapshot: Snapshot) -> bool:
+    """Whether the snapshot is stored as a state that a compaction would not improve."""
+    base = snapshot.segment.base
+    if base is None or base.format is not BaseFormat.AVRO_STATE or snapshot.segment.version_files:
+        return False
+    _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
+    assert isinstance(source, StateSource)  # because the base is an Avro state
+    rules = CompactionRules.from_settings(snapshot.context.settings)
+    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
+
+
+def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
+    """Read the complete content of the snapshot, with the fields and actions that this release does not know.
+
+    With `keeps_columns`, foreign columns of a state stay columns, for a writer that can keep them. Raises
+    LogCorruptedError if any part cannot be read.
+    """
+    segment = snapshot.segment
+    header, entries = EMPTY_HEADER, empty_entries()
+    if segment.base is not None:
+        header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
+        entries = _all_entries(source, keeps_columns=keeps_columns)
+    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
+    header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
+    return Checkpoint(header, replay_entries(entries, tail))
+
+
+def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
+    """Add protocol and metadata to a header, which states of other writers may lack.
+
+    The snapshot found them elsewhere in the log. A checkpoint must carry them, because the versions that it covers may
+    be cleaned up.
+    """
+    return replace(
+        header,
+        protocol=header.protocol or snapshot.protocol,
+        metadata=header.metadata or snapshot.metadata,
+    )
 
 
 def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
@@ -191,25 +176,26 @@ def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
 
 def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
-        return _write(snapshot, _WRITERS[_configured_format(snapshot)])
+        return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)])
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
         snapshot = commit(snapshot, EmptyCommit(), Operation("COMPACT")).snapshot
-    return _write(snapshot, lambda snapshot: write_state(snapshot, trigger))
+    return _write_verified(snapshot, lambda snapshot: write_state(snapshot, trigger))
 
 
-class _Readable(msgspec.Struct, frozen=True):
+class _ReadableBase(msgspec.Struct, frozen=True):
     base: Base
     source: EntrySource
 
 
-def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
+def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
+    """Write a checkpoint unless a readable one exists, read it back, and advance the hint."""
     context, version = snapshot.context, snapshot.version
-    # Whoever does not know what the table needs might leave something out.
+    # A release that does not support the table's protocol might drop content.
     check_writable(snapshot.protocol, context.url)
     found = _write_files(snapshot, write)
     if found is None:
-        raise _lost(context, version)
-    previous, hint = read_hint(context.store), _hint(snapshot, found)
+        raise _not_readable(context, version)
+    previous, hint = read_hint(context.store), _new_hint(snapshot, found)
     _advance_hint(context, previous, hint)
     return CheckpointReport(
         version=version,
@@ -220,7 +206,7 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
     )
 
 
-def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Readable | None:
+def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
     """Write the files of a checkpoint, if they are missing or damaged, and find them again.
 
     Raises CheckpointWriteError for any failure of the store.
@@ -236,7 +222,7 @@ def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Re
         ) from error
 
 
-def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Readable | None:
+def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
     """Write the checkpoint and read it back; None if it is gone again.
 
     A transient failure is retried, and so is a write whose base was cleaned up meanwhile. Every retry re-reads the log:
@@ -263,7 +249,7 @@ def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object]) -
     existing = _bases(snapshot.context, snapshot.version, _configured_format(snapshot))
     damaged = [base for base in existing if not _is_whole(snapshot.context, base)]
     if len(damaged) == len(existing):
-        target = _make_room(snapshot, damaged) if damaged else snapshot
+        target = _delete_damaged(snapshot, damaged) if damaged else snapshot
         try:
             write(target)
         except ObjectNotFoundError as error:
@@ -275,7 +261,7 @@ def _reloaded_after(snapshot: Snapshot, error: IndexTablesError) -> Snapshot:
     try:
         return reload_from_newest_base(snapshot)
     except TransientStorageError:
-        return snapshot  # the next attempt fails, too, or finds the store well again
+        return snapshot  # the next attempt fails again, or finds the store recovered
     except (VersionNotFoundError, ConcurrentMaintenanceError):
         raise error from None
 
@@ -289,17 +275,19 @@ def _retry_policy(context: TableContext) -> RetryPolicy:
     )
 
 
-def _lost(context: TableContext, version: int) -> CheckpointValidationError | ConcurrentMaintenanceError:
-    """Why a checkpoint is not there although it was just written."""
+def _not_readable(
+    context: TableContext, version: int
+) -> CheckpointValidationError | ConcurrentMaintenanceError:
+    """The error for a checkpoint that cannot be read right after it was written."""
     listing = list_log(context.store, from_version=version)
     if version not in listing.bases and listing.bases:
         return ConcurrentMaintenanceError(
-            f"{context.url}: a concurrent cleanup removed the checkpoint of version {version} as soon as it was "
-            f"written, because there is one of version {max(listing.bases)}; open the table again"
+            f"{context.url}: a concurrent cleanup deleted the new checkpoint of version {version}, because there is "
+            f"one of version {max(listing.bases)}; open the table again"
         )
     return CheckpointValidationError(
         f"{context.url}: the checkpoint of version {version} could not be read back after it was written; nothing "
-        f"was cleaned up, and readers replay the log as before"
+        f"was cleaned up, and readers replay the log as before. Check the storage, and write it again with CHECKPOINT"
     )
 
 
@@ -307,28 +295,30 @@ def _is_whole(context: TableContext, base: Base) -> bool:
     try:
         read_entries(context, base)
     except LogCorruptedError as error:
-        logger.warning("%s: the checkpoint at %d is built again: %s", context.url, base.version, error)
+        logger.warning(
+            "%s: writing the damaged checkpoint of version %d again: %s", context.url, base.version, error
+        )
         return False
     return True
 
 
-def _make_room(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
-    """Delete checkpoints that cannot be read. Returns the same version, by way of other files.
+def _delete_damaged(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
+    """Delete damaged checkpoints, and return the same version, loaded from other files.
 
-    Raises what `load_snapshot` raises, with nothing deleted, if there is no other way. Of a checkpoint that another
-    writer has built again meanwhile nothing is deleted either.
+    Raises what `load_snapshot` raises, with nothing deleted, if the version cannot be loaded otherwise. A checkpoint
+    that another writer has replaced in the meantime is not deleted.
     """
     context = snapshot.context
     other = load_snapshot(context, snapshot.version, excluded_bases=[base.meta.key for base in damaged])
     _ = other.entries
     for base in damaged:
         if find_object(context.store, base.meta.key) == base.meta:
-            context.store.delete_many(_keys(base))
+            context.store.delete_many(_keys_to_delete(base))
     return other
 
 
-def _keys(base: Base) -> tuple[str, ...]:
-    """What has to go so that a checkpoint can be written again, first the file that makes it valid."""
+def _keys_to_delete(base: Base) -> tuple[str, ...]:
+    """The files to delete before a checkpoint can be written again, starting with the one that makes it valid."""
     if base.format is BaseFormat.PARQUET:
         return (base.meta.key, parquet_checkpoint_key(base.version))
     return (base.meta.key,)
@@ -338,7 +328,7 @@ def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: L
     if current is not None and current.version > hint.version:
         is_matched = current.version in list_log(context.store, from_version=current.version).bases
         if not is_matched:
-            # It would keep the hint from ever moving on.
+            # A hint that points past the newest checkpoint would never advance again.
             context.store.delete_many([LAST_CHECKPOINT_KEY])
     advance_hint(context.store, hint)
 
@@ -379,26 +369,25 @@ def _write_parquet(snapshot: Snapshot) -> None:
     )
 
 
-def _find_readable(context: TableContext, version: int, wanted: BaseFormat) -> _Readable | None:
-    """The checkpoint of a version in a format, if it is there and can be read."""
-    for base in _bases(context, version, wanted):
+def _find_readable(context: TableContext, version: int, format_: BaseFormat) -> _ReadableBase | None:
+    for base in _bases(context, version, format_):
         try:
             _, source = read_base_uncached(context, base, UnknownContent.IGNORE)
         except (LogCorruptedError, ObjectNotFoundError):
             continue
-        return _Readable(base, source)
+        return _ReadableBase(base, source)
     return None
 
 
-def _bases(context: TableContext, version: int, wanted: BaseFormat) -> list[Base]:
-    if wanted is BaseFormat.AVRO_STATE:
+def _bases(context: TableContext, version: int, format_: BaseFormat) -> list[Base]:
+    if format_ is BaseFormat.AVRO_STATE:
         listing = build_listing(context.store.list(f"{LOG_PREFIX}{state_dir(version)}/"))
     else:
         listing = list_log(context.store, from_version=version)
-    return [base for base in listing.bases.get(version, ()) if base.format is wanted]
+    return [base for base in listing.bases.get(version, ()) if base.format is format_]
 
 
-def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
+def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
     base, store = found.base, snapshot.context.store
     is_state = base.format is BaseFormat.AVRO_STATE
     protocol_version = snapshot.protocol.min_reader_version
@@ -418,36 +407,51 @@ def _hint(snapshot: Snapshot, found: _Readable) -> LastCheckpoint:
 
 
 def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
-    """The id that the names of the parts share."""
+    """The id in the names of the parts."""
     path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
     return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
 
 
-_FORMATS = {"avro": BaseFormat.AVRO_STATE, "json": BaseFormat.JSON, "parquet": BaseFormat.PARQUET}
-_WRITERS: Mapping[BaseFormat, Callable[[Snapshot], object]] = {
-    BaseFormat.AVRO_STATE: write_state,
-    BaseFormat.JSON: _write_json,
-    BaseFormat.PARQUET: _write_parquet,
-}
+def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
+    target = StateTarget.from_settings(
+        snapshot.context.store,
+        snapshot.schema,
+        snapshot.partition_columns,
+        snapshot.context.settings,
+        snapshot.context.manifest_executor,
+    )
+    base = snapshot.segment.base
+    if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
+        checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
+        return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
+    base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
+    assert isinstance(source, StateSource)  # because the base is an Avro state
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
+    next_target = replace(target, origin=base.meta.key)
+    return write_next_state(next_target, _as_current(header), source, _changes(source, tail), trigger)
 
 
-# Reading a table in order to write it down again: nothing that other writers put there may be lost.
+def _as_current(header: LogHeader) -> LogHeader:
+    """The header with a protocol that requires support for states."""
+    protocol = header.protocol
+    assert protocol is not None  # complete_header has set it
+    return replace(
+        header,
+        protocol=replace(
+            protocol,
+            min_reader_version=max(protocol.min_reader_version, STATE_PROTOCOL_VERSION),
+            min_writer_version=max(protocol.min_writer_version, STATE_PROTOCOL_VERSION),
+        ),
+    )
 
 
-def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
-    """The snapshot's whole content, with the fields and actions that this release does not know.
-
-    Fields in columns of their own stay there if whoever writes them again can keep columns. Raises LogCorruptedError if
-    any part of it cannot be read.
-    """
-    segment = snapshot.segment
-    header, entries = EMPTY_HEADER, empty_entries()
-    if segment.base is not None:
-        header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
-        entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
-    header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
-    return Checkpoint(header, replay_entries(entries, tail))
+def _changes(source: StateSource, tail: Tail) -> NetChanges:
+    if is_exact(tail):
+        return net_changes_of_exact_tail(tail)
+    paths = pa.chunked_array([*tail.adds["path"].chunks, *tail.removes["path"].chunks], pa.string())
+    touched = PathSelection(pc.unique(paths))
+    return net_changes(tail, source.load(touched, ["path", "size"]).entries)
 
 
 def _all_entries(source: EntrySource, *, keeps_columns: bool) -> pa.Table:
@@ -456,14 +460,9 @@ def _all_entries(source: EntrySource, *, keeps_columns: bool) -> pa.Table:
     return source.load(None, None).entries
 
 
-def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
-    """A header with protocol and metadata, which states of other writers do not carry.
-
-    They were found elsewhere when the snapshot was opened; a checkpoint must have them, because what it covers may
-    be cleaned up.
-    """
-    return replace(
-        header,
-        protocol=header.protocol or snapshot.protocol,
-        metadata=header.metadata or snapshot.metadata,
-    )
+_FORMATS = {"avro": BaseFormat.AVRO_STATE, "json": BaseFormat.JSON, "parquet": BaseFormat.PARQUET}
+_WRITERS: Mapping[BaseFormat, Callable[[Snapshot], object]] = {
+    BaseFormat.AVRO_STATE: write_state,
+    BaseFormat.JSON: _write_json,
+    BaseFormat.PARQUET: _write_parquet,
+}

@@ -1,4 +1,4 @@
-"""FSCK: is a table whole? Everything that can be known is read, and nothing is written."""
+"""FSCK checks the integrity of a table: it reads the whole log and every live split, and writes nothing."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,8 +15,8 @@ from indextables.ops.fsck.log import (
     CheckedBase,
     check_base,
     check_hint,
-    check_promise,
-    check_reach,
+    check_hinted_version,
+    check_reachability,
     check_replays,
     check_version_files,
     reachable_versions,
@@ -30,19 +30,20 @@ from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 
 _PURGE: Final = "PURGE INDEXTABLE"
-_KEEP: Final = "keep them: versions that cannot be read may need them"
+_KEEP: Final = "keep them: unreadable versions may refer to them"
 
 
 def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> FsckReport:
-    """Check a table, and return what is wrong with it: nothing is changed.
+    """Check a table and report what is wrong. Changes nothing.
 
-    Every version that is kept can be read, whichever way one comes to it; counts are exact; every split that one of
-    them refers to is there; live ones have their size and can be opened; with `deep`, their checksums are right.
+    FSCK checks that every retained version is readable and is the same table by every way of loading it, that counts
+    are exact, that every referenced split exists, and that live splits have the recorded size and can be opened. With
+    `deep`, it also verifies their checksums.
 
-    Raises TableNotFoundError, UnsupportedProtocolError, LogCorruptedError if not even the newest version can be
-    read, and StorageError if the store does not answer.
+    Raises TableNotFoundError, UnsupportedProtocolError, LogCorruptedError if the newest version cannot be read, and
+    StorageError if the store fails.
     """
-    # What was remembered tells nothing about what is there.
+    # Only the stored files count; the cache may be stale.
     context.cache.invalidate(context.store)
     metas = list(context.store.list(""))
     hint = read_hint(context.store)
@@ -50,10 +51,10 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
     _ = head.entries
     listing = list_log(context.store)
     checked = [check_base(head.context, base) for base in listing.bases_newest_first()]
-    bases = [each for each in checked if isinstance(each, CheckedBase)]
-    findings = [each for each in checked if isinstance(each, Finding)]
-    findings += check_reach(head, listing)
-    lost = list(check_promise(head, hint))
+    bases = [result for result in checked if isinstance(result, CheckedBase)]
+    findings = [result for result in checked if isinstance(result, Finding)]
+    findings += check_reachability(head, listing)
+    lost = list(check_hinted_version(head, hint))
     findings += lost or check_hint(context, listing)
     findings += check_version_files(context, listing.version_files)
     findings += check_replays(head, listing, bases)
@@ -69,14 +70,14 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
         checkpoints_checked=len(checked),
         splits_checked=head.num_files,
         is_deep=deep,
-        findings=ordered_findings(_once(findings)),
+        findings=ordered_findings(_without_repeats(findings)),
     )
 
 
 def _check_splits(
     head: Snapshot, listing: LogListing, bases: list[CheckedBase], metas: list[ObjectMeta], *, remedy: str
 ) -> Iterator[Finding]:
-    """`remedy` is what becomes of files that nothing refers to."""
+    """Check that splits exist, and count orphans. `remedy` is what to do about orphans."""
     stored = stored_table(metas)
     history = _history(head.context, listing, bases)
     if history is None:
@@ -89,7 +90,7 @@ def _check_splits(
 
 
 def _history(context: TableContext, listing: LogListing, bases: list[CheckedBase]) -> pa.Array | None:
-    """The splits that any version refers to which can be read; None if the log is damaged or names others."""
+    """The splits that readable versions refer to, or None if the log is damaged or names files outside the table."""
     live, reachable = LivePaths(context), reachable_versions(listing)
     files = [file for file in listing.version_files if file.version in reachable]
     try:
@@ -104,18 +105,19 @@ def _count_log_orphans(
     context: TableContext, listing: LogListing, metas: list[ObjectMeta], remedy: str
 ) -> Iterator[Finding]:
     used = checkpoint_files(context, listing.bases_newest_first())
-    loose = [
+    orphans = [
         meta
         for meta in metas
         if meta.key.startswith(LOG_PREFIX) and is_collectable(meta) and meta.key not in used
     ]
-    if loose:
-        message = f"{len(loose)} files of {sum(meta.size for meta in loose)} bytes belong to no checkpoint"
-        yield Finding(Severity.INFO, "orphaned-manifests", loose[0].key, message, remedy)
+    if orphans:
+        size_bytes = sum(meta.size for meta in orphans)
+        message = f"{len(orphans)} files of {size_bytes} bytes belong to no checkpoint"
+        yield Finding(Severity.INFO, "orphaned-manifests", orphans[0].key, message, remedy)
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
-    """A split that is not there cannot be opened either: the first finding about an object counts."""
+def _without_repeats(findings: list[Finding]) -> list[Finding]:
+    """The findings without "split-unreadable" for splits that are already reported as missing or truncated."""
     lost = {finding.object for finding in findings if finding.code in ("split-missing", "split-size")}
     return [
         finding for finding in findings if finding.code != "split-unreadable" or finding.object not in lost

@@ -1,4 +1,4 @@
-"""Checks of the splits: each one is there, has its size, and can be opened; deeply, every byte is as written."""
+"""FSCK checks of the splits: each one exists, has the recorded size and opens; a deep check verifies every byte."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,7 @@ from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.read import SplitRef, split_refs
 from indextables.ops.references import among, key_or_path, normalised_paths, split_files
-from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore, parallel_map
-from indextables.split.reader import open_split
-from indextables.storage import relative_key
+from indextables.ops.runner import Interruption, Runner, Task, TaskStore, parallel_map, results
 from indextables.table import Snapshot, TableContext
 
 _SPLITS_PER_TASK: Final = 16
@@ -25,49 +23,47 @@ _LOST: Final = "restore the file from a backup, or remove it from the table and 
 
 
 def check_presence(head: Snapshot, stored: pa.Table, history: pa.Array) -> Iterator[Finding]:
-    """Live splits, and those that older versions show, are in the store; live ones with the size that the log says.
+    """Check that the splits of all versions are stored, and that live ones have the size that the log records.
 
-    `stored` may be older than the log: what it lacks is asked for once more.
+    `stored` may be older than the log, so a split that it lacks is looked up once more.
     """
     context = head.context
     entries = head.select(columns=["path", "size"]).entries
     keys = normalised_paths(entries["path"].combine_chunks(), context.url, key_or_path)
-    place = pc.index_in(keys, value_set=stored["path"].combine_chunks())
-    missing = _confirmed_missing(context, keys.filter(place.is_null()))
-    for key in missing:
-        yield Finding(Severity.ERROR, "split-missing", key, "a live split is not there", _LOST)
+    rows = pc.index_in(keys, value_set=stored["path"].combine_chunks())
+    for key in _confirmed_missing(context, keys.filter(rows.is_null())):
+        yield Finding(Severity.ERROR, "split-missing", key, "this live split does not exist", _LOST)
     sizes = pa.table(
-        {"key": keys, "log": entries["size"], "store": stored["size"].combine_chunks().take(place)}
+        {"key": keys, "log": entries["size"], "store": stored["size"].combine_chunks().take(rows)}
     )
     wrong = sizes.filter(pc.fill_null(pc.not_equal(sizes["log"], sizes["store"]), False))
     for row in wrong.to_pylist():
-        message = f"it has {row['store']} bytes, and the log says {row['log']}"
+        message = f"the file has {row['store']} bytes, but the log records {row['log']}"
         yield Finding(Severity.ERROR, "split-size", row["key"], message, _LOST)
     older = history.filter(pc.invert(among(history, keys)))
     absent = older.filter(pc.invert(among(older, stored["path"].combine_chunks())))
     for key in _confirmed_missing(context, absent):
-        message = "older versions need this split, which is not there: time travel to them fails"
         yield Finding(
             Severity.ERROR,
             "old-split-missing",
             key,
-            message,
-            "TRUNCATE INDEXTABLES TIME TRAVEL ends the promise",
+            "older versions need this split, which does not exist: time travel to them fails",
+            "restore the file from a backup, or drop the old versions with TRUNCATE INDEXTABLES TIME TRAVEL",
         )
 
 
 def count_orphans(stored: pa.Table, referred: pa.Array, remedy: str) -> Iterator[Finding]:
-    """How many splits no version refers to; `remedy` is what becomes of them."""
+    """Count the splits that no version refers to. `remedy` is what to do about them."""
     splits = split_files(stored)
-    loose = splits.filter(pc.invert(among(splits["path"], referred)))
-    if loose.num_rows:
-        size = pc.sum(loose["size"]).as_py() or 0
-        message = f"{loose.num_rows} splits of {size} bytes are referred to by no version that can be read"
-        yield Finding(Severity.INFO, "orphaned-splits", loose["path"][0].as_py(), message, remedy)
+    orphans = splits.filter(pc.invert(among(splits["path"], referred)))
+    if orphans.num_rows:
+        size_bytes = pc.sum(orphans["size"]).as_py() or 0
+        message = f"no readable version refers to {orphans.num_rows} splits of {size_bytes} bytes"
+        yield Finding(Severity.INFO, "orphaned-splits", orphans["path"][0].as_py(), message, remedy)
 
 
 def check_contents(head: Snapshot, *, deep: bool, runner: Runner) -> Iterator[Finding]:
-    """Every live split can be opened and has as many rows as the log says; with `deep`, all bytes are right."""
+    """Check that every live split opens and has the recorded number of rows; with `deep`, verify all bytes."""
     refs = split_refs(head.entries)
     tasks = [
         SplitCheck(
@@ -79,15 +75,13 @@ def check_contents(head: Snapshot, *, deep: bool, runner: Runner) -> Iterator[Fi
         )
         for start in range(0, len(refs), _SPLITS_PER_TASK)
     ]
-    for outcome in runner.run("checking splits", tasks):
-        if isinstance(outcome, Failed):
-            raise outcome.error
-        yield from outcome.result
+    for findings in results(runner, "checking splits", tasks):
+        yield from findings
 
 
 @dataclass(frozen=True, slots=True)
 class SplitCheck(Task[tuple[Finding, ...]]):
-    """Opens some splits and, if it is a deep check, reads all of them."""
+    """Opens a batch of splits and, in a deep check, reads every byte of them."""
 
     store: TaskStore
     refs: tuple[SplitRef, ...]
@@ -96,50 +90,39 @@ class SplitCheck(Task[tuple[Finding, ...]]):
     is_deep: bool
 
     def run(self, interruption: Interruption) -> tuple[Finding, ...]:
-        """What is wrong with these splits."""
-        found = []
+        findings = []
         for ref in self.refs:
             interruption.check()
             finding = self._check(ref)
             if finding is not None:
-                found.append(finding)
-        return tuple(found)
+                findings.append(finding)
+        return tuple(findings)
 
     def _check(self, ref: SplitRef) -> Finding | None:
-        store = self.store.store
         try:
-            split = open_split(
-                store,
-                relative_key(ref.path, store.url),
-                ref.size,
-                ref.footer_start_offset,
-                ref.footer_end_offset,
-                schema=self.schema,
-                partition_columns=self.partition_columns,
-                partition_values=ref.partition_values,
-            )
+            split = ref.open(self.store.store, self.schema, self.partition_columns)
             num_records = split.num_records
             if self.is_deep:
                 split.verify()
         except (AccessDeniedError, TransientStorageError):
-            raise  # says nothing about the split
+            raise  # the store failed: no evidence about the split
         except IndexTablesError as error:
             return Finding(Severity.ERROR, "split-unreadable", ref.path, str(error), _LOST)
         if ref.num_records not in (None, num_records):
-            message = f"it has {num_records} rows, and the log says {ref.num_records}"
+            message = f"the split has {num_records} rows, but the log records {ref.num_records}"
             return Finding(Severity.ERROR, "split-rows", ref.path, message, _LOST)
         return None
 
 
 def _confirmed_missing(context: TableContext, keys: pa.Array) -> list[str]:
-    """Those of the keys under which there is nothing now."""
+    """The keys without an object, looked up one by one."""
     names: list[str] = keys.to_pylist()
-    is_there = parallel_map(partial(_is_there, context), names, context.settings[READ_PARALLELISM])
-    return [name for name, found in zip(names, is_there, strict=True) if not found]
+    are_stored = parallel_map(partial(_is_stored, context), names, context.settings[READ_PARALLELISM])
+    return [name for name, is_stored in zip(names, are_stored, strict=True) if not is_stored]
 
 
-def _is_there(context: TableContext, key: str) -> bool:
+def _is_stored(context: TableContext, key: str) -> bool:
     try:
         return find_object(context.store, key) is not None
     except UnsafePathError:
-        return False  # the log names a file outside of the table, which nobody reads
+        return False  # the log names a file outside of the table, which no reader opens

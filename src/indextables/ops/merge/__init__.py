@@ -1,4 +1,4 @@
-"""MERGE SPLITS: planning, the work on each group, and the commit."""
+"""MERGE SPLITS: planning, the work on each group, the commit, and merge-on-write."""
 
 from indextables.ops.merge.jobs import merge_jobs, merge_on_write, wait_for_merges
 from indextables.ops.merge.operation import (

@@ -1,4 +1,9 @@
-"""Merges that run beside their writer: who runs, how it went, and a clean end with the process."""
+"""Merge-on-write: after a write, merges small splits as soon as there are enough of them.
+
+A batch is as many groups as the processors that merges may use. The settings say how many batches must be waiting, and
+how many run at once. A large split is not rewritten for the sake of a few small ones, so over many writes a row is
+copied a logarithmic number of times. Merges run as jobs beside their writer, and end cleanly with the process.
+"""
 
 import contextlib
 import logging
@@ -18,7 +23,6 @@ from indextables.config import Settings
 from indextables.config.registry import (
     MERGE_ON_WRITE_ASYNC_ENABLED,
     MERGE_ON_WRITE_BATCH_CPU_FRACTION,
-    MERGE_ON_WRITE_ENABLED,
     MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES,
     MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER,
     MERGE_ON_WRITE_SHUTDOWN_TIMEOUT_MS,
@@ -44,15 +48,15 @@ JOBS_SCHEMA = pa.schema(
     ]
 )
 
-# Of older jobs nobody remembers anything.
-_REMEMBERED: Final = 100
-# How long a job may take to delete its uploads after it was told to stop.
+# How many jobs `merge_jobs` shows.
+_MAX_JOBS: Final = 100
+# How long an interrupted job may take to delete its uploads.
 _SECONDS_TO_STOP: Final = 10.0
+# Above one half, so that two splits of nearly the same size can be merged.
+_MAX_SHARE_OF_LARGEST: Final = 2 / 3
 
 
 class JobStatus(Enum):
-    """Where a job stands."""
-
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -60,9 +64,9 @@ class JobStatus(Enum):
 
 
 class MergeJob(msgspec.Struct, eq=False):
-    """A merge that somebody's write has started. `groups` is None until it is planned.
+    """A merge that a write has started. `groups` is None until it is planned.
 
-    `is_asked_again` says that another write came meanwhile, which the job then looks after, too.
+    `is_requested_again` is set by a write that comes while the job runs: the job then plans again before it ends.
     """
 
     table_path: str
@@ -74,7 +78,7 @@ class MergeJob(msgspec.Struct, eq=False):
     finished_ms: int | None = None
     groups: int | None = None
     message: str = ""
-    is_asked_again: bool = False
+    is_requested_again: bool = False
     interruption: Interruption = msgspec.field(default_factory=Interruption)
     ended: threading.Event = msgspec.field(default_factory=threading.Event)
 
@@ -82,35 +86,86 @@ class MergeJob(msgspec.Struct, eq=False):
 Work = Callable[[MergeJob], None]
 
 
+def merge_on_write(snapshot: Snapshot) -> None:
+    """Merge what is due after a write, in the background unless the settings say otherwise. Never raises.
+
+    The caller checks that merge-on-write is enabled. Only one job merges a table at a time; a write that comes while it
+    runs makes it plan again.
+    """
+    settings = snapshot.context.settings
+    job = MergeJob(
+        table_path=snapshot.context.url,
+        table_identity=snapshot.context.store.identity,
+        seconds_at_exit=settings[MERGE_ON_WRITE_SHUTDOWN_TIMEOUT_MS] / 1000,
+    )
+    begin = start_job if settings[MERGE_ON_WRITE_ASYNC_ENABLED] else run_job
+    begin(job, lambda job: _merge_while_due(job, snapshot))
+
+
 def merge_jobs() -> pa.Table:
-    """The merges that writes of this process have started, oldest first, but for those with nothing to do."""
+    """The merges that writes of this process have started, oldest first, without those that found nothing to do."""
     return _registry().to_arrow()
 
 
 def wait_for_merges() -> None:
-    """Return when all merges that were started in the background are done."""
+    """Wait until all background merges of this process have ended."""
     for job in _registry().running():
         job.ended.wait()
 
 
 def run_job(job: MergeJob, work: Work) -> None:
-    """Do the work of a job here and now, unless its table is being merged already. Raises nothing."""
+    """Run a job in this thread, unless another job merges its table. Never raises."""
     if _registry().admit(job):
         _run(job, work)
 
 
 def start_job(job: MergeJob, work: Work) -> None:
-    """Do the work of a job in the background, unless its table is being merged already. Raises nothing."""
+    """Run a job in the background, unless another job merges its table. Never raises."""
     registry = _registry()
     if not registry.admit(job):
         return
-    # No process has to wait for a daemon for ever: see `_end_all`.
+    # A daemon thread cannot keep the process from exiting; `_end_all` gives it time to finish.
     thread = threading.Thread(target=_run, args=(job, work), name="indextables-merge", daemon=True)
     try:
         thread.start()
-    except RuntimeError as error:  # the interpreter is about to end, or there are too many threads
+    except RuntimeError as error:  # the interpreter is shutting down, or there are too many threads
         _finish(job, JobStatus.CANCELLED, str(error))
         job.ended.set()
+
+
+def _merge_while_due(job: MergeJob, snapshot: Snapshot) -> None:
+    settings = snapshot.context.settings
+    request = MergeRequest(
+        target_size=settings[MERGE_ON_WRITE_TARGET_SIZE], max_share_of_largest=_MAX_SHARE_OF_LARGEST
+    )
+    batch = _batch(settings)
+    runner = LocalRunner(
+        batch * settings[MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES], interruption=job.interruption
+    )
+    while True:
+        job.interruption.check()
+        snapshot = catch_up(snapshot).snapshot
+        num_groups = len(plan_merge(snapshot, request))
+        if num_groups < batch * settings[MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER]:
+            return
+        job.groups = (job.groups or 0) + num_groups
+        result = merge_splits(snapshot, request, runner)
+        job.message = _summary(result.report)
+        if not result.report.merged_groups:
+            return
+        snapshot = result.snapshot
+
+
+def _batch(settings: Settings) -> int:
+    return max(1, int((os.cpu_count() or 1) * settings[MERGE_ON_WRITE_BATCH_CPU_FRACTION]))
+
+
+def _summary(report: MergeReport) -> str:
+    merged = f"{report.source_splits} splits became {report.new_splits} in version {report.version}"
+    summary = merged if report.merged_groups else "nothing was merged"
+    if report.skipped:
+        summary += f"; {len(report.skipped)} could not be read"
+    return f"{summary}; {len(report.given_up)} groups were given up" if report.given_up else summary
 
 
 def _run(job: MergeJob, work: Work) -> None:
@@ -121,11 +176,11 @@ def _run(job: MergeJob, work: Work) -> None:
     except OperationInterruptedError as error:
         _finish(job, JobStatus.CANCELLED, str(error))
     except IndexTablesError as error:
-        logger.warning("%s: the splits were not merged: %s", job.table_path, error)
+        logger.warning("%s: merge-on-write failed: %s", job.table_path, error)
         _finish(job, JobStatus.FAILED, str(error))
     except Exception as error:
-        # Whatever it is: the write stands, and a caller who saw an error would write again.
-        logger.exception("%s: the splits were not merged", job.table_path)
+        # If this raised, the caller would take the write for failed and write again.
+        logger.exception("%s: merge-on-write failed", job.table_path)
         _finish(job, JobStatus.FAILED, repr(error))
     except BaseException:
         _finish(job, JobStatus.CANCELLED, "interrupted")
@@ -147,22 +202,22 @@ class _Registry:
         self._jobs: list[MergeJob] = []
 
     def admit(self, job: MergeJob) -> bool:
-        """Remember a job, unless one for the same table is running, which is asked to look again."""
+        """Add a job, unless one for the same table is running: that one is requested to plan again."""
         with self._lock:
-            for each in self._jobs:
-                if each.table_identity == job.table_identity and each.status is JobStatus.RUNNING:
-                    each.is_asked_again = True
+            for other in self._jobs:
+                if other.table_identity == job.table_identity and other.status is JobStatus.RUNNING:
+                    other.is_requested_again = True
                     return False
-            ended = [each for each in self._jobs if each.status is not JobStatus.RUNNING]
-            forgotten = ended[: max(0, len(self._jobs) + 1 - _REMEMBERED)]
-            self._jobs = [*(each for each in self._jobs if each not in forgotten), job]
+            ended = [other for other in self._jobs if other.status is not JobStatus.RUNNING]
+            dropped = ended[: max(0, len(self._jobs) + 1 - _MAX_JOBS)]
+            self._jobs = [*(other for other in self._jobs if other not in dropped), job]
             return True
 
     def complete(self, job: MergeJob) -> bool:
-        """Count a job as done, unless it was asked again. One that found nothing to do is not remembered."""
+        """Mark a job as done, unless it was requested again. A job that found nothing to do is dropped."""
         with self._lock:
-            if job.is_asked_again:
-                job.is_asked_again = False
+            if job.is_requested_again:
+                job.is_requested_again = False
                 return False
             _finish(job, JobStatus.DONE, job.message)
             if not job.groups:
@@ -190,22 +245,22 @@ class _Registry:
         return pa.Table.from_pylist(rows, JOBS_SCHEMA)
 
 
-# By process: threads do not survive a fork.
+# By process id: threads do not survive a fork.
 _registries: dict[int, _Registry] = {}
 
 
 def _registry() -> _Registry:
     process_id = os.getpid()
     if process_id not in _registries:
-        # Functions that are registered with `atexit` come too late: no thread pool takes any work by then, so that no
-        # merge could go on. These are called before the pools are closed, and refused when that has begun.
+        # `atexit` functions run after thread pools have stopped accepting work, too late for a merge to finish.
+        # Functions of `threading._register_atexit` run before that; it raises RuntimeError once shutdown has begun.
         with contextlib.suppress(RuntimeError):
             threading._register_atexit(_end_all)  # type: ignore[attr-defined]
     return _registries.setdefault(process_id, _Registry())
 
 
 def _end_all() -> None:
-    """Let the running jobs come to their end, each for as long as its table's settings say; then stop them."""
+    """Wait for the running jobs, each for as long as its table's settings allow; then interrupt them."""
     jobs = _registry().running()
     started = time.monotonic()
     try:
@@ -220,66 +275,3 @@ def _end_all() -> None:
 
 def _moment(epoch_ms: int) -> datetime:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC)
-
-
-# Merge-on-write: after a write, small splits are merged as soon as there are enough of them.
-#
-# A batch is as many groups as the processors that merges may use; the settings say how many batches must be
-# waiting, and how many run at once. A large split is not rewritten for the sake of a few small ones, so that
-# over many writes a row is copied a logarithmic number of times.
-
-
-# Splits of nearly the same size must pass.
-_MAX_SHARE_OF_LARGEST: Final = 2 / 3
-
-
-def merge_on_write(snapshot: Snapshot) -> None:
-    """Merge what is due after a write, in the background unless the settings say otherwise.
-
-    The write stands: nothing is raised. Of several writes to one table, one merges, and looks again when it is done.
-    """
-    settings = snapshot.context.settings
-    if not settings[MERGE_ON_WRITE_ENABLED]:
-        return
-    job = MergeJob(
-        table_path=snapshot.context.url,
-        table_identity=snapshot.context.store.identity,
-        seconds_at_exit=settings[MERGE_ON_WRITE_SHUTDOWN_TIMEOUT_MS] / 1000,
-    )
-    begin = start_job if settings[MERGE_ON_WRITE_ASYNC_ENABLED] else run_job
-    begin(job, lambda job: _merge_while_due(job, snapshot))
-
-
-def _merge_while_due(job: MergeJob, snapshot: Snapshot) -> None:
-    settings = snapshot.context.settings
-    request = MergeRequest(
-        target_size=settings[MERGE_ON_WRITE_TARGET_SIZE], max_share_of_largest=_MAX_SHARE_OF_LARGEST
-    )
-    batch = _batch(settings)
-    runner = LocalRunner(
-        batch * settings[MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES], interruption=job.interruption
-    )
-    while True:
-        job.interruption.check()
-        snapshot = catch_up(snapshot).snapshot
-        waiting = len(plan_merge(snapshot, request))
-        if waiting < batch * settings[MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER]:
-            return
-        job.groups = (job.groups or 0) + waiting
-        result = merge_splits(snapshot, request, runner)
-        job.message = _told(result.report)
-        if not result.report.merged_groups:
-            return
-        snapshot = result.snapshot
-
-
-def _batch(settings: Settings) -> int:
-    return max(1, int((os.cpu_count() or 1) * settings[MERGE_ON_WRITE_BATCH_CPU_FRACTION]))
-
-
-def _told(report: MergeReport) -> str:
-    merged = f"{report.source_splits} splits became {report.new_splits} in version {report.version}"
-    told = merged if report.merged_groups else "nothing was merged"
-    if report.skipped:
-        told += f"; {len(report.skipped)} could not be read"
-    return f"{told}; {len(report.given_up)} groups were given up" if report.given_up else told

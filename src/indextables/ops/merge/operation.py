@@ -1,4 +1,15 @@
-"""What a merge did, as data."""
+"""MERGE SPLITS: turns small splits into fewer large ones, in one commit that changes no row.
+
+The life of a merge:
+
+    plan ──▶ one task per group: read, index again, upload ──▶ one commit ──▶ compact the state
+                      │                                             │
+           a source is unreadable: it is                 a source was removed: its group is
+           recorded as a skip, and the                   given up, and its upload deleted
+           rest is merged without it
+
+Until the commit, the table is unchanged. Whatever ends the merge before it deletes the uploads.
+"""
 
 import contextlib
 import logging
@@ -30,6 +41,8 @@ from indextables.table.intent import Merge, MergeGroup
 from indextables.table.load import catch_up
 from indextables.table.snapshot import files_of_partitions
 
+logger = logging.getLogger(__name__)
+
 REPORT_SCHEMA = pa.schema(
     [
         ("version", pa.int64()),
@@ -46,16 +59,16 @@ REPORT_SCHEMA = pa.schema(
 
 
 class GivenUpGroup(msgspec.Struct, frozen=True):
-    """Splits that were to be merged and stay, or were taken away by others, as they are; and why."""
+    """Splits that were planned to be merged but were not, and why."""
 
     paths: tuple[str, ...]
     reason: str
 
 
 class MergeReport(msgspec.Struct, frozen=True):
-    """What a merge did. `version` is None if nothing was committed; `skipped` were left out and stay live.
+    """The outcome of a merge. `version` is None if nothing was committed. `skipped` splits stay live.
 
-    Bytes are those of the merged splits before, and of the new ones.
+    `bytes_before` is the size of the merged splits, `bytes_after` the size of the new ones.
     """
 
     version: int | None = None
@@ -76,23 +89,10 @@ class MergeReport(msgspec.Struct, frozen=True):
         return pa.Table.from_pylist([row], REPORT_SCHEMA)
 
 
-# MERGE SPLITS: small splits become fewer large ones, in one commit that changes no row.
-#
-# The life of a merge:
-#
-# plan ──▶ one task per group: read, index again, upload ──▶ one commit ──▶ compact the state │ │ a source is
-# bad: recorded a source is gone: its group is as a skip, the rest goes on given up, its upload is deleted
-#
-# Until the commit the table is as before; whatever ends the merge sooner deletes what was uploaded.
-
-
-logger = logging.getLogger(__name__)
-
-
 class MergeRequest(msgspec.Struct, frozen=True):
-    """What is to be merged; what is None is left to the table's settings.
+    """Which splits to merge, and how. The table's settings apply for fields that are None.
 
-    `where` selects partitions. `max_share_of_largest` is explained by `MergeRules`.
+    `where` selects partitions. See `MergeRules` for `max_share_of_largest`.
     """
 
     target_size: str | int | None = None
@@ -103,21 +103,23 @@ class MergeRequest(msgspec.Struct, frozen=True):
 
 
 class MergeResult(msgspec.Struct, frozen=True):
-    """What a merge did, and the snapshot that shows it."""
+    """The report of a merge, and the snapshot after it."""
 
     report: MergeReport
     snapshot: Snapshot
 
 
 def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> MergeResult:
-    """Merge the small splits of each partition, and commit all of it at once; no row changes.
+    """Merge the small splits of each partition in one commit. No row changes.
 
-    Groups whose sources other writers removed meanwhile are given up; sources that cannot be read are recorded, and
-    left alone until their cool-down is over. Raises InvalidOptionError and InvalidPredicateError before
-    anything is read, the error of the first group if not one of them could be written, CommitConflictError if the
-    table's schema or index settings changed, and what `commit` raises. After any of these errors, and any
-    interruption before the commit, the table is as before and the uploads are deleted; only after a
-    CommitOutcomeUnknownError, or an interruption of the commit itself, may the merge stand, and nothing is deleted.
+    A group is given up if another writer removes one of its sources. Unreadable sources are recorded in the log as
+    skips, and left alone until their cooldown is over.
+
+    Raises InvalidOptionError and InvalidPredicateError before anything is read, the error of the first group if none
+    could be written, CommitConflictError if the table's schema or index settings changed, and what `commit` raises.
+    After any of these errors, or an interruption before the commit, the table is unchanged and the uploads are deleted.
+    Only after a CommitOutcomeUnknownError or an interruption of the commit itself may the merge have landed; nothing is
+    deleted then.
     """
     check_writable(snapshot.protocol, snapshot.context.url)
     rules = _rules(snapshot, request)
@@ -133,11 +135,11 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     with deleting_unless_landed(snapshot.context.store, [file.path for file in work.uploads]):
         operation = Operation("MERGE", {"targetSize": str(rules.target_bytes)})
         result = _commit(snapshot, intent, operation, work)
-    return _finished(result, intent, work)
+    return _finish(result, intent, work)
 
 
 def plan_merge(snapshot: Snapshot, request: MergeRequest) -> list[MergeTask]:
-    """The tasks of a merge, one for each group. Nothing is read but the log.
+    """The tasks of a merge, one for each group. Reads only the log.
 
     Raises InvalidOptionError and InvalidPredicateError.
     """
@@ -183,7 +185,6 @@ def _rules(snapshot: Snapshot, request: MergeRequest) -> MergeRules:
 
 
 def _sources(snapshot: Snapshot, groups: Sequence[pa.Array]) -> list[tuple[MergeSource, ...]]:
-    """The splits of each group, as objects."""
     wanted = pa.chunked_array(groups)
     entries = snapshot.entries.filter(pc.is_in(snapshot.entries["path"], value_set=wanted.combine_chunks()))
     refs = split_refs(entries)
@@ -196,7 +197,7 @@ def _sources(snapshot: Snapshot, groups: Sequence[pa.Array]) -> list[tuple[Merge
 
 
 class _Work(msgspec.Struct):
-    """What the tasks did. `errors` are of groups that could not be written."""
+    """The results of the tasks. `errors` belong to groups that could not be written."""
 
     groups: list[MergedGroup] = msgspec.field(default_factory=list)
     bad_sources: list[BadSource] = msgspec.field(default_factory=list)
@@ -204,13 +205,12 @@ class _Work(msgspec.Struct):
 
     @property
     def uploads(self) -> list[SplitFile]:
-        """The new splits."""
         return [file for group in self.groups for file in group.files]
 
 
 @contextlib.contextmanager
 def _deleting_on_failure(snapshot: Snapshot, work: _Work) -> Iterator[None]:
-    """Before the commit begins, whatever goes wrong proves that no log refers to the uploads."""
+    """Delete the uploads after any failure: before the commit begins, no log can refer to them."""
     try:
         yield
     except BaseException:
@@ -232,7 +232,7 @@ def _execute(tasks: Sequence[MergeTask], runner: Runner, work: _Work) -> None:
         raise work.errors[0][1]
     for task, error in work.errors:
         logger.warning(
-            "%s: a group of %d splits was not merged: %s", task.store.store.url, len(task.sources), error
+            "%s: could not merge a group of %d splits: %s", task.store.store.url, len(task.sources), error
         )
 
 
@@ -262,32 +262,33 @@ def _commit(snapshot: Snapshot, intent: Merge, operation: Operation, work: _Work
     try:
         return commit(snapshot, intent, operation, before_each_try=check)
     except CommitConflictError:
-        newest = _without_any_group(snapshot, intent)
+        newest = _newest_if_no_group_is_live(snapshot, intent)
         if newest is None:
             raise
         return CommitResult(newest, is_committed=False, tries=1, given_up=intent.groups)
 
 
-def _without_any_group(snapshot: Snapshot, intent: Merge) -> Snapshot | None:
-    """The newest snapshot, if every group has lost a source in it: the conflict is about files, not about the table."""
+def _newest_if_no_group_is_live(snapshot: Snapshot, intent: Merge) -> Snapshot | None:
+    """The newest snapshot, if every group has lost a source in it. The conflict is then about files only."""
     try:
         newest = catch_up(snapshot).snapshot
         live = frozenset(newest.select(columns=["path"]).entries["path"].to_pylist())
     except IndexTablesError:
         return None
     is_same_table = newest.metadata.id == snapshot.metadata.id
-    are_gone = all(not live.issuperset(group.sources) for group in intent.groups)
-    return newest if is_same_table and intent.groups and are_gone else None
+    have_lost_sources = all(not live.issuperset(group.sources) for group in intent.groups)
+    return newest if is_same_table and intent.groups and have_lost_sources else None
 
 
-def _finished(result: CommitResult, intent: Merge, work: _Work) -> MergeResult:
+def _finish(result: CommitResult, intent: Merge, work: _Work) -> MergeResult:
+    """Delete the uploads of groups that were given up, and do what is due after the commit."""
     lost = [group.sources for group in result.given_up]
     delete_quietly(
         result.snapshot.context.store, [add.path for group in result.given_up for add in group.adds]
     )
     planned = zip(intent.groups, work.groups, strict=True)
     work.groups = [group for plan, group in planned if plan.sources not in lost]
-    given_up = [GivenUpGroup(paths, "other writers removed some of these splits") for paths in lost]
+    given_up = [GivenUpGroup(paths, "another writer removed some of these splits") for paths in lost]
     if not result.is_committed:
         return MergeResult(_report(None, work, given_up), result.snapshot)
     report = _report(result.version, work, given_up)

@@ -1,12 +1,12 @@
-"""Which splits are merged with which: bin packing by partition and size. Pure.
+"""Decides which splits to merge with each other: bin packing by partition and size. Pure.
 
-Splits of one partition are taken in the order in which they were written, so that neighbours in time stay
-neighbours and the statistics of the new splits stay narrow; those that found no partner there are tried
-again by size.
+Splits of a partition are packed in the order in which they were written, so that the statistics of the new splits
+stay narrow. Splits without a partner are packed again by size. Splits that an earlier merge could not read are left
+out until their cooldown is over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,15 +24,18 @@ from indextables.table import Snapshot
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
-# What planning looks at.
+# The columns of file entries that `plan_groups` needs.
 PLANNING_COLUMNS = ("path", "partitionValues", "size", "modificationTime")
+
+_SKIP_OPERATION: Final = "merge"
+_MS_PER_HOUR: Final = 3_600_000
 
 
 class MergeRules(msgspec.Struct, frozen=True):
-    """What a group may be: the sizes of its sources add up to no more than `target_bytes`.
+    """The limits of a group: at most `max_sources` sources, with a total size of at most `target_bytes`.
 
-    `max_groups` limits a whole plan; the groups with most sources come first. A source that makes up more of its group
-    than `max_share_of_largest` is left alone: a table that is merged again and again after small writes would otherwise
+    `max_groups` limits the plan; the groups with the most sources come first. A source that makes up more than
+    `max_share_of_largest` of its group is left out. Otherwise, a table that is merged after every small write would
     rewrite the same large split each time.
     """
 
@@ -45,86 +48,37 @@ class MergeRules(msgspec.Struct, frozen=True):
 def plan_groups(
     entries: pa.Table, partition_columns: Sequence[str], rules: MergeRules, resting: frozenset[str]
 ) -> list[Positions]:
-    """The groups to merge, as positions in `entries`, of which only the PLANNING_COLUMNS are looked at.
+    """The groups to merge, as positions in `entries`, which needs only the PLANNING_COLUMNS.
 
-    A split is in one group at most. Splits that have reached the target, and those in `resting`, are in none.
+    A split is in at most one group. Splits that have reached the target size, and those in `resting`, are in none.
     """
     is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string()))
     is_small = pc.less(entries["size"], rules.target_bytes)
     candidates = np.flatnonzero(pc.and_not(is_small, is_resting).to_numpy(zero_copy_only=False))
     if len(candidates) < 2:
         return []
-    chosen = entries.take(candidates)
-    partitions = _partition_numbers(chosen["partitionValues"], partition_columns)
-    sizes = chosen["size"].to_numpy()
-    by_time = _sorted_by(partitions, chosen["modificationTime"], chosen["path"])
-    packed = list(_packed(by_time, partitions, sizes, rules))
+    small = entries.take(candidates)
+    partitions = _partition_numbers(small["partitionValues"], partition_columns)
+    sizes = small["size"].to_numpy()
+    by_time = _sorted_by_time(partitions, small["modificationTime"], small["path"])
+    packed = list(_pack(by_time, partitions, sizes, rules))
     singles = np.concatenate([np.empty(0, np.int64), *(group for group in packed if len(group) == 1)])
     by_size = singles[np.lexsort((sizes[singles], partitions[singles]))]
-    groups = [group for group in packed if len(group) > 1] + list(_packed(by_size, partitions, sizes, rules))
-    balanced = [_balanced(group, sizes, rules.max_share_of_largest) for group in groups]
+    groups = [group for group in packed if len(group) > 1] + list(_pack(by_size, partitions, sizes, rules))
+    balanced = [_without_dominant(group, sizes, rules.max_share_of_largest) for group in groups]
     worthwhile = sorted((group for group in balanced if len(group) > 1), key=len, reverse=True)
     return [candidates[group] for group in worthwhile[: rules.max_groups]]
 
 
-def _packed(
-    order: Positions, partitions: Positions, sizes: Positions, rules: MergeRules
-) -> Iterator[Positions]:
-    """Runs of `order` that keep to the rules, one after the other; it is sorted by partition."""
-    totals = np.cumsum(sizes[order])
-    sorted_partitions = partitions[order]
-    start = 0
-    while start < len(order):
-        before = totals[start - 1] if start else 0
-        full = int(np.searchsorted(totals, before + rules.target_bytes, side="right"))
-        partition_end = int(np.searchsorted(sorted_partitions, sorted_partitions[start], side="right"))
-        end = max(start + 1, min(full, start + rules.max_sources, partition_end))
-        yield order[start:end]
-        start = end
-
-
-def _balanced(group: Positions, sizes: Positions, max_share: float) -> Positions:
-    """The group without its largest sources, as long as one of them is too large a part of it."""
-    kept = group[np.argsort(sizes[group], kind="stable")]
-    while len(kept) > 1 and sizes[kept[-1]] > max_share * sizes[kept].sum():
-        kept = kept[:-1]
-    return group if len(kept) == len(group) else group[np.isin(group, kept)]
-
-
-def _partition_numbers(values: pa.ChunkedArray, partition_columns: Sequence[str]) -> Positions:
-    """A number for each combination of partition values, which are compared as they are written."""
-    numbers = np.zeros(len(values), np.int64)
-    for name in partition_columns:
-        codes = map_values(values, name).dictionary_encode(null_encoding="encode")
-        numbers = numbers * len(codes.dictionary) + codes.indices.to_numpy().astype(np.int64)
-        # Counted anew after each column, so that many columns cannot overflow.
-        numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-    return numbers
-
-
-def _sorted_by(partitions: Positions, times: pa.ChunkedArray, paths: pa.ChunkedArray) -> Positions:
-    table = pa.table({"partition": partitions, "time": times, "path": paths})
-    keys = [(name, "ascending") for name in table.column_names]
-    order: Positions = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
-    return order
-
-
-# Splits that a merge could not read: recorded in the log, left alone for a while, and then tried again.
-
-
-_OPERATION = "merge"
-_MS_PER_HOUR = 3_600_000
-
-
 def resting_paths(snapshot: Snapshot) -> frozenset[str]:
-    """The splits whose cool-down is not over yet, by their paths in the log."""
+    """The paths, as in the log, of splits whose cooldown after a failed merge is not over."""
     if not snapshot.context.settings[SKIPPED_FILES_TRACKING_ENABLED]:
         return frozenset()
     now_ms = snapshot.context.store.clock.now_ms()
     return frozenset(
         spelling
         for path, skip in snapshot.header.skips.items()
-        if skip.operation.lower() == _OPERATION and now_ms < _retry_after(skip, _cooldown_ms(snapshot))
+        if skip.operation.lower() == _SKIP_OPERATION and now_ms < _retry_after(skip, _cooldown_ms(snapshot))
         for spelling in _spellings(path, snapshot)
     )
 
@@ -132,7 +86,7 @@ def resting_paths(snapshot: Snapshot) -> frozenset[str]:
 def skip_actions(
     snapshot: Snapshot, bad_sources: Sequence[BadSource], sources: Mapping[str, MergeSource]
 ) -> tuple[SkipAction, ...]:
-    """What the log is told about sources that could not be merged; nothing if that is switched off."""
+    """The skip actions for sources that could not be merged; none if the tracking of skipped files is off."""
     if not snapshot.context.settings[SKIPPED_FILES_TRACKING_ENABLED]:
         return ()
     now_ms = snapshot.context.store.clock.now_ms()
@@ -146,7 +100,7 @@ def skip_actions(
             path=bad.path,
             skip_timestamp=now_ms,
             reason=bad.reason,
-            operation=_OPERATION,
+            operation=_SKIP_OPERATION,
             skip_count=counts.get(bad.path, 0) + 1,
             retry_after=now_ms + _cooldown_ms(snapshot),
             partition_values=dict(sources[bad.path].ref.partition_values),
@@ -154,6 +108,48 @@ def skip_actions(
         )
         for bad in bad_sources
     )
+
+
+def _pack(
+    order: Positions, partitions: Positions, sizes: Positions, rules: MergeRules
+) -> Iterator[Positions]:
+    """Cut `order`, which is sorted by partition, into consecutive runs within the limits."""
+    totals = np.cumsum(sizes[order])
+    sorted_partitions = partitions[order]
+    start = 0
+    while start < len(order):
+        before = totals[start - 1] if start else 0
+        full = int(np.searchsorted(totals, before + rules.target_bytes, side="right"))
+        partition_end = int(np.searchsorted(sorted_partitions, sorted_partitions[start], side="right"))
+        end = max(start + 1, min(full, start + rules.max_sources, partition_end))
+        yield order[start:end]
+        start = end
+
+
+def _without_dominant(group: Positions, sizes: Positions, max_share: float) -> Positions:
+    """The group without its largest sources while the largest one exceeds the maximum share."""
+    kept = group[np.argsort(sizes[group], kind="stable")]
+    while len(kept) > 1 and sizes[kept[-1]] > max_share * sizes[kept].sum():
+        kept = kept[:-1]
+    return group if len(kept) == len(group) else group[np.isin(group, kept)]
+
+
+def _partition_numbers(values: pa.ChunkedArray, partition_columns: Sequence[str]) -> Positions:
+    """A number for each combination of partition values, which are compared as strings."""
+    numbers = np.zeros(len(values), np.int64)
+    for name in partition_columns:
+        codes = map_values(values, name).dictionary_encode(null_encoding="encode")
+        numbers = numbers * len(codes.dictionary) + codes.indices.to_numpy().astype(np.int64)
+        # Renumber after each column, so that many columns cannot overflow.
+        numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    return numbers
+
+
+def _sorted_by_time(partitions: Positions, times: pa.ChunkedArray, paths: pa.ChunkedArray) -> Positions:
+    table = pa.table({"partition": partitions, "time": times, "path": paths})
+    keys = [(name, "ascending") for name in table.column_names]
+    order: Positions = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
+    return order
 
 
 def _cooldown_ms(snapshot: Snapshot) -> int:
@@ -165,7 +161,7 @@ def _retry_after(skip: SkipAction, cooldown_ms: int) -> int:
 
 
 def _spellings(path: str, snapshot: Snapshot) -> Iterator[str]:
-    """A path as it is, and relative to the table if it is an absolute one, as older writers recorded them."""
+    """A path as it is and relative to the table: older writers recorded absolute paths."""
     yield path
     try:
         yield relative_key(path, snapshot.context.url)

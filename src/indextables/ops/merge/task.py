@@ -1,4 +1,7 @@
-"""How the rows of several splits are indexed together: as they were, whatever the settings of today say."""
+"""The work of a merge: reads the rows of a group of splits, and indexes them again into one new split.
+
+The new split is indexed like its sources, even if the table's settings have changed since.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,72 +27,25 @@ from indextables.ops.runner import Interruption, Task, TaskStore
 from indextables.ops.uploads import delete_quietly
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.doc_mapping_settings import mapping_from_settings
-from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import relative_key
 
-# What a column of text can be indexed as.
-_TEXT_KINDS = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON, FieldKind.IP, FieldKind.NOTHING})
-
-
-def merged_mapping(
-    mappings: Sequence[DocMapping],
-    schema: pa.Schema,
-    partition_columns: Sequence[str],
-    settings: Settings,
-) -> DocMapping:
-    """The mapping of a split that replaces splits with these mappings.
-
-    A column keeps its mapping if all sources have the same. Where they differ, what the settings say about the
-    column counts; if they say nothing, a source in which it is searched by words, so that no search is lost.
-    Raises InvalidOptionError for settings that do not fit the schema.
-    """
-    configured = mapping_from_settings(schema, partition_columns, settings)
-    plain = mapping_from_settings(schema, partition_columns, Settings())
-    distinct = list(dict.fromkeys(mappings))
-    fields = zip(configured.fields, plain.fields, strict=True)
-    return DocMapping(tuple(_merged(today, default, distinct) for today, default in fields))
-
-
-def _merged(today: FieldMapping, default: FieldMapping, mappings: Sequence[DocMapping]) -> FieldMapping:
-    found = (mapping.find(today.name) for mapping in mappings)
-    before = list(
-        dict.fromkeys(
-            replace(field, name=today.name)
-            for field in found
-            if field is not None and _fits(field, default.kind)
-        )
-    )
-    if not before:
-        return today
-    if len(before) == 1:
-        return before[0]
-    if today != default:
-        return today
-    return next((field for field in before if field.kind is FieldKind.TEXT), before[0])
-
-
-def _fits(field: FieldMapping, natural: FieldKind) -> bool:
-    """Whether a column, whose type may have changed since, can still be indexed like this."""
-    if natural is FieldKind.STRING:
-        return field.kind in _TEXT_KINDS
-    return field.kind in (natural, FieldKind.NOTHING)
-
-
-# The work of a merge: the rows of a group of splits, indexed again into one new split.
-
-
-# Errors that are about a source: without it the merge can go on.
+# Errors of a source. The merge continues without it.
 _BAD_ROWS: Final = (InvalidSchemaError, InvalidValueError)
 _BAD_SOURCE: Final = (*_BAD_ROWS, SplitCorruptedError, UnsupportedSplitError, StorageError)
 
-# A group becomes one split: it was planned by the size that a split may have.
+# A group becomes exactly one split: the plan has limited its size.
 _NO_LIMIT: Final = 1 << 62
+
+# The kinds of fields that a string column can be indexed as.
+_TEXT_KINDS: Final = frozenset(
+    {FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON, FieldKind.IP, FieldKind.NOTHING}
+)
 
 
 class MergeSource(msgspec.Struct, frozen=True):
-    """A split that is to be merged, and what its successor inherits."""
+    """A split to merge, and what the new split inherits from it."""
 
     ref: SplitRef
     num_merge_ops: int = 0
@@ -97,19 +53,18 @@ class MergeSource(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The path in the log."""
         return self.ref.path
 
 
 class BadSource(msgspec.Struct, frozen=True):
-    """A split that could not be merged, and why. It stays as it is."""
+    """A split that could not be merged, and why. It stays live."""
 
     path: str
     reason: str
 
 
 class MergedGroup(msgspec.Struct, frozen=True):
-    """What became of a group: `sources` are replaced by `files`; none of both if too few could be read."""
+    """The outcome of a group: `files` replace `sources`. Both are empty if fewer than two sources are readable."""
 
     sources: tuple[MergeSource, ...] = ()
     files: tuple[SplitFile, ...] = ()
@@ -118,7 +73,7 @@ class MergedGroup(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MergeTask(Task[MergedGroup]):
-    """Merges one group. Sources that cannot be read are left out; of the rest, memory holds a few batches."""
+    """Merges one group, without its unreadable sources. Holds only a few batches in memory."""
 
     store: TaskStore
     schema: pa.Schema
@@ -127,28 +82,27 @@ class MergeTask(Task[MergedGroup]):
     sources: tuple[MergeSource, ...]
 
     def run(self, interruption: Interruption) -> MergedGroup:
-        """Upload one split with the rows of all sources that can be read.
+        """Upload one split with the rows of all readable sources.
 
-        Raises SplitWriteError and storage errors if that is not possible for reasons that are not in a source, and
-        OperationInterruptedError; nothing is uploaded then.
+        With nothing uploaded, raises SplitWriteError and StorageError for failures outside of the sources, and
+        OperationInterruptedError.
         """
         bad: dict[str, str] = {}
         while True:
-            sources = self._opened(bad, interruption)
+            sources = self._open_sources(bad, interruption)
             if len(sources) < 2:
                 return MergedGroup(bad_sources=_bad_sources(bad))
             try:
                 merged = tuple(source.source for source in sources)
                 return MergedGroup(merged, self._rewrite(sources, interruption), _bad_sources(bad))
             except _BadSourceError as error:
-                # Some of its rows are in the new split already: that one is begun again without them.
+                # The new split already has some of its rows: start over without this source.
                 bad[error.path] = error.reason
 
     def discard(self, result: MergedGroup) -> None:
-        """Delete what was uploaded."""
         delete_quietly(self.store.store, [file.path for file in result.files])
 
-    def _opened(self, bad: dict[str, str], interruption: Interruption) -> "deque[_OpenSource]":
+    def _open_sources(self, bad: dict[str, str], interruption: Interruption) -> "deque[_OpenSource]":
         opened: deque[_OpenSource] = deque()
         for source in self.sources:
             if source.path in bad:
@@ -162,24 +116,15 @@ class MergeTask(Task[MergedGroup]):
 
     def _open(self, source: MergeSource) -> "_OpenSource":
         store, ref = self.store.store, source.ref
-        split = open_split(
-            store,
-            relative_key(ref.path, store.url),
-            ref.size,
-            ref.footer_start_offset,
-            ref.footer_end_offset,
-            schema=self.schema,
-            partition_columns=self.partition_columns,
-            partition_values=ref.partition_values,
-        )
+        split = ref.open(store, self.schema, self.partition_columns)
         if ref.num_records is not None and ref.num_records != split.num_records:
             raise SplitCorruptedError(
-                f"{store.url}: {ref.path} holds {split.num_records} rows, where the log says {ref.num_records}"
+                f"{store.url}: {ref.path} holds {split.num_records} rows, but the log records {ref.num_records}"
             )
         if split.unreadable_columns:
             raise UnsupportedSplitError(
-                f"{store.url}: {ref.path} has columns that are indexed and not stored "
-                f"({', '.join(split.unreadable_columns)}); indexing its rows again would lose them"
+                f"{store.url}: {ref.path} has columns that are indexed but not stored "
+                f"({', '.join(split.unreadable_columns)}); a merge would lose them"
             )
         return _OpenSource(source, split)
 
@@ -200,7 +145,7 @@ class MergeTask(Task[MergedGroup]):
             store, self.schema, self.partition_columns, self.settings, options, mapping=mapping
         ) as writer:
             while sources:
-                # Let go of as soon as it is read: an open split may hold files and memory.
+                # popleft releases each source once it is read: an open split may hold files and memory.
                 _copy(sources.popleft(), writer, interruption)
             interruption.check()
             files = writer.commit()
@@ -208,9 +153,28 @@ class MergeTask(Task[MergedGroup]):
         if written != expected:
             delete_quietly(store, [file.path for file in files])
             raise SplitCorruptedError(
-                f"{store.url}: {written} rows were written of {expected} that were to be merged"
+                f"{store.url}: the merge wrote {written} rows, but its sources have {expected}; check them with fsck"
             )
         return files
+
+
+def merged_mapping(
+    mappings: Sequence[DocMapping],
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    settings: Settings,
+) -> DocMapping:
+    """The doc mapping of a split that replaces splits with the given mappings.
+
+    A column keeps its mapping if all sources agree. Where they differ, the table's settings for the column decide.
+    Without a setting, a source that indexes it as text wins, so that full-text search keeps working. Raises
+    InvalidOptionError for settings that do not fit the schema.
+    """
+    configured = mapping_from_settings(schema, partition_columns, settings)
+    plain = mapping_from_settings(schema, partition_columns, Settings())
+    distinct = list(dict.fromkeys(mappings))
+    fields = zip(configured.fields, plain.fields, strict=True)
+    return DocMapping(tuple(_merged_field(current, default, distinct) for current, default in fields))
 
 
 class _OpenSource(msgspec.Struct, frozen=True):
@@ -219,7 +183,7 @@ class _OpenSource(msgspec.Struct, frozen=True):
 
 
 class _BadSourceError(Exception):
-    """A source turned out to be bad after some of its rows were copied."""
+    """A source failed after some of its rows were copied."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path)
@@ -255,3 +219,30 @@ def _reason(error: IndexTablesError) -> str:
 
 def _bad_sources(bad: dict[str, str]) -> tuple[BadSource, ...]:
     return tuple(BadSource(path, reason) for path, reason in bad.items())
+
+
+def _merged_field(
+    current: FieldMapping, default: FieldMapping, mappings: Sequence[DocMapping]
+) -> FieldMapping:
+    found = (mapping.find(current.name) for mapping in mappings)
+    previous = list(
+        dict.fromkeys(
+            replace(field, name=current.name)
+            for field in found
+            if field is not None and _fits(field, default.kind)
+        )
+    )
+    if not previous:
+        return current
+    if len(previous) == 1:
+        return previous[0]
+    if current != default:
+        return current
+    return next((field for field in previous if field.kind is FieldKind.TEXT), previous[0])
+
+
+def _fits(field: FieldMapping, default_kind: FieldKind) -> bool:
+    """Whether a column can still be indexed like this: its type may have changed since."""
+    if default_kind is FieldKind.STRING:
+        return field.kind in _TEXT_KINDS
+    return field.kind in (default_kind, FieldKind.NOTHING)

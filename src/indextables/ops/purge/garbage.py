@@ -1,4 +1,8 @@
-"""Deleting many objects: in batches, a bounded number of them at once, patiently."""
+"""Garbage collection in the log, and the deletion of many objects in batches.
+
+Garbage are manifests and checkpoint parts that no checkpoint refers to. An unreadable checkpoint stops the collection
+with nothing deleted: corrupt never means orphan. Young files stay, because a writer may be about to refer to them.
+"""
 
 import contextlib
 from collections.abc import Iterable, Sequence, Set
@@ -32,45 +36,124 @@ from indextables.state.state_manifest import manifest_key, read_state_manifest
 from indextables.storage import ObjectMeta, RetryingStore, RetryPolicy
 from indextables.table import TableContext
 
-# What the stores take in one request.
+# The most keys that stores accept in one delete request.
 BATCH_KEYS: Final = 1000
 
-# A store that asks for fewer requests wants seconds, not milliseconds.
+# A throttling store needs seconds to recover, not milliseconds.
 _BASE_SECONDS: Final = 0.5
 _CAP_SECONDS: Final = 20.0
+
+# A lower bound for the setting: a writer needs time between writing a manifest and referring to it.
+MIN_AGE_FLOOR_HOURS: Final = 1.0
+
+_LISTING_ATTEMPTS: Final = 5
+
+
+class GarbageReport(msgspec.Struct, frozen=True):
+    """The orphans that were found, and whether they were deleted."""
+
+    keys: tuple[str, ...]
+    size_bytes: int
+    is_dry_run: bool
+
+
+def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
+    """Delete, or with `dry_run` only list, the garbage of the log.
+
+    Raises LogCorruptedError, with nothing deleted, if a checkpoint cannot be read, and ConcurrentMaintenanceError if a
+    concurrent cleanup interferes.
+    """
+    # List the files first: a file that comes into use after the listing is then seen as in use.
+    metas = list(context.store.list(LOG_PREFIX))
+    now_ms = context.store.now_ms()
+    orphans = find_orphans(context, metas, checkpoint_files_in_use(context), now_ms)
+    if orphans and not dry_run:
+        context.store.delete_many(meta.key for meta in orphans)
+    return GarbageReport(
+        tuple(meta.key for meta in orphans), sum(meta.size for meta in orphans), is_dry_run=dry_run
+    )
+
+
+def find_orphans(
+    context: TableContext, metas: Iterable[ObjectMeta], reachable: Set[str], now_ms: int
+) -> list[ObjectMeta]:
+    """The listed manifests and checkpoint parts that are old enough and not in use (`reachable`).
+
+    The listing must be older than the knowledge of what is in use.
+    """
+    hours = max(context.settings[STATE_GC_MIN_MANIFEST_AGE_HOURS], MIN_AGE_FLOOR_HOURS)
+    newest_ms = now_ms - hours * MS_PER_HOUR
+    return [
+        meta
+        for meta in metas
+        if 0 < meta.last_modified_ms < newest_ms and is_collectable(meta) and meta.key not in reachable
+    ]
+
+
+def is_collectable(meta: ObjectMeta) -> bool:
+    """Whether a file is of a kind that is in use only if a checkpoint refers to it."""
+    return isinstance(parse_log_path(meta.key), ManifestFile | JsonCheckpointPart | ParquetCheckpoint)
+
+
+def checkpoint_files(context: TableContext, bases: Iterable[Base]) -> frozenset[str]:
+    """The keys of all files that checkpoints refer to. Raises LogCorruptedError if one cannot be read.
+
+    A checkpoint that was cleaned up after it was listed refers to nothing.
+    """
+    found: set[str] = set()
+    for base in bases:
+        with contextlib.suppress(ObjectNotFoundError):
+            found.update(_references(context, base))
+    return frozenset(found)
+
+
+def checkpoint_files_in_use(context: TableContext) -> frozenset[str]:
+    """The keys of all files that any checkpoint refers to: all other manifests and parts may be deleted.
+
+    Raises LogCorruptedError as `checkpoint_files` does, and ConcurrentMaintenanceError if checkpoints keep
+    disappearing.
+    """
+    for _ in range(_LISTING_ATTEMPTS):
+        # If a checkpoint disappears, start over: a newer one may be built on it and use its files.
+        with contextlib.suppress(ObjectNotFoundError):
+            bases = list_log(context.store).bases_newest_first()
+            return frozenset(key for base in bases for key in _references(context, base))
+    raise ConcurrentMaintenanceError(
+        f"{context.url}: no manifest was deleted, because checkpoints disappeared while they were read; another "
+        f"cleanup is probably running: try again when it is done"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBatch(Task[None]):
-    """Deletes objects. An absent one is no error, so that it may run again."""
+    """Deletes objects. Absent objects are not an error, so the task may run again."""
 
     store: TaskStore
     keys: tuple[str, ...]
     retries: int
 
     def run(self, interruption: Interruption) -> None:
-        """Delete all of them, or raise a StorageError: then some may be gone."""
+        """Delete all objects. After a StorageError, some of them may be gone."""
         interruption.check()
         policy = RetryPolicy(1 + self.retries, _BASE_SECONDS, _CAP_SECONDS)
         RetryingStore(self.store.store, policy).delete_many(self.keys)
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """What became of a sequence of keys: which are gone for certain, and why others may not be."""
+    """The outcome for each key of a sequence: whether it is certainly gone, or the error."""
 
     is_deleted: npt.NDArray[np.bool_]
     errors: tuple[str | None, ...]
 
     @property
     def first_error(self) -> str | None:
-        """Why a key could not be deleted, if there is one."""
         return next((error for error in self.errors if error is not None), None)
 
 
 def delete_keys(context: TableContext, keys: Sequence[str], runner: Runner, description: str) -> Deletion:
-    """Delete objects, going on after a batch that fails in spite of all retries.
+    """Delete objects in batches. A batch that fails in spite of all retries does not stop the others.
 
-    Raises what is no failure of the store.
+    Raises errors other than StorageError.
     """
     store, retries = TaskStore.of(context), context.settings[PURGE_DELETE_RETRIES]
     starts = range(0, len(keys), BATCH_KEYS)
@@ -88,93 +171,6 @@ def delete_keys(context: TableContext, keys: Sequence[str], runner: Runner, desc
     return Deletion(is_deleted, tuple(errors))
 
 
-# Garbage collection in the log: files that no checkpoint or state refers to any more.
-#
-# Reachability is computed over every state that is there. One that cannot be read stops the collection with
-# nothing deleted: corrupt never means orphan. What is younger than the protected age stays, because a writer
-# may be about to refer to it.
-
-
-# Whatever the setting says: a writer needs some time between writing a manifest and referring to it.
-MIN_AGE_FLOOR_HOURS = 1.0
-
-_LOOKS: Final = 5
-
-
-class GarbageReport(msgspec.Struct, frozen=True):
-    """The orphans that were found, and whether they were deleted."""
-
-    keys: tuple[str, ...]
-    size_bytes: int
-    is_dry_run: bool
-
-
-def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
-    """Delete, or with `dry_run` only list, the orphans of the log.
-
-    Raises LogCorruptedError, with nothing deleted, if anything that could refer to a file cannot be read, and
-    ConcurrentMaintenanceError if a concurrent cleanup keeps removing checkpoints.
-    """
-    # The listing comes first: what is referred to later than that is then seen as referred to.
-    metas = list(context.store.list(LOG_PREFIX))
-    now_ms = context.store.now_ms()
-    orphans = find_orphans(context, metas, checkpoint_files_in_use(context), now_ms)
-    if orphans and not dry_run:
-        context.store.delete_many(meta.key for meta in orphans)
-    return GarbageReport(
-        tuple(meta.key for meta in orphans), sum(meta.size for meta in orphans), is_dry_run=dry_run
-    )
-
-
-def find_orphans(
-    context: TableContext, metas: Iterable[ObjectMeta], reachable: Set[str], now_ms: int
-) -> list[ObjectMeta]:
-    """The files of the log, out of those listed, that are not among those in use and that are old enough.
-
-    The listing must be older than what is known of those in use.
-    """
-    hours = max(context.settings[STATE_GC_MIN_MANIFEST_AGE_HOURS], MIN_AGE_FLOOR_HOURS)
-    newest_ms = now_ms - hours * MS_PER_HOUR
-    return [
-        meta
-        for meta in metas
-        if 0 < meta.last_modified_ms < newest_ms and is_collectable(meta) and meta.key not in reachable
-    ]
-
-
-def checkpoint_files(context: TableContext, bases: Iterable[Base]) -> frozenset[str]:
-    """The keys of all files that checkpoints are made of. Raises LogCorruptedError if one cannot be read.
-
-    One that was cleaned up since it was listed refers to nothing any more.
-    """
-    found: set[str] = set()
-    for base in bases:
-        with contextlib.suppress(ObjectNotFoundError):
-            found.update(_references(context, base))
-    return frozenset(found)
-
-
-def checkpoint_files_in_use(context: TableContext) -> frozenset[str]:
-    """The keys of all files that any checkpoint is made of: for those who are about to delete the others.
-
-    Raises LogCorruptedError as `checkpoint_files` does, and ConcurrentMaintenanceError if checkpoints keep vanishing.
-    """
-    for _ in range(_LOOKS):
-        # Another checkpoint may have been made from one that vanishes while it is to be read, and use its files.
-        with contextlib.suppress(ObjectNotFoundError):
-            bases = list_log(context.store).bases_newest_first()
-            return frozenset(key for base in bases for key in _references(context, base))
-    raise ConcurrentMaintenanceError(
-        f"{context.url}: no file of a checkpoint was deleted, because a concurrent cleanup or purge keeps removing "
-        f"checkpoints while they are read; retry later"
-    )
-
-
-def is_collectable(meta: ObjectMeta) -> bool:
-    """Only files of kinds that something else has to refer to; a Parquet checkpoint's rows by their JSON."""
-    return isinstance(parse_log_path(meta.key), ManifestFile | JsonCheckpointPart | ParquetCheckpoint)
-
-
 def _references(context: TableContext, base: Base) -> Iterable[str]:
     try:
         match base.format:
@@ -187,5 +183,5 @@ def _references(context: TableContext, base: Base) -> Iterable[str]:
                 return [parquet_checkpoint_key(base.version)]
     except LogCorruptedError as error:
         raise LogCorruptedError(
-            f"{context.url}: nothing was deleted, because it cannot be told what {base.meta.key} refers to: {error}"
+            f"{context.url}: nothing was deleted, because the files that {base.meta.key} refers to are unknown: {error}"
         ) from error

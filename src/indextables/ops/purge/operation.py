@@ -1,7 +1,8 @@
-"""PURGE: delete what nothing refers to any more, and nothing else.
+"""PURGE deletes the files that no retained version refers to, and nothing else.
 
-What may go is decided in one plan (`purge_plan`), which a dry run shows and a real run follows. The order of
-deletion is that of `PurgeKind`: pointers, then what they point at. A crash at any point leaves orphans.
+One plan (`plan`) decides what to delete; a dry run shows it, a real run follows it. PURGE deletes files in the order
+of `PurgeKind`: a file before the files that it refers to. A crash at any point leaves orphans, never a dangling
+reference.
 """
 
 import contextlib
@@ -14,10 +15,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables.config.registry import (
-    PURGE_ON_WRITE_ENABLED,
     PURGE_ON_WRITE_SPLIT_RETENTION_HOURS,
-    PURGE_ON_WRITE_TRIGGER_AFTER_MERGE,
-    PURGE_ON_WRITE_TRIGGER_AFTER_WRITES,
     PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS,
     PURGE_PARALLELISM,
 )
@@ -43,9 +41,11 @@ from indextables.table import Snapshot, TableContext, changes_since, load_snapsh
 from indextables.table.commit import commit_purge_fence
 from indextables.table.load import catch_up
 
+logger = logging.getLogger(__name__)
+
 _PLANNING_ATTEMPTS: Final = 3
 
-# How many splits are deleted between two looks at what was committed meanwhile.
+# How many splits a purge deletes before it looks for new commits.
 _KEYS_PER_ROUND: Final = 16 * BATCH_KEYS
 
 
@@ -57,28 +57,28 @@ def purge(
     dry_run: bool,
     runner: Runner | None = None,
 ) -> PurgeReport:
-    """Delete, or with `dry_run` only list, what no version that is kept refers to and what is old enough.
+    """Delete, or with `dry_run` only list, files that are old enough and that no retained version refers to.
 
-    Removed splits are aged by their removal, splits that the log has never seen by their modification, both by the
-    store's clock. Versions and checkpoints go by `log_retention`, or by the table's settings. Without `older_than`,
-    the settings decide.
+    The age of a removed split counts from its removal, the age of a split that the log never mentions from its
+    modification, both by the store's clock. `older_than` applies to splits, `log_retention` to versions and
+    checkpoints; without them, the table's settings apply.
 
-    Before splits go that nobody has committed, a version is committed that says so (`purge_fence`).
+    Before deleting uncommitted splits, PURGE commits a marker version that stops late writers (`commit_purge_fence`).
 
-    Raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError, LogCorruptedError,
-    UnsafePathError, and what `commit` raises, with nothing deleted; StorageError if files of the log could not be
-    deleted: no split was then; ConcurrentMaintenanceError and CommitConflictError if a concurrent cleanup or purge
-    removed files, or the table was created again: the next purge deletes the rest. Splits that could not be deleted are
-    in the report.
+    With nothing deleted, raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError,
+    LogCorruptedError, UnsafePathError, and what `commit` raises. Raises StorageError if log files could not be deleted;
+    no split is deleted then. Raises ConcurrentMaintenanceError if a concurrent cleanup interferes, and
+    CommitConflictError if the table was dropped and created again; the next purge deletes the rest. Splits that could
+    not be deleted are listed in the report.
     """
-    settled = load_snapshot(context).context
-    return run_purge(settled, purge_rules(settled, older_than, log_retention), dry_run=dry_run, runner=runner)
+    context = load_snapshot(context).context  # with the settings from the table's properties
+    return run_purge(context, purge_rules(context, older_than, log_retention), dry_run=dry_run, runner=runner)
 
 
 def run_purge(
     context: TableContext, rules: PurgeRules, *, dry_run: bool, runner: Runner | None = None
 ) -> PurgeReport:
-    """What `purge` does, by rules of the caller's own."""
+    """Like `purge`, with explicit rules."""
     plan = _plan(context, rules)
     files, newest = _untouched(plan.doomed), plan.head
     if not dry_run and plan.doomed.num_rows:
@@ -100,145 +100,11 @@ def run_purge(
     )
 
 
-def ensure_hint(context: TableContext, version: int) -> None:
-    """Make sure that the hint points at the checkpoint of a version, or at a newer one, before versions go.
+def purge_on_write(snapshot: Snapshot) -> None:
+    """Purge after a commit, with the retentions for purge-on-write. Logs failures and never raises: the commit stands.
 
-    A writer that slept recognises by it that the number of its version may have been used before (`landing`).
+    The caller decides whether a purge is due.
     """
-    hint = read_hint(context.store)
-    if hint is None or hint.version < version:
-        write_checkpoint(load_snapshot(context, version))
-
-
-def _plan(context: TableContext, rules: PurgeRules) -> PurgePlan:
-    for attempt in range(_PLANNING_ATTEMPTS):
-        try:
-            return plan_purge(context, rules)
-        except (ObjectNotFoundError, ConcurrentMaintenanceError) as error:
-            if attempt == _PLANNING_ATTEMPTS - 1:
-                raise ConcurrentMaintenanceError(
-                    f"{context.url}: nothing was deleted, because a concurrent purge or cleanup removed a file of the "
-                    f"log while it was read ({error}); purge again later"
-                ) from error
-        except (LogCorruptedError, UnsafePathError) as error:
-            raise type(error)(
-                f"{context.url}: nothing was deleted, because it cannot be told what the log refers to: {error}"
-            ) from error
-    raise AssertionError("unreachable: the loop returns or raises")
-
-
-def _execute(context: TableContext, plan: PurgePlan, fenced: Snapshot, runner: Runner) -> pa.Table:
-    """Delete what the plan says, now that `fenced` is the newest version, or the one that the plan was made on."""
-    kinds = plan.doomed["kind"]
-    splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
-    splits, committed = _split_by_commits(splits, plan.head, fenced)
-    done = [_untouched(committed)]
-    if plan.anchor is not None:
-        ensure_hint(context, plan.anchor)
-    for kind in PurgeKind:
-        if kind in SPLIT_KINDS:
-            continue
-        doomed = plan.doomed.filter(pc.equal(kinds, kind.value))
-        if kind is PurgeKind.MANIFEST and doomed.num_rows:
-            doomed, used = _split_by_use(context, doomed)
-            done.append(_untouched(used))
-        done.append(_delete_log_files(context, doomed, runner))
-    splits, shown = _split_by_late_checkpoints(context, splits, plan)
-    done.append(_untouched(shown))
-    newest = fenced
-    for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
-        newest = catch_up(newest).snapshot
-        if newest.metadata.id != plan.head.metadata.id:
-            raise CommitConflictError(
-                f"{context.url}: the table was dropped and created again while it was purged; what is left of the "
-                f"old one goes with the next purge"
-            )
-        doomed, committed = _split_by_commits(splits.slice(start, _KEYS_PER_ROUND), fenced, newest)
-        done += [_delete_splits(context, doomed, runner), _untouched(committed)]
-    return pa.concat_tables(done)
-
-
-def _split_by_use(context: TableContext, doomed: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Files of which checkpoints are made, without and with those of checkpoints that came since the plan was made.
-
-    Whoever goes on from an older checkpoint looks, before publishing, whether it is still there: it is gone by now.
-    """
-    used = checkpoint_files_in_use(context)
-    is_used = among(doomed["path"], pa.array(sorted(used), pa.string()))
-    return doomed.filter(pc.invert(is_used)), doomed.filter(is_used)
-
-
-def _delete_log_files(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:
-    if not doomed.num_rows:
-        return _untouched(doomed)
-    deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting files of the log")
-    if deletion.first_error is not None:
-        # What these files refer to must not go before them.
-        raise StorageError(
-            f"{context.url}: files of the log could not be deleted, and no split was: {deletion.first_error}"
-        )
-    return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
-
-
-def _split_by_late_checkpoints(
-    context: TableContext, doomed: pa.Table, plan: PurgePlan
-) -> tuple[pa.Table, pa.Table]:
-    """Splits, without and with those of checkpoints of older versions that were published since the plan was made.
-
-    They let somebody read a version that was to go with the older checkpoint from which they were made.
-    """
-    late = LivePaths(context)
-    for base in list_log(context.store).bases_newest_first():
-        if base.version < plan.head.version and base.meta.key not in plan.checkpoints:
-            with contextlib.suppress(ObjectNotFoundError):
-                late.add(base)
-    is_shown = among(doomed["path"], late.paths())
-    return doomed.filter(pc.invert(is_shown)), doomed.filter(is_shown)
-
-
-def _split_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -> tuple[pa.Table, pa.Table]:
-    """Splits, without and with those that were committed since a version."""
-    if newest.version == since.version:
-        return doomed, doomed.slice(0, 0)
-    added = changes_since(newest, since.version).adds["path"].combine_chunks()
-    is_added = among(doomed["path"], normalised_paths(added, newest.context.url))
-    return doomed.filter(pc.invert(is_added)), doomed.filter(is_added)
-
-
-def _delete_splits(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:
-    deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting splits")
-    return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
-
-
-def _untouched(doomed: pa.Table) -> pa.Table:
-    return with_outcome(doomed, np.zeros(doomed.num_rows, dtype=np.bool_), [None] * doomed.num_rows)
-
-
-# Purge-on-write: a purge as a part of writing, as the settings ask for it. It never fails the write.
-
-
-logger = logging.getLogger(__name__)
-
-
-def purge_after_write(snapshot: Snapshot) -> None:
-    """Purge if it is the turn of the version that was just committed.
-
-    Every writer sees the same version numbers: of all writers of a table, only the one whose turn it is purges.
-    """
-    settings = snapshot.context.settings
-    writes = settings[PURGE_ON_WRITE_TRIGGER_AFTER_WRITES]
-    if settings[PURGE_ON_WRITE_ENABLED] and writes and snapshot.version % writes == 0:
-        _purge(snapshot)
-
-
-def purge_after_merge(snapshot: Snapshot) -> None:
-    """Purge after a merge has committed, whoever asked for it, if the settings ask for that."""
-    settings = snapshot.context.settings
-    if settings[PURGE_ON_WRITE_ENABLED] and settings[PURGE_ON_WRITE_TRIGGER_AFTER_MERGE]:
-        _purge(snapshot)
-
-
-def _purge(snapshot: Snapshot) -> None:
     context, settings = snapshot.context, snapshot.context.settings
     try:
         rules = purge_rules(context, settings[PURGE_ON_WRITE_SPLIT_RETENTION_HOURS], None)
@@ -254,7 +120,128 @@ def _purge(snapshot: Snapshot) -> None:
             )  # fmt: skip
         logger.info("%s: purged %d files", context.url, report.num_deleted)
     except IndexTablesError as error:
-        logger.warning("%s: nothing was purged after version %d: %s", context.url, snapshot.version, error)
+        logger.warning("%s: the purge after version %d failed: %s", context.url, snapshot.version, error)
     except Exception:
-        # Whatever it is: the commit stands, and a caller who saw an error would commit again.
-        logger.exception("%s: nothing was purged after version %d", context.url, snapshot.version)
+        # If this raised, the caller would take the commit for failed and write again.
+        logger.exception("%s: the purge after version %d failed", context.url, snapshot.version)
+
+
+def ensure_hint(context: TableContext, version: int) -> None:
+    """Before versions are deleted, make the hint point at the checkpoint of `version` or at a newer one.
+
+    By the hint, a stalled writer recognises that the number of its version may have been used before.
+    """
+    hint = read_hint(context.store)
+    if hint is None or hint.version < version:
+        write_checkpoint(load_snapshot(context, version))
+
+
+def _plan(context: TableContext, rules: PurgeRules) -> PurgePlan:
+    for attempt in range(_PLANNING_ATTEMPTS):
+        try:
+            return plan_purge(context, rules)
+        except (ObjectNotFoundError, ConcurrentMaintenanceError) as error:
+            if attempt == _PLANNING_ATTEMPTS - 1:
+                raise ConcurrentMaintenanceError(
+                    f"{context.url}: nothing was deleted, because log files disappeared while PURGE read them "
+                    f"({error}); another purge or cleanup is probably running: purge again when it is done"
+                ) from error
+        except (LogCorruptedError, UnsafePathError) as error:
+            raise type(error)(
+                f"{context.url}: nothing was deleted, because PURGE cannot determine which files the log refers to: "
+                f"{error}"
+            ) from error
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def _execute(context: TableContext, plan: PurgePlan, fenced: Snapshot, runner: Runner) -> pa.Table:
+    """Delete the doomed files. `fenced` is the marker version, or the plan's head if none was needed.
+
+    The plan may be outdated by now. Before each step, files that have come into use since are taken out of it.
+    """
+    kinds = plan.doomed["kind"]
+    splits = plan.doomed.filter(pc.is_in(kinds, pa.array([kind.value for kind in SPLIT_KINDS])))
+    splits, committed = _partition_by_commits(splits, plan.head, fenced)
+    done = [_untouched(committed)]
+    if plan.anchor is not None:
+        ensure_hint(context, plan.anchor)
+    for kind in PurgeKind:
+        if kind in SPLIT_KINDS:
+            continue
+        doomed = plan.doomed.filter(pc.equal(kinds, kind.value))
+        if kind is PurgeKind.MANIFEST and doomed.num_rows:
+            doomed, used = _partition_by_use(context, doomed)
+            done.append(_untouched(used))
+        done.append(_delete_log_files(context, doomed, runner))
+    splits, live = _partition_by_late_checkpoints(context, splits, plan)
+    done.append(_untouched(live))
+    newest = fenced
+    for start in range(0, splits.num_rows, _KEYS_PER_ROUND):
+        newest = catch_up(newest).snapshot
+        if newest.metadata.id != plan.head.metadata.id:
+            raise CommitConflictError(
+                f"{context.url}: the table was dropped and created again during the purge; purge again to delete "
+                f"the remaining files of the old table"
+            )
+        doomed, committed = _partition_by_commits(splits.slice(start, _KEYS_PER_ROUND), fenced, newest)
+        done += [_delete_splits(context, doomed, runner), _untouched(committed)]
+    return pa.concat_tables(done)
+
+
+def _partition_by_use(context: TableContext, doomed: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The doomed manifests and parts that no checkpoint uses, and those that checkpoints newer than the plan use.
+
+    No further checkpoint can start to use them: before publishing, a writer checks that the checkpoint which it builds
+    on still exists, and PURGE has already deleted the expired ones.
+    """
+    used = checkpoint_files_in_use(context)
+    is_used = among(doomed["path"], pa.array(sorted(used), pa.string()))
+    return doomed.filter(pc.invert(is_used)), doomed.filter(is_used)
+
+
+def _delete_log_files(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:
+    if not doomed.num_rows:
+        return _untouched(doomed)
+    deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting log files")
+    if deletion.first_error is not None:
+        # The files that these refer to must not be deleted before them.
+        raise StorageError(
+            f"{context.url}: log files could not be deleted, so no split was deleted: {deletion.first_error}; purge "
+            f"again"
+        )
+    return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
+
+
+def _partition_by_late_checkpoints(
+    context: TableContext, doomed: pa.Table, plan: PurgePlan
+) -> tuple[pa.Table, pa.Table]:
+    """The doomed splits that may go, and those that are live in checkpoints published since the plan was made.
+
+    A late checkpoint of an older version makes a version readable that the plan considered expired.
+    """
+    late = LivePaths(context)
+    for base in list_log(context.store).bases_newest_first():
+        if base.version < plan.head.version and base.meta.key not in plan.checkpoints:
+            with contextlib.suppress(ObjectNotFoundError):
+                late.add(base)
+    is_live = among(doomed["path"], late.paths())
+    return doomed.filter(pc.invert(is_live)), doomed.filter(is_live)
+
+
+def _partition_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -> tuple[pa.Table, pa.Table]:
+    """The doomed splits that may go, and those that writers committed after `since`."""
+    if newest.version == since.version:
+        return doomed, doomed.slice(0, 0)
+    added = changes_since(newest, since.version).adds["path"].combine_chunks()
+    is_added = among(doomed["path"], normalised_paths(added, newest.context.url))
+    return doomed.filter(pc.invert(is_added)), doomed.filter(is_added)
+
+
+def _delete_splits(context: TableContext, doomed: pa.Table, runner: Runner) -> pa.Table:
+    deletion = delete_keys(context, doomed["path"].to_pylist(), runner, "deleting splits")
+    return with_outcome(doomed, deletion.is_deleted, list(deletion.errors))
+
+
+def _untouched(doomed: pa.Table) -> pa.Table:
+    """The report rows of files that were not deleted."""
+    return with_outcome(doomed, np.zeros(doomed.num_rows, dtype=np.bool_), [None] * doomed.num_rows)

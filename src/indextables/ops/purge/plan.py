@@ -1,10 +1,11 @@
-"""What a purge may delete: one moment, one look at the storage and then at the log, one list that does not change.
+"""Decides which files PURGE may delete, as of one point in time.
 
-    now ──▶ list the storage ──▶ read the whole log ──▶ what of the log may go ──▶ what the rest refers to
+    now ──▶ list the storage ──▶ read the whole log ──▶ expired log files ──▶ paths that the rest refers to
                                                                                         │
-            the list, in the order of deletion ◀── old enough? ◀── everything else ◀────┘
+              files in the order of deletion ◀── old enough? ◀── all other files ◀──────┘
 
-A file that is committed after the listing is seen as referred to. Anything that cannot be read is an error.
+The listing comes before the log: a file that is committed after the listing is then seen as referenced. Anything
+unreadable raises an error; corrupt never means orphan.
 """
 
 from collections.abc import Iterable
@@ -40,8 +41,8 @@ from indextables.ops.purge.report import (
 )
 from indextables.ops.references import (
     LivePaths,
-    VersionActions,
     among,
+    latest_removes,
     normalised_paths,
     oldest_known_version,
     read_actions,
@@ -52,12 +53,12 @@ from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 from indextables.table.commit import LONG_WAIT_MS
 
-# A writer may take long between the upload of a split and its commit.
+# A writer may take hours between the upload of a split and its commit.
 ORPHAN_FLOOR_HOURS: Final = 24.0
 
 
 class PurgeRules(msgspec.Struct, frozen=True):
-    """How long what is kept, in hours; `log_rules` is None if the log is to be left alone."""
+    """The retentions of a purge, in hours. With `log_rules` of None, the purge deletes no versions or checkpoints."""
 
     split_hours: float
     orphan_hours: float
@@ -66,11 +67,11 @@ class PurgeRules(msgspec.Struct, frozen=True):
 
 
 class PurgePlan(msgspec.Struct, frozen=True):
-    """The files that go, with the columns of `DOOMED_SCHEMA`, in the order of deletion.
+    """The files to delete (`doomed`, with DOOMED_SCHEMA, in the order of deletion) and what the plan is based on.
 
-    `checkpoints` are the keys of those that were looked at. `anchor` is the one that the log rests on afterwards, None
-    if none is touched. `fence_ms` is when the youngest of the orphaned splits was uploaded, of those that no writer
-    could be about to commit unless it slept.
+    `checkpoints` are the keys of all checkpoints that the plan considered. `anchor` is the newest checkpoint that
+    remains, or None if the purge deletes no log files. `fence_ms` is the upload time of the youngest doomed orphan
+    among those that only a stalled writer could still commit, or None: the purge then commits a marker version first.
     """
 
     head: Snapshot
@@ -89,18 +90,18 @@ class PurgePlan(msgspec.Struct, frozen=True):
 def purge_rules(
     context: TableContext, older_than: Retention | None, log_retention: Retention | None
 ) -> PurgeRules:
-    """The rules that a purge's arguments and the table's settings give.
+    """Combine the arguments of a purge with the table's settings.
 
-    With a `log_retention` the age of versions and checkpoints alone decides; without one, the table's own rules.
-    Raises InvalidOptionError for a retention that is shorter than the settings allow.
+    With a `log_retention`, age alone decides on versions and checkpoints; without one, the table's settings do. Raises
+    InvalidOptionError for a retention that is shorter than the settings allow.
     """
     settings = context.settings
     hours = settings[PURGE_DEFAULT_RETENTION_HOURS] if older_than is None else retention_hours(older_than)
     is_checked, shortest = settings[PURGE_RETENTION_CHECK_ENABLED], settings[PURGE_MIN_RETENTION_HOURS]
     if is_checked and hours < shortest:
         raise InvalidOptionError(
-            f"{context.url}: a purge of what is older than {hours:g} hours could delete files of writers and readers "
-            f"that are at work; keep at least {shortest:g} hours, or set {PURGE_RETENTION_CHECK_ENABLED.key} to false"
+            f"{context.url}: a retention of {hours:g} hours could delete files of active writers and readers; keep at "
+            f"least {shortest:g} hours, or set {PURGE_RETENTION_CHECK_ENABLED.key} to false"
         )
     log_rules: CleanupRules | None = None
     if log_retention is not None:
@@ -117,34 +118,36 @@ def purge_rules(
 
 
 def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
-    """Decide what may be deleted, without deleting anything.
+    """Decide which files may be deleted. Deletes nothing.
 
     Raises ClockSkewError, LogGapError, UnsupportedProtocolError, LogCorruptedError if any file of the log cannot be
-    read, UnsafePathError if the log names files outside of the table, and ObjectNotFoundError if the log is being
-    cleaned up by somebody else at the same time.
+    read, UnsafePathError if the log names files outside of the table, and ObjectNotFoundError if a concurrent cleanup
+    deletes log files during the planning.
     """
     now_ms = store_now_ms(context)
     metas = list(context.store.list(""))
-    # Before the newest version is looked for, which may be a later one by the time that this is read.
+    # Read the hint before the head: a hint read later may belong to a newer version than the head.
     hint = read_hint(context.store)
     head = load_snapshot(context)
     _check_may_purge(head, hint)
-    listing = _whole_listing(head)
+    listing = _complete_listing(head)
     cleanup = _plan_cleanup(head, listing, rules, now_ms)
     retained = _without(listing, cleanup)
 
-    # Checkpoints that are about to go are read, too: what cannot be read stops the purge.
-    protected, expendable = LivePaths(context), LivePaths(context)
+    # Expired checkpoints are read, too: an unreadable one stops the purge.
+    protected, expired = LivePaths(context), LivePaths(context)
     for base in listing.bases_newest_first():
-        (protected if base in retained.bases.get(base.version, ()) else expendable).add(base)
+        (protected if base in retained.bases.get(base.version, ()) else expired).add(base)
     kept = read_actions(context, retained.version_files)
-    gone = read_actions(
+    dropped = read_actions(
         context, [file for file in listing.version_files if file.version not in retained.versions]
     )
     references = _References(
         protected=pc.unique(pa.concat_arrays([protected.paths(), kept.added])),
-        removed=_joined_removes(kept, gone),
-        forgotten_until_ms=_forgotten_until_ms(head, listing, {**kept.timestamps_ms, **gone.timestamps_ms}),
+        removed=latest_removes(pa.concat_tables([kept.removed, dropped.removed])),
+        forgotten_until_ms=_forgotten_until_ms(
+            head, listing, {**kept.timestamps_ms, **dropped.timestamps_ms}
+        ),
     )
     cutoffs = _Cutoffs(
         now_ms,
@@ -171,9 +174,9 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
 
 
 class _References(msgspec.Struct, frozen=True):
-    """`protected` are paths that stay. `removed` tells when others were removed, as far as the log remembers.
+    """The paths that must stay (`protected`), and the known removal times of other paths (`removed`).
 
-    Removals that it has forgotten happened up to `forgotten_until_ms`: 0 if there are none.
+    Removals whose versions were cleaned up happened no later than `forgotten_until_ms`: 0 if there are none.
     """
 
     protected: pa.Array
@@ -188,24 +191,25 @@ class _Cutoffs(msgspec.Struct, frozen=True):
 
 
 def _check_may_purge(head: Snapshot, hint: LastCheckpoint | None) -> None:
-    # Whoever does not know what the table needs does not know what refers to its files either.
+    # A release that does not support the table's protocol may miss references to its files.
     check_writable(head.protocol, head.context.url)
     if head.gap is not None:
         raise LogGapError(
             f"{head.context.url}: nothing was deleted, because version {head.gap.first_missing} is missing or "
-            f"unreadable although version {head.gap.newest} exists, and what it refers to is unknown. Restore the "
-            f"file, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+            f"unreadable although version {head.gap.newest} exists, so the files that it refers to are unknown. "
+            f"Restore the file, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
         )
     if hint is not None and hint.proves_version_after(head.version):
         raise LogGapError(
-            f"{head.context.url}: nothing was deleted, because there was a checkpoint of version {hint.version}, and "
-            f"the newest version that can be read is {head.version}; what the lost ones refer to is unknown. Restore "
-            f"the log from a backup, or rebuild it with REPAIR INDEXFILES TRANSACTION LOG"
+            f"{head.context.url}: nothing was deleted, because the hint points at a checkpoint of version "
+            f"{hint.version}, but the newest version that can be read is {head.version}; the files that the lost "
+            f"versions refer to are unknown. Restore the log from a backup, or rebuild it with REPAIR INDEXFILES "
+            f"TRANSACTION LOG"
         )
 
 
-def _whole_listing(head: Snapshot) -> LogListing:
-    """The log as it is now, with version files that a listing may have missed."""
+def _complete_listing(head: Snapshot) -> LogListing:
+    """The current listing of the log, plus the head's version files, which an inconsistent listing may lack."""
     listing = list_log(head.context.store)
     known = {file.version: file.meta for file in head.segment.version_files}
     versions = dict(sorted({**known, **listing.versions}.items()))
@@ -222,23 +226,17 @@ def _plan_cleanup(head: Snapshot, listing: LogListing, rules: PurgeRules, now_ms
 
 
 def _without(listing: LogListing, cleanup: CleanupPlan) -> LogListing:
-    """The listing as the cleanup will leave it."""
+    """The listing after the cleanup."""
     gone = frozenset(cleanup.versions)
     versions = {version: meta for version, meta in listing.versions.items() if meta.key not in gone}
     return replace(listing.without(frozenset(cleanup.checkpoints)), versions=versions)
 
 
-def _joined_removes(*actions: VersionActions) -> pa.Table:
-    both = pa.concat_tables([each.removed for each in actions])
-    latest = both.group_by("path", use_threads=False).aggregate([("removedMs", "max")])
-    return pa.table({"path": latest["path"], "removedMs": latest["removedMs_max"]})
-
-
 def _forgotten_until_ms(head: Snapshot, listing: LogListing, timestamps_ms: dict[int, int]) -> int:
-    """Until when files may have been removed without the log knowing it any more.
+    """The latest time of a removal that the log may have forgotten, or 0 if it still holds every version.
 
-    A split that no log refers to is an orphan by its own age only if the log remembers every remove. Otherwise it may
-    have been removed as late as in the last version that is gone.
+    An unreferenced split is aged by its own modification time only if the log still holds every remove. Otherwise a
+    version that was cleaned up may have removed it, and it counts as removed as late as possible.
     """
     oldest = oldest_known_version(listing, head.version)
     return timestamps_ms.get(oldest, head.timestamp_ms) if oldest > 0 else 0
@@ -264,21 +262,21 @@ def _doomed_log_files(
 
 
 def _doomed_splits(splits: pa.Table, references: _References, cutoffs: _Cutoffs) -> list[pa.Table]:
-    """Splits that nothing refers to and that are old enough: first the removed ones, then those never seen."""
-    loose = splits.filter(pc.invert(among(splits["path"], references.protected))).combine_chunks()
-    paths = loose["path"].combine_chunks()
-    place = pc.index_in(paths, value_set=references.removed["path"].combine_chunks())
-    removed_ms = references.removed["removedMs"].combine_chunks().take(place)
-    modified_ms = loose["modifiedMs"].combine_chunks()
+    """Unreferenced splits that are old enough: first removed ones, then orphans, which the log never mentions."""
+    unreferenced = splits.filter(pc.invert(among(splits["path"], references.protected))).combine_chunks()
+    paths = unreferenced["path"].combine_chunks()
+    rows = pc.index_in(paths, value_set=references.removed["path"].combine_chunks())
+    removed_ms = references.removed["removedMs"].combine_chunks().take(rows)
+    modified_ms = unreferenced["modifiedMs"].combine_chunks()
     since_ms = pc.coalesce(removed_ms, pc.max_element_wise(modified_ms, references.forgotten_until_ms))
-    is_removed = place.is_valid()
+    is_removed = rows.is_valid()
     is_old_removed = pc.and_(is_removed, pc.less_equal(since_ms, cutoffs.split_ms))
-    # Some stores show folders as objects without a time: what has no time stays.
+    # Some stores list folders as objects without a time. An object without a time stays.
     has_time = pc.greater(modified_ms, 0)
     is_old_orphan = pc.and_(
         pc.and_(pc.invert(is_removed), has_time), pc.less_equal(since_ms, cutoffs.orphan_ms)
     )
-    sizes = loose["size"].combine_chunks()
+    sizes = unreferenced["size"].combine_chunks()
     return [
         doomed_rows(kind, paths.filter(mask), sizes.filter(mask), since_ms.filter(mask), cutoffs.now_ms)
         for kind, mask in (
@@ -289,6 +287,7 @@ def _doomed_splits(splits: pa.Table, references: _References, cutoffs: _Cutoffs)
 
 
 def _fence_ms(splits: pa.Table, doomed: pa.Table, now_ms: int) -> int | None:
+    """The upload time of the youngest doomed orphan that only a stalled writer could still commit, or None."""
     orphans = doomed.filter(pc.equal(doomed["kind"], PurgeKind.ORPHANED_SPLIT.value))["path"]
     modified_ms = splits["modifiedMs"].filter(among(splits["path"], orphans.combine_chunks()))
     long_ago = modified_ms.filter(pc.less_equal(modified_ms, now_ms - LONG_WAIT_MS))
@@ -297,7 +296,7 @@ def _fence_ms(splits: pa.Table, doomed: pa.Table, now_ms: int) -> int | None:
 
 
 def _is_kept_for_history(paths: pa.ChunkedArray, references: _References, head: Snapshot) -> pa.Array:
-    """Files that only older versions show."""
+    """A mask of the splits that only older versions refer to."""
     is_protected = among(paths, references.protected)
     is_removed = among(paths, references.removed["path"].combine_chunks())
     live = head.select(columns=["path"]).entries["path"].combine_chunks()

@@ -1,4 +1,8 @@
-"""What can still be read of a damaged file of JSON lines: every line that is whole."""
+"""Reads log files in whatever state they are: version files as runs, checkpoints with all their entries.
+
+Of a damaged file, everything that still decodes is kept: every whole line of a version file or JSON checkpoint, every
+readable manifest of a state.
+"""
 
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,61 +32,18 @@ from indextables.table.log_reader import read_base_uncached
 
 _PREFIX: Final = bytes([COMPRESSION_MAGIC, CODEC_GZIP])
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP_WINDOW: Final = 31
-# What one damaged byte can take along.
-_FED_BYTES: Final = 1024
+# zlib's wbits: a 15-bit window, plus 16 to expect a gzip header.
+_GZIP_WINDOW_BITS: Final = 31
+# How much of a gzip stream one damaged byte can cost.
+_INFLATE_CHUNK_BYTES: Final = 1024
+_VERSIONS_PER_READ: Final = 64
+UNREADABLE_ERRORS: Final = (LogCorruptedError, ObjectNotFoundError)
 
 
-def whole_lines(data: bytes, name: str) -> bytes:
-    """The lines of a log file that hold actions which can be read, in their order.
+class VersionRun(msgspec.Struct, frozen=True):
+    """Consecutive decoded versions. Paths are keys relative to the table root.
 
-    A compressed file gives what comes before the damage. Never raises: of a file that is none, nothing is left.
-    """
-    lines = [line for line in _inflated(data).split(b"\n") if line.strip()]
-    return b"".join(line + b"\n" for line in _decodable(lines, name))
-
-
-def _inflated(data: bytes) -> bytes:
-    """The beginning of a compressed file as far as it can be read, or a plain file as it is."""
-    stream = data.removeprefix(_PREFIX)
-    if not stream.startswith(_GZIP_MAGIC):
-        return b"" if data.startswith(_PREFIX[:1]) else data
-    inflater = zlib.decompressobj(_GZIP_WINDOW)
-    found = bytearray()
-    for start in range(0, len(stream), _FED_BYTES):
-        try:
-            found += inflater.decompress(stream[start : start + _FED_BYTES], MAX_LOG_FILE_BYTES - len(found))
-        except zlib.error:
-            break
-        if inflater.eof or len(found) >= MAX_LOG_FILE_BYTES:
-            break
-    return bytes(found)
-
-
-def _decodable(lines: Sequence[bytes], name: str) -> list[bytes]:
-    """Which lines it is shows when they are read in halves."""
-    if not lines:
-        return []
-    try:
-        decode_tail([LogFile(0, name, b"\n".join(lines), 0)], UnknownContent.KEEP)
-    except LogCorruptedError:
-        if len(lines) == 1:
-            return []
-        middle = len(lines) // 2
-        return [*_decodable(lines[:middle], name), *_decodable(lines[middle:], name)]
-    return list(lines)
-
-
-# Version files, whatever state they are in: whole ones together, damaged ones by themselves.
-
-
-_FILES_AT_ONCE: Final = 64
-
-
-class Run(msgspec.Struct, frozen=True):
-    """Consecutive versions, decoded; paths are keys below the table's root.
-
-    A version with a `problem` is a run of its own, with what could be read of it.
+    A damaged version is a run of its own, with a `problem` and the actions that could be read.
     """
 
     first: int
@@ -92,144 +53,153 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> pa.ChunkedArray:
-        """Every path that is added or removed."""
+        """Every added or removed path."""
         return pa.chunked_array(
             [*self.tail.adds["path"].chunks, *self.tail.removes["path"].chunks], pa.string()
         )
 
 
-def read_runs(context: TableContext, files: Sequence[VersionEntry], ends: Collection[int] = ()) -> list[Run]:
-    """Version files, given in order, as runs in that order; one ends at each of `ends`. Raises StorageError."""
-    runs: list[Run] = []
+def read_runs(
+    context: TableContext, files: Sequence[VersionEntry], ends: Collection[int] = ()
+) -> list[VersionRun]:
+    """Read version files, given in ascending order, as runs. A run ends at each version in `ends`.
+
+    Raises StorageError if the store fails; damage is reported in the runs.
+    """
+    runs: list[VersionRun] = []
     start = 0
     for index in range(1, len(files) + 1):
         last = files[index - 1].version
         is_end = index == len(files) or files[index].version != last + 1 or last in ends
-        if is_end or index - start == _FILES_AT_ONCE:
-            runs += _read(context, files[start:index])
+        if is_end or index - start == _VERSIONS_PER_READ:
+            runs += _read_runs(context, files[start:index])
             start = index
     return runs
 
 
-def with_keys(actions: pa.Table, root_url: str) -> pa.Table:
-    """Actions or entries whose paths are keys below the root; paths that lead out of it stay as they are."""
+def paths_of(runs: Iterable[VersionRun]) -> pa.Array:
+    """The distinct paths that runs add or remove."""
+    chunks = [chunk for run in runs for chunk in run.paths.chunks]
+    return pc.unique(pa.chunked_array(chunks, pa.string()))
+
+
+class DamagedBase(msgspec.Struct, frozen=True):
+    """A checkpoint with unreadable entries, and what is left of it.
+
+    `run` holds the readable entries as adds and the tombstones as removes. `header` is None if it is unreadable.
+    """
+
+    problem: Problem
+    run: VersionRun
+    header: LogHeader | None = None
+
+
+def read_whole_base(context: TableContext, base: Base) -> Checkpoint:
+    """Read a checkpoint with all its entries. Raises LogCorruptedError and ObjectNotFoundError."""
+    header, source = read_base_uncached(context, base, UnknownContent.KEEP)
+    entries = (
+        source.load_for_rewrite() if isinstance(source, StateSource) else source.load(None, None).entries
+    )
+    return Checkpoint(header, _with_key_paths(entries, context.url))
+
+
+def read_base_paths(context: TableContext, base: Base) -> tuple[LogHeader, pa.ChunkedArray]:
+    """Read the header and the live paths of a checkpoint. Raises LogCorruptedError and ObjectNotFoundError."""
+    header, source = read_base_uncached(context, base, UnknownContent.IGNORE)
+    return header, _with_key_paths(source.load(None, ["path"]).entries, context.url)["path"]
+
+
+def salvage_base(
+    context: TableContext, base: Base, metas: Sequence[ObjectMeta], error: Exception
+) -> DamagedBase:
+    """Read what is left of a damaged checkpoint. `metas` are all files of the log."""
+    problem = Problem(base.meta.key, str(error))
+    header: LogHeader | None = None
+    match base.format:
+        case BaseFormat.AVRO_STATE:
+            tail, header = _salvage_state(context, base)
+        case BaseFormat.JSON:
+            tail = _salvage_json(context, base, metas)
+        case BaseFormat.PARQUET:
+            tail = NO_VERSIONS
+    run = VersionRun(base.version, base.version, _tail_with_key_paths(tail, context.url), problem)
+    return DamagedBase(problem, run, header)
+
+
+def manifest_entries(context: TableContext, metas: Iterable[ObjectMeta]) -> Iterator[pa.Table]:
+    """The entries of every readable manifest, whether or not a state refers to it."""
+    for meta in metas:
+        if isinstance(parse_log_path(meta.key), ManifestFile):
+            entries = _read_manifest(context, meta.key)
+            if entries is not None:
+                yield _with_key_paths(entries, context.url)
+
+
+def whole_lines(data: bytes, name: str) -> bytes:
+    """The lines of a log file that decode as actions, in order.
+
+    A compressed file yields the lines before the damage. Never raises: arbitrary bytes yield no lines.
+    """
+    lines = [line for line in _inflate(data).split(b"\n") if line.strip()]
+    return b"".join(line + b"\n" for line in _decodable_lines(lines, name))
+
+
+def _with_key_paths(actions: pa.Table, root_url: str) -> pa.Table:
+    """Actions or entries with paths as keys relative to the root; paths outside of the root stay unchanged."""
     keys = normalised_paths(actions["path"].combine_chunks(), root_url, key_or_path)
     index = actions.schema.get_field_index("path")
     return actions.set_column(index, actions.schema.field(index), pc.cast(keys, pa.string()))
 
 
-def keyed(tail: Tail, root_url: str) -> Tail:
-    """A tail whose paths are keys."""
-    return Tail(tail.versions, with_keys(tail.adds, root_url), with_keys(tail.removes, root_url))
+def _tail_with_key_paths(tail: Tail, root_url: str) -> Tail:
+    return Tail(tail.versions, _with_key_paths(tail.adds, root_url), _with_key_paths(tail.removes, root_url))
 
 
-def _read(context: TableContext, files: Sequence[VersionEntry]) -> list[Run]:
+def _read_runs(context: TableContext, files: Sequence[VersionEntry]) -> list[VersionRun]:
     try:
         read = read_version_files(context.store, files, parallelism=context.read_parallelism)
         tail = decode_tail(read, UnknownContent.KEEP)
     except LogCorruptedError as error:
         if len(files) > 1:
-            # Which one it is shows when they are read in halves.
+            # Bisect to isolate the damaged files.
             middle = len(files) // 2
-            return [*_read(context, files[:middle]), *_read(context, files[middle:])]
-        return [_salvaged(context, files[0], error)]
-    return [Run(files[0].version, files[-1].version, keyed(tail, context.url))]
+            return [*_read_runs(context, files[:middle]), *_read_runs(context, files[middle:])]
+        return [_salvage_version(context, files[0], error)]
+    return [VersionRun(files[0].version, files[-1].version, _tail_with_key_paths(tail, context.url))]
 
 
-def _salvaged(context: TableContext, file: VersionEntry, error: LogCorruptedError) -> Run:
+def _salvage_version(context: TableContext, file: VersionEntry, error: LogCorruptedError) -> VersionRun:
     version, meta = file.version, file.meta
     name = f"{context.url}/{meta.key}"
     lines = whole_lines(context.store.get(meta.key), name)
     tail = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)
-    return Run(version, version, keyed(tail, context.url), Problem(meta.key, str(error)))
+    keyed = _tail_with_key_paths(tail, context.url)
+    return VersionRun(version, version, keyed, Problem(meta.key, str(error)))
 
 
-# Checkpoints and states, whatever state they are in: to the last entry, or what is left of them.
-
-
-_UNREADABLE = (LogCorruptedError, ObjectNotFoundError)
-
-
-class BrokenBase(msgspec.Struct, frozen=True):
-    """A checkpoint that cannot be read to the last entry, and what is left of it.
-
-    `run` has the entries that could be read as adds, and its tombstones as removes; `header` what it says of the table.
-    """
-
-    problem: Problem
-    run: Run
-    header: LogHeader | None = None
-
-
-def read_whole_base(context: TableContext, base: Base) -> Checkpoint:
-    """A checkpoint with all its entries. Raises LogCorruptedError and ObjectNotFoundError."""
-    header, source = read_base_uncached(context, base, UnknownContent.KEEP)
-    entries = (
-        source.load_for_rewrite() if isinstance(source, StateSource) else source.load(None, None).entries
-    )
-    return Checkpoint(header, with_keys(entries, context.url))
-
-
-def read_base_paths(context: TableContext, base: Base) -> tuple[LogHeader, pa.ChunkedArray]:
-    """The header of a checkpoint, and its live paths. Raises LogCorruptedError and ObjectNotFoundError."""
-    header, source = read_base_uncached(context, base, UnknownContent.IGNORE)
-    return header, with_keys(source.load(None, ["path"]).entries, context.url)["path"]
-
-
-def salvage_base(
-    context: TableContext, base: Base, metas: Sequence[ObjectMeta], error: Exception
-) -> BrokenBase:
-    """What is left of a checkpoint that cannot be read as a whole. `metas` are all files of the log."""
-    problem = Problem(base.meta.key, str(error))
-    header: LogHeader | None = None
-    match base.format:
-        case BaseFormat.AVRO_STATE:
-            tail, header = _salvaged_state(context, base)
-        case BaseFormat.JSON:
-            tail = _salvaged_json(context, base, metas)
-        case BaseFormat.PARQUET:
-            tail = NO_VERSIONS
-    return BrokenBase(problem, Run(base.version, base.version, keyed(tail, context.url), problem), header)
-
-
-def loose_entries(context: TableContext, metas: Iterable[ObjectMeta]) -> Iterator[pa.Table]:
-    """The entries of every manifest that can be read, whether a state refers to it or not."""
-    for meta in metas:
-        if isinstance(parse_log_path(meta.key), ManifestFile):
-            entries = _manifest_entries(context, meta.key)
-            if entries is not None:
-                yield with_keys(entries, context.url)
-
-
-def paths_of(runs: Iterable[Run]) -> pa.Array:
-    """All paths that runs mention, each once."""
-    chunks = [chunk for run in runs for chunk in run.paths.chunks]
-    return pc.unique(pa.chunked_array(chunks, pa.string()))
-
-
-def _salvaged_state(context: TableContext, base: Base) -> tuple[Tail, LogHeader | None]:
-    """The manifests of a state that can be read, without what its tombstones hide."""
+def _salvage_state(context: TableContext, base: Base) -> tuple[Tail, LogHeader | None]:
+    """The entries of the readable manifests of a state, without those that its tombstones hide."""
     try:
         manifest = read_state_manifest(context.store, base)
         keys = [manifest_key(info.path, base.version) for info in manifest.manifests]
-    except _UNREADABLE:
+    except UNREADABLE_ERRORS:
         return NO_VERSIONS, None
-    found = [entries for key in keys if (entries := _manifest_entries(context, key)) is not None]
+    found = [entries for key in keys if (entries := _read_manifest(context, key)) is not None]
     entries = pa.concat_tables([FILE_ENTRY_SCHEMA.empty_table(), *found], promote_options="default")
     live = StateSource(context.store, manifest, 1).live(entries)
     return _as_tail(live, manifest.tombstones, base.version), header_of(manifest)
 
 
-def _manifest_entries(context: TableContext, key: str) -> pa.Table | None:
+def _read_manifest(context: TableContext, key: str) -> pa.Table | None:
     try:
         entries = read_manifest(context.store.get(key), name=f"{context.url}/{key}")
-    except _UNREADABLE:
+    except UNREADABLE_ERRORS:
         return None
     return with_foreign_columns_folded(entries)
 
 
 def _as_tail(entries: pa.Table, tombstones: pa.StringArray, version: int) -> Tail:
-    """A state as actions: what it hides is removed first, and what it holds added after that."""
+    """A state as actions: removes of its tombstones, followed by adds of its entries."""
     count = len(tombstones)
     schema = NO_VERSIONS.removes.schema
     columns = {field.name: pa.nulls(count, field.type) for field in schema}
@@ -241,8 +211,11 @@ def _as_tail(entries: pa.Table, tombstones: pa.StringArray, version: int) -> Tai
     return Tail((), adds, pa.table(columns, schema=schema))
 
 
-def _salvaged_json(context: TableContext, base: Base, metas: Sequence[ObjectMeta]) -> Tail:
-    """The lines of a JSON checkpoint, and of all parts of that version: whoever wrote them, they say the same."""
+def _salvage_json(context: TableContext, base: Base, metas: Sequence[ObjectMeta]) -> Tail:
+    """The whole lines of a JSON checkpoint and of every part of its version.
+
+    Parts of several writers may exist. They describe the same version, so reading all of them is correct.
+    """
     files = [meta for meta in metas if _is_of_json_checkpoint(meta.key, base.version)]
     lines: list[LogFile] = []
     for meta in files:
@@ -258,3 +231,35 @@ def _salvaged_json(context: TableContext, base: Base, metas: Sequence[ObjectMeta
 def _is_of_json_checkpoint(key: str, version: int) -> bool:
     path = parse_log_path(key)
     return isinstance(path, JsonCheckpoint | JsonCheckpointPart) and path.version == version
+
+
+def _inflate(data: bytes) -> bytes:
+    """The readable beginning of a compressed file, or a plain file as it is."""
+    stream = data.removeprefix(_PREFIX)
+    if not stream.startswith(_GZIP_MAGIC):
+        return b"" if data.startswith(_PREFIX[:1]) else data
+    inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
+    inflated = bytearray()
+    for start in range(0, len(stream), _INFLATE_CHUNK_BYTES):
+        chunk = stream[start : start + _INFLATE_CHUNK_BYTES]
+        try:
+            inflated += inflater.decompress(chunk, MAX_LOG_FILE_BYTES - len(inflated))
+        except zlib.error:
+            break
+        if inflater.eof or len(inflated) >= MAX_LOG_FILE_BYTES:
+            break
+    return bytes(inflated)
+
+
+def _decodable_lines(lines: Sequence[bytes], name: str) -> list[bytes]:
+    """The lines that decode, found by bisecting."""
+    if not lines:
+        return []
+    try:
+        decode_tail([LogFile(0, name, b"\n".join(lines), 0)], UnknownContent.KEEP)
+    except LogCorruptedError:
+        if len(lines) == 1:
+            return []
+        middle = len(lines) // 2
+        return [*_decodable_lines(lines[:middle], name), *_decodable_lines(lines[middle:], name)]
+    return list(lines)

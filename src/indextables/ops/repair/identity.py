@@ -1,7 +1,7 @@
-"""What a table is: its schema, partitioning, properties and protocol, from the log or from its splits. Pure."""
+"""Restores the metadata and protocol of a table from its log or, where the log is silent, from its splits. Pure."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.jvm import IndexedField
 
-# The widest type that a field of an index may have come from.
+# The widest column type that each type of index field can come from.
 _TYPE_OF_FIELD: Final[Mapping[str, pa.DataType]] = {
     "i64": pa.int64(),
     "u64": pa.int64(),
@@ -32,7 +32,7 @@ _KIND_NAMES: Final = {FieldKind.TEXT: "text", FieldKind.JSON: "json", FieldKind.
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Metadata and protocol of the new log, the doc mappings by hash, and what about them cannot be known."""
+    """Metadata, protocol and doc mappings (by hash) of the new log; `undecided` says what is uncertain about them."""
 
     metadata: Metadata
     protocol: ProtocolAction
@@ -43,59 +43,59 @@ class Identity(msgspec.Struct, frozen=True):
 def identify(
     header: LogHeader, splits: Sequence[FoundSplit], taken: Sequence[FoundSplit], url: str
 ) -> Identity:
-    """What the log says, and what only the splits tell where it says nothing. `taken` are new to the log.
+    """Derive the identity from the header of the log, and from the splits where the header has no metadata.
 
-    Raises UnsupportedProtocolError, and LogCorruptedError if neither the log nor any split tells the schema.
+    `taken` are the splits that the log does not know: their doc mappings are registered. Raises
+    UnsupportedProtocolError, and LogCorruptedError if neither the log nor a split reveals the schema.
     """
     undecided: list[str] = []
     if header.metadata is not None:
         metadata = header.metadata
-        # A table that has no such action is of the first version of the format.
+        # A log without a protocol action has the first version of the format.
         protocol = header.protocol or DEFAULT_PROTOCOL
     else:
-        metadata = _metadata_of(splits, url, undecided)
+        metadata = _metadata_from_splits(splits, url, undecided)
         protocol = header.protocol or CURRENT_PROTOCOL
     check_writable(protocol, url)
-    told = mappings_of(splits if header.metadata is None else taken)
-    new = {hash_: text for hash_, text in told.items() if hash_ not in header.doc_mappings}
+    mappings = mappings_of(splits if header.metadata is None else taken)
+    new = {hash_: text for hash_, text in mappings.items() if hash_ not in header.doc_mappings}
     registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": text for hash_, text in new.items()}
     configuration = {**metadata.configuration, **registered}
     metadata = msgspec.structs.replace(metadata, configuration=configuration)
     return Identity(metadata, protocol, {**header.doc_mappings, **new}, tuple(undecided))
 
 
-def _metadata_of(splits: Sequence[FoundSplit], url: str, undecided: list[str]) -> Metadata:
+def _metadata_from_splits(splits: Sequence[FoundSplit], url: str, undecided: list[str]) -> Metadata:
     own = newest_first(splits)
     if own:
-        schema = _joined(
-            [from_spark_json(text) for text in _distinct(own_.schema_string for own_ in own)], undecided
-        )
+        schemas = dict.fromkeys(description.schema_string for description in own)
+        schema = _joined([from_spark_json(text) for text in schemas], undecided)
         partition_columns = own[0].partition_columns
         configuration = _indexing(own[0].mapping, schema, partition_columns, undecided)
         undecided.append(
-            "no metaData action is left: schema and partitioning are those of the newest split; the id of the table is "
-            "new, and its name, its description and its properties are not known"
+            "no metaData action is left: schema and partitioning are those of the newest split, the table id is new, "
+            "and the name, the description and the properties of the table are lost"
         )
     elif splits:
         schema, partition_columns = _jvm_schema(splits)
         configuration = _jvm_indexing(splits, schema)
         undecided.append(
-            "no metaData action is left, and splits of the JVM do not say the schema: columns have the type of their "
-            "index (an int, a short or a date may have become a long or a timestamp, a structure a text), all may be "
-            "null, and their order is that of the index"
+            "no metaData action is left, and splits of the JVM do not record the schema: columns have the type of "
+            "their index field (int and short become long, date becomes timestamp, a struct becomes string), are "
+            "nullable, and have the order of the index"
         )
         if partition_columns:
             undecided.append(
-                f"the partition columns {', '.join(partition_columns)} are read from paths: their values are texts, "
-                f"and an empty text cannot be told from null"
+                f"the partition columns {', '.join(partition_columns)} come from paths: their type is string, and "
+                f"empty strings became null"
             )
         undecided.append(
-            "the id of the table is new, and its name, its description and its properties are not known"
+            "the table id is new, and the name, the description and the properties of the table are lost"
         )
     else:
         raise LogCorruptedError(
-            f"{url}: neither the log nor any split that can be read tells the schema of the table; nothing can be "
-            f"repaired here. Restore the files from a backup"
+            f"{url}: no readable log file and no readable split tells the schema of the table, so it cannot be "
+            f"repaired; restore the files from a backup"
         )
     created_ms = min(split.add.modification_time for split in splits)
     return Metadata(
@@ -107,20 +107,16 @@ def _metadata_of(splits: Sequence[FoundSplit], url: str, undecided: list[str]) -
     )
 
 
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))
-
-
 def _joined(schemas: Sequence[pa.Schema], undecided: list[str]) -> pa.Schema:
-    """The newest schema, with columns that only older ones have at its end."""
+    """The newest schema, followed by the columns that only older schemas have."""
     fields = {field.name: field for field in schemas[0]}
     for schema in schemas[1:]:
         for field in schema:
             known = fields.setdefault(field.name, field.with_nullable(True))
             if known.type != field.type:
                 undecided.append(
-                    f"the column {field.name} is of type {known.type} in the newest split and of type {field.type} in "
-                    f"others"
+                    f"the column {field.name} has the type {known.type} in the newest split and {field.type} in other "
+                    f"splits"
                 )
     return pa.schema(list(fields.values()))
 
@@ -128,7 +124,7 @@ def _joined(schemas: Sequence[pa.Schema], undecided: list[str]) -> pa.Schema:
 def _indexing(
     mapping: DocMapping, schema: pa.Schema, partition_columns: Sequence[str], undecided: list[str]
 ) -> dict[str, str]:
-    """The properties by which new splits are indexed like the newest one, as far as that can be said."""
+    """The properties that make writers index new splits like the newest one, as far as its mapping reveals them."""
     properties = {
         f"{INDEXING_TYPEMAP.prefix}{field.name}": _KIND_NAMES[field.kind]
         for field in mapping
@@ -140,7 +136,7 @@ def _indexing(
         return {}
     if not is_same:
         undecided.append(
-            "not all settings of the index can be told from the splits: new ones may be indexed in another way"
+            "some index settings cannot be derived from the splits: new splits may be indexed differently"
         )
     return properties
 

@@ -1,18 +1,22 @@
-"""The old log makes room for the new one, and nothing of it is lost.
+"""REPAIR writes a new log for a table whose log is damaged or gone, from everything that can still be read.
 
-1. Every file of the old log is copied to a folder beside it. Until here nothing has changed.
-2. The new version is written if it is absent; it has a number that was never used, so that no file is overwritten.
-   Then its state: with that one write the new log is what everybody reads. Before it, everybody reads the old one.
-3. The hint is replaced, and the files of the old log, which nobody needs any more, are deleted.
+1. Read the log in whatever state it is (`evidence`): the newest version that it proves, and what lies beyond.
+2. Read the footers of the splits (`splits`).
+3. Decide which splits are live (`plan`), and restore the table's metadata and protocol (`identity`).
+4. Write the new log to another location, or in place of the old one (`write`).
 
-A crash leaves the old log or the new one in force, and at least one copy of everything. The next repair finishes it.
+In place, the old log makes room for the new one without losing anything:
+
+1. REPAIR copies every file of the old log to a folder beside it. Nothing has changed yet.
+2. It writes the new version if absent, under a number that was never used, so that no file is overwritten. Then it
+   writes the state of that version: with this one write, readers switch from the old log to the new one.
+3. It replaces the hint and deletes the files of the old log.
+
+After a crash, either the old log or the new one is in force, and at least one copy of every file exists. The next
+REPAIR finishes the job.
 """
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from enum import Enum
-from functools import partial
-from typing import Final
 
 import msgspec
 
@@ -21,106 +25,27 @@ from indextables.errors import (
     ConcurrentMaintenanceError,
     InvalidOptionError,
     LogCorruptedError,
-    ObjectNotFoundError,
-    StorageError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, VersionFile, parse_log_path
-from indextables.log.segment import build_listing
+from indextables.log.paths import LOG_PREFIX
 from indextables.ops.references import among, split_files, stored_table
 from indextables.ops.repair.evidence import LogEvidence, read_evidence
 from indextables.ops.repair.identity import Identity, identify
 from indextables.ops.repair.plan import RepairPlan, log_entries, make_plan
 from indextables.ops.repair.report import RepairReport, RepairStatus
 from indextables.ops.repair.splits import survey_splits
-from indextables.ops.repair.write import copy_splits, write_log
-from indextables.ops.runner import LocalRunner, Runner, TaskStore, parallel_map
-from indextables.storage import ObjectMeta, ObjectStore, parse_root, require_put_if_absent
+from indextables.ops.repair.write import back_up_log, copy_splits, delete_old_log, write_log
+from indextables.ops.runner import LocalRunner, Runner, TaskStore
+from indextables.storage import ObjectStore, parse_root, require_put_if_absent
 from indextables.table import TableContext, load_snapshot
-
-_CHECKSUM_SUFFIX: Final = ".crc"
-
-
-def set_aside(context: TableContext, metas: Sequence[ObjectMeta]) -> str:
-    """Copy all files of the log; returns the folder. Raises StorageError, with at most a part of the copy left."""
-    folder = _new_folder(context.store)
-    copy = partial(_copy, context.store, folder)
-    parallel_map(copy, metas, context.settings[READ_PARALLELISM])
-    there = {meta.key: meta.size for meta in context.store.list(folder)}
-    for meta in metas:
-        if there.get(_aside(meta.key, folder)) != meta.size and _exists(context.store, meta.key):
-            raise StorageError(
-                f"{context.url}: {meta.key} was copied to {folder}, and is not there as it was; nothing was changed"
-            )
-    return folder
-
-
-def remove_old(context: TableContext, metas: Sequence[ObjectMeta]) -> None:
-    """Delete the files of the old log: what points at others goes first. Files that are none of a log stay."""
-    bases = {base.meta.key for base in build_listing(metas).bases_newest_first()}
-    old = [meta.key for meta in metas if _is_of_log(meta.key) and meta.key != LAST_CHECKPOINT_KEY]
-    context.store.delete_many(sorted(old, key=lambda key: _rank(key, bases)))
-    context.cache.invalidate(context.store)
-
-
-def _is_of_log(key: str) -> bool:
-    """A file of the log, or the checksum that Hadoop keeps beside one: wrong as soon as that one is replaced."""
-    folder, _, name = key.rpartition("/")
-    is_checksum = name.startswith(".") and name.endswith(_CHECKSUM_SUFFIX)
-    named = f"{folder}/{name.removeprefix('.').removesuffix(_CHECKSUM_SUFFIX)}" if is_checksum else key
-    return parse_log_path(named) is not None
-
-
-def _rank(key: str, bases: set[str]) -> int:
-    if key in bases:
-        return 0
-    return 1 if isinstance(parse_log_path(key), VersionFile) else 2
-
-
-def _new_folder(store: ObjectStore) -> str:
-    moment = datetime.fromtimestamp(store.clock.now_ms() / 1000, UTC)
-    name = f"{LOG_PREFIX.rstrip('/')}.damaged-{moment:%Y%m%dT%H%M%S}Z"
-    number = 1
-    folder = f"{name}/"
-    while next(iter(store.list(folder)), None) is not None:
-        number += 1
-        folder = f"{name}-{number}/"
-    return folder
-
-
-def _aside(key: str, folder: str) -> str:
-    return folder + key.removeprefix(LOG_PREFIX)
-
-
-def _copy(store: ObjectStore, folder: str, meta: ObjectMeta) -> None:
-    try:
-        store.put(_aside(meta.key, folder), store.get(meta.key))
-    except ObjectNotFoundError:
-        return  # cleaned up since it was listed
-
-
-def _exists(store: ObjectStore, key: str) -> bool:
-    try:
-        store.head(key)
-    except ObjectNotFoundError:
-        return False
-    return True
-
-
-# REPAIR: a new log for a table whose log is damaged or gone, from everything that can still be read.
-#
-# 1. Read the log, whatever state it is in (`repair_log`): the newest version that it proves, and what lies
-# beyond. 2. Read the footers of the splits (`repair_splits`). 3. Decide which splits are live (`repair_plan`,
-# `repair_candidates`) and what the table is (`repair_identity`). 4. Write the new log to another place, or in
-# place of the old one (`repair_write`, `repair_swap`).
 
 
 class RepairMode(Enum):
-    """What becomes of the result of a repair.
+    """Where a repair writes its result.
 
-    COPY: a whole table elsewhere, with copies of its splits. LOG_ONLY: the new log elsewhere, to be looked at.
-    SWAP: the new log takes the place of the old one. PLAN: nothing is written.
+    COPY writes a complete table to another location, with copies of the splits. LOG_ONLY writes only the new log to
+    another location, for inspection. SWAP replaces the old log. PLAN writes nothing.
     """
 
     COPY = "copy"
@@ -130,18 +55,16 @@ class RepairMode(Enum):
 
     @classmethod
     def of(cls, *, swap: bool, log_only: bool, dry_run: bool) -> "RepairMode":
-        """The mode that a user asks for. Raises InvalidOptionError for more than one."""
-        modes = {cls.SWAP: swap, cls.LOG_ONLY: log_only, cls.PLAN: dry_run}
-        asked = [mode for mode, is_asked in modes.items() if is_asked]
-        if len(asked) > 1:
-            raise InvalidOptionError(
-                "a repair can swap, write the log only, or be a dry run: choose one of them"
-            )
-        return asked[0] if asked else cls.COPY
+        """The mode that the flags select. Raises InvalidOptionError if more than one is set."""
+        flags = {cls.SWAP: swap, cls.LOG_ONLY: log_only, cls.PLAN: dry_run}
+        selected = [mode for mode, is_set in flags.items() if is_set]
+        if len(selected) > 1:
+            raise InvalidOptionError("swap, log_only and dry_run exclude each other; choose one")
+        return selected[0] if selected else cls.COPY
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """What a repair would do to the table of `context`. Nothing has been written."""
+    """A planned repair of the table of `context`; nothing has been written yet."""
 
     context: TableContext
     evidence: LogEvidence
@@ -151,7 +74,7 @@ class Repair(msgspec.Struct, frozen=True):
     def report(
         self, status: RepairStatus, location: str | None = None, damaged_log: str | None = None
     ) -> RepairReport:
-        """What was found, and what became of it. A success with something amiss is a partial one."""
+        """The report with the given status, or PARTIAL for a success with missing, unreadable or unknown parts."""
         plan, evidence = self.plan, self.evidence
         undecided = (*plan.undecided, *self.identity.undecided)
         if status is RepairStatus.SUCCESS and (plan.missing or plan.unreadable or undecided):
@@ -178,14 +101,14 @@ class Repair(msgspec.Struct, frozen=True):
 def repair(
     context: TableContext, target: TableContext | None, mode: RepairMode, runner: Runner | None = None
 ) -> RepairReport:
-    """Repair a table in one of the modes; COPY and LOG_ONLY need a target, the others have none.
+    """Repair a table. COPY and LOG_ONLY need a target; SWAP and PLAN take none.
 
-    Without a target, COPY is refused with InvalidOptionError as long as anything of the old log is there, which is
-    never touched without being asked for; if there is nothing, the new one is simply put there.
+    COPY without a target writes the new log in place if no file of the old log is left. Otherwise it raises
+    InvalidOptionError: a repair replaces an existing log only in SWAP mode.
     """
-    if (mode in (RepairMode.SWAP, RepairMode.PLAN)) and target is not None:
+    if mode in (RepairMode.SWAP, RepairMode.PLAN) and target is not None:
         raise InvalidOptionError(
-            f"{context.url}: a repair in place, or one that only plans, has no other location; leave out {target.url}"
+            f"{context.url}: a swap or a dry run has no other location; leave out {target.url}"
         )
     if mode is RepairMode.PLAN:
         return plan_repair(context, runner).report(RepairStatus.DRY_RUN)
@@ -195,26 +118,26 @@ def repair(
         return (repair_to if mode is RepairMode.COPY else repair_log_to)(context, target, runner)
     if mode is RepairMode.LOG_ONLY or has_log(context.store):
         raise InvalidOptionError(
-            f"{context.url}: say where the repaired table goes, or ask for a swap, which puts the new log in the place "
-            f"of the old one and keeps that beside it"
+            f"{context.url}: name a location for the repaired table, or ask for a swap, which replaces the log and "
+            f"keeps the old one in a folder beside it"
         )
     return repair_in_place(context, runner)
 
 
 def plan_repair(context: TableContext, runner: Runner | None = None) -> Repair:
-    """Find out what can be recovered. Reads everything that is left, and writes nothing.
+    """Read everything that is left of the table and decide what can be recovered. Writes nothing.
 
-    Raises TableNotFoundError if there is nothing of a table, LogCorruptedError if nothing tells its schema,
-    UnsupportedProtocolError, and StorageError if the store does not answer.
+    Raises TableNotFoundError if there is neither a log nor a split, LogCorruptedError if no file reveals the schema,
+    UnsupportedProtocolError, and StorageError if the store fails.
     """
     runner = runner or LocalRunner(context.settings[READ_PARALLELISM])
-    # What was remembered tells nothing about what is there.
+    # Only the stored files count as evidence; the cache may be stale.
     context.cache.invalidate(context.store)
     stored = split_files(stored_table(context.store.list("")))
     evidence = read_evidence(context)
     if not evidence.metas and not stored.num_rows:
         raise TableNotFoundError(
-            f"{context.url}: there is nothing to repair here, neither a log nor any split; check the path"
+            f"{context.url}: there is nothing to repair: no transaction log and no split; check the path"
         )
     live = log_entries(evidence)
     needed = stored.filter(among(stored["path"], live["path"].combine_chunks()))
@@ -225,31 +148,30 @@ def plan_repair(context: TableContext, runner: Runner | None = None) -> Repair:
 
 
 def repair_in_place(context: TableContext, runner: Runner | None = None) -> RepairReport:
-    """Put a new log in the place of the old one, which is kept in a folder beside it.
+    """Replace the log, and keep the old one in a folder beside it. A healthy log is left alone.
 
-    If nothing is wrong with the log, nothing is done. Under any failure the old log or the new one is in force, and
-    nothing is lost. Raises as `plan_repair` does, UnsupportedStoreError, and CommitConflictError if another writer
-    commits meanwhile.
+    After any failure, either the old log or the new one is in force, and no file is lost. Raises as `plan_repair`
+    does, UnsupportedStoreError, and CommitConflictError if another writer commits during the repair.
     """
     repair = plan_repair(context, runner)
     if not _is_needed(repair):
         return repair.report(RepairStatus.NO_ACTION)
     require_put_if_absent(context.store)
     metas = repair.evidence.metas
-    folder = set_aside(context, metas) if metas else None
+    backup_folder = back_up_log(context, metas) if metas else None
     write_log(context, repair.plan, repair.identity, repair.evidence.header)
-    remove_old(context, metas)
-    damaged = None if folder is None else f"{context.url}/{folder.rstrip('/')}"
-    return repair.report(RepairStatus.SUCCESS, context.url, damaged)
+    delete_old_log(context, metas)
+    damaged_log = None if backup_folder is None else f"{context.url}/{backup_folder.rstrip('/')}"
+    return repair.report(RepairStatus.SUCCESS, context.url, damaged_log)
 
 
 def repair_to(context: TableContext, target: TableContext, runner: Runner | None = None) -> RepairReport:
-    """Write the repaired table to another place: its splits are copied there, and then the new log is written.
+    """Write the repaired table to another location: copy the splits, then write the new log.
 
-    The source is only read. Raises as `plan_repair` does, TableAlreadyExistsError if the target has a log already, and
-    InvalidOptionError if one of both lies within the other.
+    The source is only read. Raises as `plan_repair` does, TableAlreadyExistsError if the target already has a log, and
+    InvalidOptionError if one of the two locations contains the other.
     """
-    repair = _repair_for(context, target, runner)
+    repair = _plan_repair_to(context, target, runner)
     copy_splits(
         context, target, repair.plan.entries, runner or LocalRunner(context.settings[READ_PARALLELISM])
     )
@@ -258,22 +180,22 @@ def repair_to(context: TableContext, target: TableContext, runner: Runner | None
 
 
 def repair_log_to(context: TableContext, target: TableContext, runner: Runner | None = None) -> RepairReport:
-    """Write only the new log to another place: to be looked at, and to be put in the place of the old one by hand.
+    """Write only the new log to another location, for inspection or for installing it by hand.
 
-    It can be opened, but its splits are at the source. Raises as `repair_to` does.
+    The new log can be opened, but its splits stay at the source. Raises as `repair_to` does.
     """
-    repair = _repair_for(context, target, runner)
+    repair = _plan_repair_to(context, target, runner)
     write_log(target, repair.plan, repair.identity, repair.evidence.header)
     return repair.report(RepairStatus.SUCCESS, target.url)
 
 
 def has_log(store: ObjectStore) -> bool:
-    """Whether there is anything in the folder of the log."""
+    """Whether the log folder holds any file."""
     return next(iter(store.list(LOG_PREFIX)), None) is not None
 
 
 def _is_needed(repair: Repair) -> bool:
-    """Whether anything is wrong with the log: something of it cannot be read, or readers do not get where it leads."""
+    """Whether the log is damaged: a file is unreadable or missing, or readers do not reach the proven version."""
     evidence, plan = repair.evidence, repair.plan
     if not evidence.is_complete or evidence.problems or evidence.has_unfinished_repair:
         return True
@@ -286,24 +208,23 @@ def _is_needed(repair: Repair) -> bool:
     return head.gap is not None or head.version != evidence.proven_version
 
 
-def _repair_for(context: TableContext, target: TableContext, runner: Runner | None) -> Repair:
-    _check_apart(context.url, target.url)
+def _plan_repair_to(context: TableContext, target: TableContext, runner: Runner | None) -> Repair:
+    _check_disjoint(context.url, target.url)
     if has_log(target.store):
         raise TableAlreadyExistsError(
-            f"{target.url}: there is a transaction log already; choose a place that has none"
+            f"{target.url}: already has a transaction log; choose a location without one"
         )
     require_put_if_absent(target.store)
     return plan_repair(context, runner)
 
 
-def _check_apart(source_url: str, target_url: str) -> None:
+def _check_disjoint(source_url: str, target_url: str) -> None:
     source, target = parse_root(source_url), parse_root(target_url)
     if source_url == target_url:
         raise InvalidOptionError(
-            f"{source_url}: the new log would take the place of the old one; ask for that with swap, or choose another "
-            f"place"
+            f"{source_url}: the new log would take the place of the old one; ask for a swap, or choose another location"
         )
     if source.contains(target) or target.contains(source):
         raise InvalidOptionError(
-            f"{target_url}: lies within {source_url}, or the other way round; choose a place outside of the table"
+            f"{target_url}: overlaps with {source_url}; choose a location outside of the table"
         )

@@ -1,4 +1,4 @@
-"""What split files say about themselves: everything for ours, less for those written on the JVM."""
+"""Reads the footers of splits. Our own splits describe themselves completely, splits of the JVM only in part."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from indextables.errors import AccessDeniedError, IndexTablesError, TransientSto
 from indextables.log.actions import AddAction
 from indextables.ops.read import add_of
 from indextables.ops.repair.report import Problem
-from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore
+from indextables.ops.runner import Interruption, Runner, Task, TaskStore, results
 from indextables.schema import to_spark_json
 from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_member
 from indextables.split.doc_mapping import DocMapping
@@ -25,7 +25,7 @@ _SPLITS_PER_TASK: Final = 16
 
 
 class OwnDescription(msgspec.Struct, frozen=True):
-    """What only one of our splits says of its table."""
+    """What our own splits record about their table, and splits of the JVM do not."""
 
     schema_string: str
     partition_columns: tuple[str, ...]
@@ -35,9 +35,9 @@ class OwnDescription(msgspec.Struct, frozen=True):
 
 
 class FoundSplit(msgspec.Struct, frozen=True):
-    """A split that can be read, and the action that would add it.
+    """A readable split, and the action that adds it to the log.
 
-    Of one written on the JVM the `fields` of its index are known; its partition values are guessed from its path.
+    `own` is None for a split of the JVM. Its `fields` are those of its index; its partition values come from its path.
     """
 
     add: AddAction
@@ -51,24 +51,24 @@ class FoundSplit(msgspec.Struct, frozen=True):
 
     @property
     def merged_from(self) -> tuple[str, ...]:
-        """The splits whose rows it has, as far as it says so."""
+        """The sources of a merged split, as far as it records them."""
         return self.own.merged_from if self.own is not None else ()
 
     @property
     def is_merged_on_the_jvm(self) -> bool:
-        """Whether its name is one that merges on the JVM give: it does not say whose rows it has."""
+        """Whether its name is one that JVM merges give. Such a split does not record its sources."""
         return self.own is None and not self.path.rpartition("/")[2].startswith("part-")
 
 
 class SplitSurvey(msgspec.Struct, frozen=True):
-    """Splits that were looked at: those that can be read, by path, and the others."""
+    """The readable and the unreadable splits, by path."""
 
     found: dict[str, FoundSplit]
     unreadable: dict[str, Problem]
 
 
 def survey_splits(store: TaskStore, stored: pa.Table, runner: Runner) -> SplitSurvey:
-    """Read the footers of splits. Raises storage errors that say nothing about a split."""
+    """Read the footers of splits. Raises AccessDeniedError and TransientStorageError, which prove no damage."""
     metas = [
         ObjectMeta(*values)
         for values in zip(*(stored[name].to_pylist() for name in ("path", "size", "modifiedMs")), strict=True)
@@ -80,35 +80,32 @@ def survey_splits(store: TaskStore, stored: pa.Table, runner: Runner) -> SplitSu
     found: dict[str, FoundSplit] = {}
     unreadable: dict[str, Problem] = {}
     shared: dict[Hashable, Any] = {}
-    for outcome in runner.run("reading the footers of splits", tasks):
-        if isinstance(outcome, Failed):
-            raise outcome.error
-        for each in outcome.result:
-            if isinstance(each, FoundSplit):
-                found[each.path] = _sharing(each, shared)
+    for batch in results(runner, "reading the footers of splits", tasks):
+        for split in batch:
+            if isinstance(split, FoundSplit):
+                found[split.path] = _with_shared_values(split, shared)
             else:
-                unreadable[each.path] = each
+                unreadable[split.path] = split
     return SplitSurvey(dict(sorted(found.items())), dict(sorted(unreadable.items())))
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeSplits(Task[tuple[FoundSplit | Problem, ...]]):
-    """Reads the footers of some splits."""
+    """Reads the footers of a batch of splits: what each one records, or why it is unreadable."""
 
     store: TaskStore
     metas: tuple[ObjectMeta, ...]
 
     def run(self, interruption: Interruption) -> tuple[FoundSplit | Problem, ...]:
-        """What each split says, or why it cannot be read."""
         described: list[FoundSplit | Problem] = []
         for meta in self.metas:
             interruption.check()
-            described.append(_described(self.store.store, meta))
+            described.append(_describe(self.store.store, meta))
         return tuple(described)
 
 
 def values_of_path(path: str) -> dict[str, str | None]:
-    """The partition values that the folders of a path spell out; null and the empty text look the same there."""
+    """The partition values in the folder names of a path. Folder names do not distinguish null from empty strings."""
     named = (folder.partition("=") for folder in path.split("/")[:-1])
     return {
         unescape_partition_value(name) or name: unescape_partition_value(value)
@@ -118,19 +115,19 @@ def values_of_path(path: str) -> dict[str, str | None]:
 
 
 def mappings_of(splits: Iterable[FoundSplit]) -> dict[str, str]:
-    """The doc mappings of our splits, by hash."""
+    """The doc mappings of our own splits, by hash."""
     distinct = dict.fromkeys(split.own.mapping for split in splits if split.own is not None)
     return {mapping.hash: mapping.to_json() for mapping in distinct}
 
 
 def newest_first(splits: Iterable[FoundSplit]) -> Sequence[OwnDescription]:
-    """What our splits say of their table, that of the newest one first."""
+    """The descriptions in our own splits, the newest first."""
     own = [split.own for split in splits if split.own is not None]
-    return sorted(own, key=lambda each: each.created_ms, reverse=True)
+    return sorted(own, key=lambda description: description.created_ms, reverse=True)
 
 
-def _sharing(split: FoundSplit, shared: dict[Hashable, Any]) -> FoundSplit:
-    """The same split: what all splits of a table have in common is kept in memory once."""
+def _with_shared_values(split: FoundSplit, shared: dict[Hashable, Any]) -> FoundSplit:
+    """The same split; values that the splits of a table have in common are kept in memory once."""
     if split.own is None:
         return replace(split, fields=shared.setdefault(split.fields, split.fields))
     own = replace(
@@ -141,21 +138,21 @@ def _sharing(split: FoundSplit, shared: dict[Hashable, Any]) -> FoundSplit:
     return replace(split, own=own)
 
 
-def _described(store: ObjectStore, meta: ObjectMeta) -> FoundSplit | Problem:
+def _describe(store: ObjectStore, meta: ObjectMeta) -> FoundSplit | Problem:
     try:
         bundle = read_bundle(store, meta.key, meta.size)
         place = f"{store.url}: {meta.key}"
         if is_ours(bundle):
-            return _ours(meta, bundle, decode_info(bundle, place))
+            return _describe_own(meta, bundle, decode_info(bundle, place))
         index = decode_meta(read_member(store, meta.key, bundle, META_FILE), place)
         return FoundSplit(_jvm_add(meta, bundle, index.num_docs), fields=tuple(index.fields.values()))
     except (AccessDeniedError, TransientStorageError):
-        raise  # says nothing about the split
+        raise  # the store failed: no evidence about the split
     except IndexTablesError as error:
         return Problem(meta.key, str(error))
 
 
-def _ours(meta: ObjectMeta, bundle: Bundle, info: SplitInfo) -> FoundSplit:
+def _describe_own(meta: ObjectMeta, bundle: Bundle, info: SplitInfo) -> FoundSplit:
     file = SplitFile(
         path=meta.key,
         partition_values=dict(info.partition_values),
