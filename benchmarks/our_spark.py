@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import indextables.spark
 from benchmarks.rows import TEXT_COLUMN
-from indextables.spark.availability import require_java
+from indextables.spark.session import require_java
 
 CORES = os.cpu_count() or 1
 

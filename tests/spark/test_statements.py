@@ -81,10 +81,10 @@ def test_a_name_that_the_catalog_does_not_know_is_a_clear_error(spark):
         spark.sql("CHECKPOINT INDEXTABLES no.such")
 
 
-def test_a_view_has_no_place(spark):
+def test_a_view_has_no_location(spark):
     spark.sql("CREATE TEMPORARY VIEW seen AS SELECT 1 AS one")
     try:
-        with pytest.raises(errors.TableNotFoundError, match="does not say where seen is"):
+        with pytest.raises(errors.TableNotFoundError, match="has no location for seen"):
             spark.sql("FSCK INDEXTABLES seen")
     finally:
         spark.sql("DROP VIEW seen")

@@ -19,7 +19,7 @@ from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY
 from indextables.cli.formatting import count, duration, size
 from indextables.errors import StorageError
 from indextables.index_table import IndexTable
-from indextables.spark.jobs import explaining
+from indextables.spark.jobs import translate_spark_errors
 
 SCHEMA: Final = pa.schema(
     [("package", pa.string()), ("path", pa.string()), ("line", pa.int32()), ("text", pa.string())]
@@ -140,7 +140,7 @@ class Demo(msgspec.Struct):
         try:
             for name, doing, step in self.steps():
                 started = time.perf_counter()
-                with waiting(doing), explaining(f"do this: {name}"):
+                with waiting(doing), translate_spark_errors(f"do this: {name}"):
                     told = step()
                 seconds = time.perf_counter() - started
                 has_table = Path(self.path, "_transaction_log").exists()
