@@ -140,7 +140,7 @@ def test_an_attempt_that_ends_after_the_commit_deletes_its_splits_itself(
     writer.commit([_written(writer, 1), _written(writer, 2)])
     IndexTable(path).append(rows(3))
     before = split_files(Path(path))
-    with pytest.raises(CommitConflictError, match="by another attempt"):
+    with pytest.raises(CommitConflictError, match="another attempt of this task was committed"):
         writer.write(started)
     assert split_files(Path(path)) == before
     # The commits of others, however many, prove nothing.
@@ -153,7 +153,7 @@ def test_an_attempt_that_ends_after_the_commit_that_created_the_table_deletes_it
 ) -> None:
     writer = _writer(path)
     writer.commit([_written(writer, 1)])
-    with pytest.raises(CommitConflictError, match="by another attempt"):
+    with pytest.raises(CommitConflictError, match="another attempt of this task was committed"):
         _written(writer, 1)
     assert split_files(Path(path)) == IndexTable(path).files()["path"].to_pylist()
 
@@ -224,7 +224,7 @@ def test_a_table_that_was_created_again_meanwhile_refuses_the_commit(path: str) 
     for file in (Path(path) / "_transaction_log").iterdir():
         file.unlink()
     IndexTable.create(path, SMALL)
-    with pytest.raises(CommitConflictError, match="dropped and created again"):
+    with pytest.raises(CommitConflictError, match="dropped and recreated"):
         writer.commit([done])
     assert split_files(Path(path)) == []
 
@@ -243,7 +243,7 @@ def test_a_commit_that_did_not_land_leaves_nothing_of_lost_attempts_either(
     shutil.rmtree(Path(path) / "_transaction_log")
     IndexTable.create(path, SMALL, partition_by=partition_by)
     messages = [replace(done, attempt_number=0 if is_known_to_run_once else 1)]
-    with pytest.raises(CommitConflictError, match="dropped and created again"):
+    with pytest.raises(CommitConflictError, match="dropped and recreated"):
         writer.commit(messages)
     writer.abort(messages)
     left = [*busy.paths, *(lost.paths if is_known_to_run_once else [])]
@@ -291,7 +291,7 @@ def test_a_table_that_another_writer_created_in_another_way_refuses_the_commit(p
     writer = _writer(path)
     done = _written(writer, 1)
     IndexTable.create(path, SMALL, partition_by=["day"])
-    with pytest.raises(Exception, match="exists here already"):
+    with pytest.raises(Exception, match="the table already exists"):
         writer.commit([done])
     assert split_files(Path(path)) == []
 

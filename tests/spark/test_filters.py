@@ -12,7 +12,7 @@ from pyspark.sql import datasource as spark_filters
 
 from indextables.errors import InvalidQueryError
 from indextables.predicates import And, Comparison, In, IsNotNull, IsNull, Like, Not, Operator, StartsWith
-from indextables.spark.filters import MARKER_PREFIX, asked_by, to_predicate
+from indextables.spark.filters import MARKER_PREFIX, requested_by, to_predicate
 from support.spark_frames import load
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([("a", pa.int64())]))])
@@ -50,11 +50,11 @@ def test_a_search_is_one_condition_on_the_query_column() -> None:
     query = spark_filters.EqualTo(("_query",), "name:x")
     noise = [spark_filters.IsNotNull(("_query",)), spark_filters.GreaterThan(("_score",), 1.0)]
     marker = spark_filters.Not(spark_filters.EqualNullSafe(("_query",), f"{MARKER_PREFIX}1"))
-    asked = asked_by([query, marker, *noise, spark_filters.IsNull(ID)], SCHEMA, has_search_columns=True)
+    asked = requested_by([query, marker, *noise, spark_filters.IsNull(ID)], SCHEMA, has_search_columns=True)
     assert asked == ("name:x", IsNull("id"))
     for wrong in (spark_filters.In(("_query",), ("a", "b")), spark_filters.EqualTo(("_query",), "other")):
         with pytest.raises(InvalidQueryError, match="full-text search takes one condition"):
-            asked_by([query, wrong], SCHEMA, has_search_columns=True)
+            requested_by([query, wrong], SCHEMA, has_search_columns=True)
 
 
 def _value(dice: random.Random, kind: str) -> object:

@@ -19,7 +19,7 @@ from indextables.errors import (
     RowsChangedError,
     VersionNotFoundError,
 )
-from indextables.spark.source import IndexTablesSource, RefusedStream
+from indextables.spark.source import FailedStream, IndexTablesSource
 from indextables.spark.stream_read import StreamReader
 from support.row_tables import SCHEMA, rows
 
@@ -49,7 +49,7 @@ def reader_of(path: str, **options: object) -> StreamReader:
     schema = source.schema()
     assert isinstance(schema, StructType)
     reader = source.streamReader(schema)
-    if isinstance(reader, RefusedStream):
+    if isinstance(reader, FailedStream):
         reader.initialOffset()
     assert isinstance(reader, StreamReader)
     return reader
@@ -217,7 +217,9 @@ def test_versions_that_are_gone_are_an_error_unless_data_may_be_lost(table: Inde
     for version in (0, 1, 2):
         (log / f"{version:020d}.json").unlink()
     strict = reader_of(path, startingVersion=1)
-    with pytest.raises(VersionNotFoundError, match=r"version 1 is gone.*failOnDataLoss=false"):
+    with pytest.raises(
+        VersionNotFoundError, match=r"version 1 is no longer in the log.*failOnDataLoss=false"
+    ):
         strict.latestOffset(strict.initialOffset(), NO_LIMIT)
     lenient = reader_of(path, startingVersion=1, failOnDataLoss="false")
     assert list(batches(lenient, NO_LIMIT)) == [[3, 4]]
@@ -262,7 +264,7 @@ def test_a_table_that_was_created_again_stops_the_stream(table: IndexTable, path
         file.unlink()
     IndexTable.create(path, SCHEMA)
     for each in (reader, reader_of(path)):
-        with pytest.raises(RowsChangedError, match="created again"):
+        with pytest.raises(RowsChangedError, match="recreated"):
             each.latestOffset(start, NO_LIMIT)
 
 
@@ -296,9 +298,9 @@ def test_wrong_options_are_refused(
 def test_a_start_in_the_future_and_an_offset_of_something_else_are_refused(
     table: IndexTable, path: str
 ) -> None:
-    with pytest.raises(VersionNotFoundError, match="start at version 9"):
+    with pytest.raises(VersionNotFoundError, match="starts at version 9"):
         reader_of(path, startingVersion=9).initialOffset()
-    with pytest.raises(InvalidOptionError, match="no offset of a table"):
+    with pytest.raises(InvalidOptionError, match="not an offset of a table"):
         reader_of(path).latestOffset({"offset": 3}, NO_LIMIT)
     with pytest.raises(InvalidQueryError):
         reader_of(path, query="nosuch:x")

@@ -264,7 +264,7 @@ def test_a_table_created_again_between_tasks_and_commit_refuses_the_batch(path: 
     for file in (Path(path) / "_transaction_log").iterdir():
         file.unlink()
     IndexTable.create(path, SCHEMA)
-    with pytest.raises(CommitConflictError, match="dropped and created again"):
+    with pytest.raises(CommitConflictError, match="dropped and recreated"):
         _stream_writer(path).commit([done], 0)
     assert split_files(Path(path)) == []
 

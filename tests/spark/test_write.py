@@ -62,7 +62,7 @@ def test_partition_by_of_other_formats_is_left_to_spark(spark: SparkSession, tmp
 def test_other_partition_columns_than_the_tables_are_refused(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
     logs(spark).write.format("indextables").partitionBy("DAY").mode("append").save(path)
-    with pytest.raises(PySparkException, match="partitionBy is level, and the table is partitioned by day"):
+    with pytest.raises(PySparkException, match="partitionBy is level, but the table is partitioned by day"):
         logs(spark).write.format("indextables").partitionBy("level").mode("append").save(path)
 
 
@@ -135,7 +135,7 @@ def test_save_modes_that_spark_does_not_offer_work_on_an_enabled_session(
     spark: SparkSession, path: str
 ) -> None:
     logs(spark, 1).write.format("indextables").save(path)
-    with pytest.raises(PySparkException, match="a table exists here already"):
+    with pytest.raises(PySparkException, match="the table already exists"):
         logs(spark, 2).write.format("indextables").save(path)
     logs(spark, 3).write.format("indextables").mode("ignore").save(path)
     assert ids(load(spark, path)) == [1]
@@ -182,7 +182,7 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda frame: frame.drop("level"), "column 'level' of the table is missing from the data"),
+        (lambda frame: frame.drop("level"), "the data lacks the table's column 'level'"),
         (lambda frame: frame.withColumn("extra", functions.lit(1)), "column 'extra' is not in the table"),
         (lambda frame: frame.withColumn("id", functions.lit("one")), "column 'id' has the type string"),
         (
@@ -272,12 +272,12 @@ def test_optimized_write_leaves_tables_without_partitions_and_wrong_columns_to_t
         logs(spark).write.format("indextables").partitionBy("nothing").option(OPTIMIZED, True).save(
             f"{path}2"
         )
-    with pytest.raises(PySparkException, match="the options name no path"):
+    with pytest.raises(PySparkException, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").option(OPTIMIZED, True).save()
 
 
 def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="the options name no path"):
+    with pytest.raises(PySparkException, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").save()
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         spark.read.format("indextables").load()
