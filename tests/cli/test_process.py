@@ -245,4 +245,4 @@ def test_without_pyspark_the_help_works_and_the_demo_names_the_extra(tmp_path: P
         check=False,
     )
     assert refused.returncode == 1
-    assert refused.stderr.startswith("error: Spark needs the package pyspark")
+    assert refused.stderr.startswith("error: Spark support needs the package pyspark")

@@ -1,4 +1,4 @@
-"""Reading: what is pruned, time travel, columns, search, and views."""
+"""Reads: pruning, time travel, columns, search and views."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from support.spark_frames import TEXT, ids, load, logs
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The log, partitioned by day, in two versions after the creation."""
+    """The log rows, partitioned by day, appended in two versions."""
     place = (tmp_path_factory.mktemp("read") / "table").as_posix()
     for part in ((1, 2), (3, 4, 5)):
         frame = logs(spark, *part)
@@ -97,7 +97,7 @@ def test_sql_searches_by_the_query_column(spark: SparkSession, table: str) -> No
         spark.sql("SELECT count(*) FROM found").collect()
 
 
-def test_search_without_push_down_leads_to_the_setting(spark: SparkSession, table: str) -> None:
+def test_search_without_push_down_names_the_setting(spark: SparkSession, table: str) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):

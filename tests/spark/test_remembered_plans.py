@@ -1,4 +1,4 @@
-"""What was asked of a DataFrame lately stays part of its plan, and no longer than that."""
+"""Recent scan requests of a DataFrame stay part of its plan, for a limited time."""
 
 import os
 import uuid
@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"indextables-plans-{os.getuid()}"
 
 
-def test_asks_of_one_frame_come_together_and_those_of_others_do_not() -> None:
+def test_requests_of_one_frame_are_merged_and_those_of_other_frames_are_not() -> None:
     one, other = uuid.uuid4().hex, uuid.uuid4().hex
     assert remember(one, ScanRequest(where=A)) == (ScanRequest(where=A),)
     assert remember(other, ScanRequest(where=B)) == (ScanRequest(where=B),)
@@ -28,7 +28,7 @@ def test_asks_of_one_frame_come_together_and_those_of_others_do_not() -> None:
     assert merge_requests(remember(one, ScanRequest())) == (ScanRequest(),)
 
 
-def test_asks_are_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     scan, now = uuid.uuid4().hex, 1_000_000.0
     monkeypatch.setattr("time.time", lambda: now)
     remember(scan, ScanRequest())
@@ -54,6 +54,6 @@ def test_a_folder_that_others_can_write_to_is_refused(folder: Path) -> None:
         remember(uuid.uuid4().hex, ScanRequest())
 
 
-def test_an_id_that_leads_elsewhere_is_refused() -> None:
+def test_an_id_that_is_a_path_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match=r"indextables\.scan is internal"):
         remember("../../etc/passwd", ScanRequest())

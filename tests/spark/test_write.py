@@ -1,4 +1,4 @@
-"""Writing DataFrames: modes, partitions, settings, columns, and what the history says about it."""
+"""Writes of DataFrames: modes, partitions, settings, columns and history."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_replace_where_refuses_rows_and_columns_outside_of_it(spark: SparkSessio
     assert len(split_files(Path(path))) == IndexTable(path).num_files
 
 
-def test_dynamic_overwrite_replaces_the_partitions_that_rows_came_for(spark: SparkSession, path: str) -> None:
+def test_dynamic_overwrite_replaces_only_partitions_with_new_rows(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
     new = logs(spark, 3, 5).withColumn("id", functions.col("id") * 10)
     new.write.format("indextables").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(path)
@@ -95,13 +95,13 @@ def test_dynamic_overwrite_replaces_the_partitions_that_rows_came_for(spark: Spa
 
 @pytest.fixture
 def dynamic(spark: SparkSession) -> Iterator[None]:
-    """The session replaces only the partitions that rows came for."""
+    """Overwrites in this session replace only the partitions they have rows for."""
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "Dynamic")
     yield
     spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
-def test_what_a_session_says_about_overwrites_holds_unless_the_call_says_otherwise(
+def test_the_overwrite_mode_of_the_session_applies_unless_the_call_sets_one(
     spark: SparkSession, dynamic: None, path: str
 ) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
@@ -217,7 +217,7 @@ def test_nulls_without_a_type_fit_every_column(spark: SparkSession, path: str) -
     assert load(spark, path).where("id = 2").collect() == [(2, None, None, None, None)]
 
 
-def test_history_tells_what_a_write_took(spark: SparkSession, path: str) -> None:
+def test_history_has_the_metrics_of_a_write(spark: SparkSession, path: str) -> None:
     frame = logs(spark).repartition(2)
     frame.write.format("indextables").partitionBy("level").mode("append").save(path)
     entry = IndexTable(path).history().to_pylist()[0]
@@ -244,7 +244,7 @@ def test_optimized_write_shuffles_by_partition(spark: SparkSession, tmp_path: Pa
 OPTIMIZED = "spark.indextables.write.optimizeWrite.enabled"
 
 
-def test_optimized_write_knows_the_partitions_of_a_table_and_of_the_option(
+def test_optimized_write_uses_the_partitions_of_the_table_or_of_the_option(
     spark: SparkSession, path: str
 ) -> None:
     frame = spark.range(40).selectExpr("id", "cast(id % 4 as string) as `p.a``rt`").repartition(4)
