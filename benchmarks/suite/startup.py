@@ -73,9 +73,9 @@ def _seconds_to_output(command: Sequence[str]) -> float:
     assert process.stdout is not None  # it is a pipe
     first = process.stdout.read(1)
     seconds = time.perf_counter() - started
-    _, complaint = process.communicate()
+    _, error = process.communicate()
     if process.returncode or not first:
-        raise WrongResultError(f"{' '.join(command)} failed: {complaint.decode()}")
+        raise WrongResultError(f"{' '.join(command)} failed: {error.decode()}")
     return seconds
 
 

@@ -26,20 +26,20 @@ def test_index_creates_a_table_and_appends_to_it(invoke: Invoke, lines: str, tmp
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (("--partition-by", "message"), "partitioned by day"),
         (("--text", "message,day"), "day is not a text column in it"),
     ],
 )
 def test_options_that_contradict_the_table_are_wrong_usage(
-    invoke: Invoke, lines: str, tmp_path: Path, options: tuple[str, ...], complaint: str
+    invoke: Invoke, lines: str, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     place = str(tmp_path / "table")
     invoke("index", lines, place, "--partition-by", "day", "--text", "message")
     result = invoke("index", lines, place, *options)
     assert result.exit_code == 2
-    assert complaint in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert IndexTable(place).version == 1
 
 

@@ -85,7 +85,7 @@ def test_a_query_with_a_field_gets_no_hint(invoke: Invoke, path: str) -> None:
 def test_a_malformed_query_is_shown_with_a_caret(invoke: Invoke, path: str) -> None:
     result = invoke("search", path, "closed AND (level:ERROR")
     assert result.exit_code == 1
-    complaint, text, caret = result.stderr.splitlines()
-    assert "this ( is not closed" in complaint
+    error, text, caret = result.stderr.splitlines()
+    assert "this ( is not closed" in error
     assert text == "  closed AND (level:ERROR"
     assert caret == "             ^"

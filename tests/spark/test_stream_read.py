@@ -277,7 +277,7 @@ def test_options_select_rows_and_columns(table: IndexTable, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         ({"startingVersion": 1, "startingTimestamp": "latest"}, "not both"),
         ({"startingVersion": "soon"}, "startingVersion is 'soon'"),
@@ -289,9 +289,9 @@ def test_options_select_rows_and_columns(table: IndexTable, path: str) -> None:
     ],
 )
 def test_wrong_options_are_refused(
-    table: IndexTable, path: str, options: dict[str, object], complaint: str
+    table: IndexTable, path: str, options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InvalidOptionError, match=complaint):
+    with pytest.raises(InvalidOptionError, match=message):
         reader_of(path, **options)
 
 

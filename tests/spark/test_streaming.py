@@ -135,20 +135,20 @@ def test_an_error_of_the_source_reaches_the_user(spark: SparkSession, source: st
 def test_spark_reports_a_wrong_option_at_the_start_and_after_a_restart(
     spark: SparkSession, source: str, path: str
 ) -> None:
-    def complaint() -> str:
+    def reported_error() -> str:
         with pytest.raises(PySparkException) as refused:
             run(follow(spark, source, maxFilesPerTrigger="x"), path)
         return next(line for line in str(refused.value).splitlines()[::-1] if "Error:" in line)
 
-    told = "InvalidOptionError: option maxFilesPerTrigger is 'x', but must be a positive number"
-    assert complaint().endswith(told)
+    expected = "InvalidOptionError: option maxFilesPerTrigger is 'x', but must be a positive number"
+    assert reported_error().endswith(expected)
     run(follow(spark, source), path)
     IndexTable(source).append(rows(4))
     # The last batch is done; Spark asks for a new one.
-    assert complaint().endswith(told)
+    assert reported_error().endswith(expected)
     # Spark repeats the last batch.
     forget_last_commit(path)
-    assert complaint().endswith(told)
+    assert reported_error().endswith(expected)
     run(follow(spark, source), path)
     assert set(ids_of(IndexTable(path))) >= {1, 2, 3}
 

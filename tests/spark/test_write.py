@@ -180,7 +180,7 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
         (lambda frame: frame.drop("level"), "the data lacks the table's column 'level'"),
         (lambda frame: frame.withColumn("extra", functions.lit(1)), "column 'extra' is not in the table"),
@@ -191,9 +191,9 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
         ),
     ],
 )
-def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, complaint: str) -> None:
+def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, message: str) -> None:
     IndexTable.create(path, table_schema(StructType.fromDDL(LOGS)))
-    with pytest.raises(PySparkException, match=complaint):
+    with pytest.raises(PySparkException, match=message):
         change(logs(spark)).write.format("indextables").mode("append").save(path)
     assert split_files(Path(path)) == []
 
