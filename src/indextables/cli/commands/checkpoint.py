@@ -52,9 +52,9 @@ def checkpoint(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Write a checkpoint of the newest version, so that readers need not replay the log.
+    """Write a checkpoint, from which readers load the newest version.
 
-    An existing checkpoint of that version in the same format is kept.
+    Readers then need not replay the log. An existing checkpoint of the newest version in the same format is kept.
     """
     chosen = [] if format_name is None else [f"{STATE_FORMAT.key}={format_name}"]
     table = open_table(path, [*(option or ()), *chosen], storage_option)

@@ -53,9 +53,9 @@ def files(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """List the live files of a table, without those that cannot match.
+    """List the live files of a table.
 
-    Reads only the log, and opens no split.
+    Reads only the log, and opens no split. With --where, omits files that cannot match.
     """
     chosen = _parse_columns(columns)
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
