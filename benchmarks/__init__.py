@@ -1,1 +1,1 @@
-"""Benchmarks: our log, state, splits and search against their peers, on the same generated data, in one run."""
+"""Benchmarks: our log, state, splits and search against peers, on the same generated data, in one run."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run benchmarks, print the table of ratios, and keep it as JSON."""
+"""`python -m benchmarks`: run benchmarks, print a table of ratios, and write the result as JSON."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ _CHARTS = Path("docs", "charts")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what was asked for. A goal that is missed is reported, and no error: times depend on the machine."""
+    """Run the chosen benchmarks. A missed goal is reported but is not an error: times depend on the machine."""
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     if options.list:
@@ -48,22 +48,30 @@ def _chosen(names: Sequence[str] | None) -> tuple[Benchmark, ...]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [benchmark.name for benchmark in BENCHMARKS]
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help="run these alone")
-    parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help="run only these benchmarks")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and exit")
     parser.add_argument(
         "--work-dir", type=Path, metavar="DIR", help="keep the generated tables here for reuse"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", default=_LATEST, help="where the result goes")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the result as a page, too")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", default=_LATEST, help="where to write the result"
+    )
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="also write the result as a Markdown page"
+    )
     parser.add_argument(
         "--charts",
         type=Path,
         metavar="DIR",
-        help=f"where the page's charts go; {_CHARTS} beside it otherwise",
+        help=f"where to write the page's charts; default: {_CHARTS} beside it",
     )
     parser.set_defaults(sizes=FULL)
     parser.add_argument(
-        "--quick", dest="sizes", action="store_const", const=QUICK, help="smaller sizes, goals not judged"
+        "--quick",
+        dest="sizes",
+        action="store_const",
+        const=QUICK,
+        help="smaller sizes, without judging goals",
     )
     parser.add_argument("--tiny", dest="sizes", action="store_const", const=TINY, help=argparse.SUPPRESS)
     return parser

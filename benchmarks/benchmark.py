@@ -1,4 +1,4 @@
-"""What a benchmark is, and how a selection of them is run."""
+"""The definition of a benchmark, and a runner for a selection of them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from benchmarks.workshop import Workshop
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A name to choose it by, a line that says what it measures, and the measurement."""
+    """A benchmark: its name for --only, a title, and the function that measures."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures of one benchmark, and how long it took, tables included."""
+    """The figures of one benchmark, and how long it took, including building tables."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Measured:
 def run_benchmarks(
     benchmarks: Sequence[Benchmark], workshop: Workshop, console: Console
 ) -> tuple[Measured, ...]:
-    """Run benchmarks one after the other, and tell about each."""
+    """Run benchmarks one after the other, and print the progress."""
     return tuple(_run(benchmark, workshop, console) for benchmark in benchmarks)
 
 

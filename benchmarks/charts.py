@@ -1,4 +1,4 @@
-"""The result as pictures: how times grow with files and rows, and how fast rows are indexed."""
+"""Charts of the result: times by number of files and rows, and indexing rates."""
 
 import re
 from collections import defaultdict
@@ -10,7 +10,7 @@ import matplotlib
 
 matplotlib.use("svg")
 
-from matplotlib import pyplot as plt  # the way of drawing is chosen first
+from matplotlib import pyplot as plt  # the backend must be set before pyplot is imported
 
 _OURS = "IndexTables"
 _OURS_ON_SPARK = "IndexTables on Spark"
@@ -32,7 +32,7 @@ Curves = Mapping[str, Mapping[int, float]]
 
 
 def draw_charts(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write one SVG for each chart that the result has figures for; their paths."""
+    """Write one SVG per chart that the result has figures for; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = [
         _draw_curves(
@@ -50,13 +50,13 @@ def draw_charts(result: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def indexing_rates(result: Mapping[str, Any]) -> dict[str, float]:
-    """Rows per second of each side: by one writer, and on Spark as far as that was measured."""
+    """Rows per second of each side: with one writer, and on Spark if measured."""
     curves = {**_curves(result, _INDEXING), **_curves(result, _INDEXING_ON_SPARK, _OURS_ON_SPARK)}
     return {name: max(size / seconds for size, seconds in points.items()) for name, points in curves.items()}
 
 
 def _curves(result: Mapping[str, Any], pattern: re.Pattern[str], our_name: str = _OURS) -> Curves:
-    """Seconds by side and size, of all figures whose whole name is of a pattern."""
+    """Seconds by side and size, of all figures whose full name matches a pattern."""
     curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for figure, size in _matching(result, pattern.fullmatch):
         curves[our_name][size] = figure["ours"]

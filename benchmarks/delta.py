@@ -1,4 +1,4 @@
-"""The peer deltalake: the same files in a Delta log, and what is measured on it."""
+"""The peer deltalake: the same files in a Delta log, and the measured operations."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ def create_table(path: Path) -> DeltaTable:
 
 
 def build_table(path: Path, files: Iterable[DataFile]) -> None:
-    """A table of these files in one version, with a checkpoint."""
+    """Build a table with these files in one version, with a checkpoint."""
     create_table(path)
     with _version_file(path, 1).open("w") as stream:
         stream.writelines(_add_line(file) for file in files)
@@ -30,14 +30,14 @@ def build_table(path: Path, files: Iterable[DataFile]) -> None:
 
 
 def build_versions(path: Path, files: Sequence[DataFile], versions: int) -> None:
-    """A table whose log has so many versions, each with one file, and no checkpoint."""
+    """Build a table with one file per version and no checkpoint."""
     create_table(path)
     for version in range(1, versions):
         _version_file(path, version).write_text(_add_line(files[version]))
 
 
 def list_files(path: str | Path) -> pa.Table:
-    """Open a table and list everything."""
+    """Open a table and list all files."""
     return pa.table(DeltaTable(str(path)).get_add_actions(flatten=False))
 
 
@@ -47,7 +47,7 @@ def list_partition(path: str | Path, value: str) -> list[str]:
 
 
 def compact(path: str | Path) -> range:
-    """Write a checkpoint; as long as it has entries."""
+    """Write a checkpoint; returns the number of entries."""
     table = DeltaTable(str(path))
     table.create_checkpoint()
     return range(len(table.file_uris()))
@@ -66,7 +66,7 @@ def commit(table: DeltaTable, adds: Sequence[AddAction]) -> None:
 
 
 def add_action(file: DataFile) -> AddAction:
-    """A file as the library takes it."""
+    """A file as an add action of deltalake."""
     return AddAction(**_add_fields(file))
 
 

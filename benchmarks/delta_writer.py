@@ -1,4 +1,4 @@
-"""A writer of deltalake in a race: `python -m benchmarks.delta_writer TABLE NUMBER COMMITS`."""
+"""A racing deltalake writer: `python -m benchmarks.delta_writer TABLE NUMBER COMMITS`."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchmarks.racing import Commit, be_a_writer
 
 
 def open_writer(path: str | Path) -> Commit:
-    """One file per commit; a commit leaves the object at the version before, so that it has to be updated."""
+    """Commit one file at a time; a commit leaves the object at the previous version, so it must be updated."""
     table = DeltaTable(str(path))
 
     def commit(file: DataFile) -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark finds: one figure of ours beside one of a peer, and whether it reaches its goal."""
+"""Figures: one of ours beside one of a peer, and whether it reaches its goal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Unit(Enum):
-    """What a figure counts. Less is better in all of them."""
+    """The unit of a figure. Less is always better."""
 
     SECONDS = "s"
     SECONDS_PER_COMMIT = "s/commit"
@@ -14,7 +14,7 @@ class Unit(Enum):
 
 
 class Verdict(Enum):
-    """Whether a goal was reached; NONE where there is no goal, or where the sizes are not the goal's."""
+    """Whether a goal was reached; NONE without a goal, or at other sizes than the goal's."""
 
     PASS = "pass"
     MISS = "miss"
@@ -23,14 +23,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MostTimes:
-    """A goal: at most so many times the peer's figure."""
+    """A goal: at most this multiple of the peer's figure."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """A goal: at most this figure, whatever the peer's is."""
+    """A goal: at most this figure, independent of the peer."""
 
     figure: float
 
@@ -40,7 +40,7 @@ Goal = MostTimes | AtMost
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the result. `samples` are the single runs, of which `ours` and `peer` are the medians."""
+    """One line of the result. `ours` and `peer` are the medians of the runs in `samples`."""
 
     name: str
     unit: Unit
@@ -54,7 +54,7 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """Ours in terms of the peer's: below 1 is better than the peer."""
+        """Our figure divided by the peer's: below 1 is better than the peer."""
         return self.ours / self.peer
 
     @property
@@ -71,7 +71,7 @@ class Figure:
 
     @property
     def goal_text(self) -> str:
-        """The goal in words; empty without one."""
+        """The goal as text; empty without one."""
         match self.goal:
             case MostTimes(factor):
                 return f"≤ {factor:g} times {self.peer_name}"
@@ -82,7 +82,7 @@ class Figure:
 
 
 def amount_text(amount: float, unit: Unit) -> str:
-    """A figure with three digits and the unit that suits it."""
+    """A figure with three digits and a suitable unit."""
     if unit is Unit.BYTES:
         for limit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
             if amount >= limit:

@@ -1,7 +1,7 @@
-"""The files that every side lists: generated with a fixed seed, the same for all of them.
+"""The files that every side lists, generated with a fixed seed.
 
-A table is partitioned by date, and a file has a row count and the minima and maxima of three columns. None of the
-files exists: only the metadata is measured.
+Tables are partitioned by date, and each file has a row count and the minimum and maximum of three columns. The files do
+not exist: only metadata is measured.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _HEX_DIGITS_PER_NAME = 32
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What a log knows about one file."""
+    """The metadata of one file."""
 
     path: str
     date: date
@@ -40,7 +40,7 @@ class DataFile:
 
 
 def generate_files(count: int, files_per_partition: int, *, batch: int = 0) -> Iterator[DataFile]:
-    """`count` files in the order of their partitions. Another `batch` has other paths, and is otherwise alike."""
+    """Generate `count` files in partition order. Batches differ only in paths."""
     random = np.random.default_rng((_SEED, batch))
     names = random.bytes(count * _HEX_DIGITS_PER_NAME // 2).hex()
     sizes = random.integers(1_000_000, 200_000_000, count).tolist()
@@ -68,12 +68,12 @@ def generate_files(count: int, files_per_partition: int, *, batch: int = 0) -> I
 
 
 def partition_date(number: int) -> date:
-    """The value of a partition, counted from the oldest."""
+    """The value of a partition by its number, oldest first."""
     return _FIRST_DATE + timedelta(days=number)
 
 
 def in_chunks(files: Iterator[DataFile], chunk_files: int) -> Iterator[Sequence[DataFile]]:
-    """The same files, so many at a time."""
+    """The same files in chunks."""
     chunk: list[DataFile] = []
     for file in files:
         chunk.append(file)

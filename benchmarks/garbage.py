@@ -1,4 +1,4 @@
-"""Tables whose files were all removed: what a purge deletes, with the files themselves, which are empty."""
+"""Tables whose files were all removed, with the (empty) files, for benchmarks of purges."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _HOURS = 0
 
 
 def build_our_table(path: Path, files: Sequence[DataFile]) -> None:
-    """A table of ours that has removed these files, and shows them in no version."""
+    """Build an IndexTables table that removed these files, with no version that has them."""
     table = ours.create_table(path)
     table.commit(adds=[ours.add_action(file) for file in files])
     table.commit(removes=[file.path for file in files])
@@ -25,7 +25,7 @@ def build_our_table(path: Path, files: Sequence[DataFile]) -> None:
 
 
 def build_delta_table(path: Path, files: Sequence[DataFile]) -> None:
-    """A Delta table that has removed these files."""
+    """Build a Delta table that removed these files."""
     delta.build_table(path, files)
     removed_ms = max(file.modified_ms for file in files)
     with (path / "_delta_log" / f"{2:020d}.json").open("w") as stream:
@@ -37,7 +37,7 @@ def build_delta_table(path: Path, files: Sequence[DataFile]) -> None:
 
 
 def put_files(path: Path, files: Iterable[DataFile]) -> list[str]:
-    """Make the files anew; their paths."""
+    """Create the files again; returns their paths."""
     paths = [path / file.path for file in files]
     for folder in {file.parent for file in paths}:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,29 +47,29 @@ def put_files(path: Path, files: Iterable[DataFile]) -> list[str]:
 
 
 def plan_ours(path: Path) -> range:
-    """What our purge would delete; as long as there are files."""
+    """Plan our purge; returns as many items as it would delete files."""
     return range(_purge(path, dry_run=True).num_files)
 
 
 def purge_ours(path: Path) -> range:
-    """Delete the files with our purge; as long as files are gone."""
+    """Delete the files with our purge; returns as many items as it deleted files."""
     return range(_purge(path, dry_run=False).num_deleted)
 
 
 def plan_delta(path: Path) -> list[str]:
-    """What the vacuum of deltalake would delete."""
+    """Plan a vacuum of deltalake; returns the files it would delete."""
     return _vacuum(path, dry_run=True)
 
 
 def purge_delta(path: Path) -> list[str]:
-    """Delete the files with the vacuum of deltalake."""
+    """Delete the files with a vacuum of deltalake."""
     return _vacuum(path, dry_run=False)
 
 
 def unlink_all(paths: Sequence[str]) -> Sequence[str]:
-    """Delete files without asking anybody."""
+    """Delete files directly, without a log."""
     for path in paths:
-        os.unlink(path)  # noqa: PTH108  # nothing else is to be measured
+        os.unlink(path)  # noqa: PTH108  # measure nothing else
     return paths
 
 
@@ -78,6 +78,6 @@ def _purge(path: Path, *, dry_run: bool) -> PurgeReport:
 
 
 def _vacuum(path: Path, *, dry_run: bool) -> list[str]:
-    # A full one looks for files that the log does not know, too, as ours does.
+    # A full vacuum also deletes files that the log does not know, as ours does.
     table = DeltaTable(str(path))
     return table.vacuum(_HOURS, dry_run=dry_run, enforce_retention_duration=False, full=True)

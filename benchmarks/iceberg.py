@@ -36,7 +36,7 @@ _MANIFEST_FILES = 10_000
 
 
 def build_table(path: Path, files: Iterable[DataFile]) -> None:
-    """A table of these files in manifests of `_MANIFEST_FILES` entries."""
+    """Build a table with these files, in manifests of `_MANIFEST_FILES` entries."""
     path.mkdir(parents=True)
     catalog = _catalog(path)
     catalog.create_namespace("bench")
@@ -48,7 +48,7 @@ def build_table(path: Path, files: Iterable[DataFile]) -> None:
 
 
 def list_files(path: str | Path) -> list[FileScanTask]:
-    """Open a table and list everything."""
+    """Open a table and list all files."""
     clear_manifest_cache()
     return list(_catalog(Path(path)).load_table(_TABLE).scan().plan_files())
 

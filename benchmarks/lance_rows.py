@@ -1,4 +1,4 @@
-"""The peer Lance: the same rows in a dataset with a full-text index, analyzed as ours are."""
+"""The peer Lance: the same rows in a dataset with a full-text index and the same tokenization."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from benchmarks.rows import TEXT_COLUMN
 
 
 def build_dataset(path: Path, rows: pa.Table) -> None:
-    """A dataset of these rows; its index has positions, as ours has."""
+    """Build a dataset with these rows; its index has positions, like ours."""
     dataset = lance.write_dataset(rows, str(path))
     dataset.create_scalar_index(
         TEXT_COLUMN, "INVERTED", with_position=True, stem=False, remove_stop_words=False
@@ -17,10 +17,10 @@ def build_dataset(path: Path, rows: pa.Table) -> None:
 
 
 def open_dataset(path: Path) -> lance.LanceDataset:
-    """The dataset, whose caches live as long as the object."""
+    """Open the dataset; its caches live as long as the object."""
     return lance.dataset(str(path))
 
 
 def search(dataset: lance.LanceDataset, words: str, limit: int) -> pa.Table:
-    """The best rows for some words, with all columns."""
+    """The best rows for some terms, with all columns."""
     return dataset.scanner(full_text_query=words, limit=limit).to_table()

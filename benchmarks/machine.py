@@ -1,4 +1,4 @@
-"""The machine that a result was measured on: what matters for speed, and nothing that names it."""
+"""The machine of a result: what matters for speed, and nothing that identifies it."""
 
 import os
 import platform

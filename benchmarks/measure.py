@@ -1,4 +1,4 @@
-"""Measuring: both sides in the same way, in turns, so that noise of the machine meets them alike."""
+"""Measurement: both sides in the same way, in turns, so that noise affects them equally."""
 
 import gc
 import json
@@ -11,33 +11,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Action = Callable[[], Sized | None]
-"""What is timed. What it returns is released after the clock has stopped."""
+"""The timed action. Its result is released after the clock stops."""
 
 Preparation = Callable[[], Action]
-"""What comes before each run and is not timed; it gives the action."""
+"""Prepares each run, untimed; returns the action."""
 
 PROJECT = Path(__file__).resolve().parent.parent
-"""The folder from which this package can be imported."""
+"""The folder to import this package from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The single runs of one side."""
+    """The runs of one side."""
 
     values: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The run in the middle."""
+        """The median run."""
         return statistics.median(self.values)
 
 
 class WrongResultError(Exception):
-    """A side did not find what it was given: its time says nothing."""
+    """A side returned a wrong result, so its time is meaningless."""
 
 
 def always(action: Action) -> Preparation:
-    """An action that needs no preparation."""
+    """An action without preparation."""
     return lambda: action
 
 
@@ -48,9 +48,9 @@ def measure_times(
     expected_length: int | None = None,
     warm_up: int | None = None,
 ) -> dict[str, Samples]:
-    """Seconds of each side, after some runs of each that do not count. Raises WrongResultError."""
+    """Seconds of each side, after warm-up runs. Raises WrongResultError."""
     times: dict[str, list[float]] = {name: [] for name in sides}
-    # Memory that a process has never touched is slow, and it takes a few runs to have all that will be needed.
+    # Memory that a process has never touched is slow; a few runs touch all that is needed.
     warm_up = max(1, runs // 5) if warm_up is None else warm_up
     for run in range(warm_up + runs):
         for name, prepare in sides.items():
@@ -61,7 +61,7 @@ def measure_times(
 
 
 def measure_memory(side: str, task: str, *arguments: str, runs: int) -> Samples:
-    """Peak of the resident memory above the idle process in bytes, each run in a process of its own."""
+    """Peak resident memory above the idle process in bytes, each run in a new process."""
     command = [sys.executable, "-m", "benchmarks.memory_probe", side, task, *arguments]
     peaks: list[float] = []
     for _ in range(runs):

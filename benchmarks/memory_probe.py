@@ -1,6 +1,6 @@
-"""A process of its own for one measurement of memory: `python -m benchmarks.memory_probe SIDE TASK TABLE …`.
+"""One memory measurement in its own process: `python -m benchmarks.memory_probe SIDE TASK TABLE …`.
 
-It prints, as JSON, by how much the resident memory peaked above that of the idle process with its imports done.
+Prints the peak of the resident memory above that of the idle process after its imports, as JSON.
 """
 
 import gc
@@ -39,14 +39,14 @@ def main(arguments: list[str]) -> None:
 
 
 def _finish_imports() -> None:
-    """What libraries import when they are first used belongs to the idle process, as it does for the peer."""
+    """Import what libraries import on first use, so that it counts as idle memory, as for the peer."""
     for name in ("datafusion", "fastavro", "indextables.predicates.sql"):
         import_module(name)
     pa.array([None])  # pyarrow looks for pandas
 
 
 def _start() -> int:
-    """What the process occupies now; from here on the peak is counted anew, where the system allows that."""
+    """The current resident memory; resets the peak counter if the system allows it."""
     if not _CLEAR_REFS.exists():
         return _peak()
     _CLEAR_REFS.write_text(_RESET_PEAK)
@@ -54,7 +54,7 @@ def _start() -> int:
 
 
 def _peak() -> int:
-    # The counter of getrusage starts with what the parent occupied, where /proc has a better one.
+    # The counter of getrusage starts with the memory of the parent; /proc has a better one.
     if _STATUS.exists():
         return _status("VmHWM")
     unit = 1 if sys.platform == "darwin" else 1024

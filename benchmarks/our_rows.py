@@ -1,4 +1,4 @@
-"""Our side of what is measured on rows: tables with splits, and their row numbers, rows and bytes."""
+"""Our side of the row benchmarks: tables with splits, searches, scans and sizes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,22 +22,22 @@ def create_table(path: Path) -> IndexTable:
 
 
 def build_table(path: Path, rows: pa.Table) -> None:
-    """A table of these rows, in one split."""
+    """Build a table with these rows in one split."""
     create_table(path).append(rows)
 
 
 def open_table(path: Path, cache: Path) -> IndexTable:
-    """The table, with its indexes cached in this folder."""
+    """Open the table, with an index cache in this folder."""
     return IndexTable(str(path), options={_CACHE_PATH: str(cache)})
 
 
 def search(table: IndexTable, words: str, limit: int) -> pa.Table:
-    """The best rows for some words in the messages, with all columns."""
+    """The best rows for some terms in the messages, with all columns."""
     return table.search(words, fields=[TEXT_COLUMN], limit=limit)
 
 
 def open_search(path: Path, cache: Path, limit: int) -> Callable[[str], list[int]]:
-    """A search of an open table: from the text of a query to the row numbers of the best hits."""
+    """Search an open table: from the query text to the row numbers of the best hits."""
     context = TableContext(open_store(str(path)), Settings.resolve({_CACHE_PATH: str(cache)}))
     snapshot = load_snapshot(context)
 
@@ -51,7 +51,7 @@ def open_search(path: Path, cache: Path, limit: int) -> Callable[[str], list[int
 
 
 def copy_rows(path: Path, target: Path) -> None:
-    """The Parquet file inside the table's one split, as a file of its own."""
+    """Extract the Parquet file from the table's only split."""
     (split,) = path.glob("*.split")
     store = open_store(str(path))
     target.write_bytes(read_member(store, split.name, read_bundle(store, split.name), ROWS_MEMBER))

@@ -1,4 +1,4 @@
-"""Spark: a local session, the generated rows as Parquet files and as a table of ours, and what is done with both."""
+"""Spark: a local session, the generated rows as Parquet files and as our table, and the measured operations."""
 
 import os
 import warnings
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import indextables.spark
 from benchmarks.rows import TEXT_COLUMN
-from indextables.spark.availability import require_java
+from indextables.spark.session import require_java
 
 CORES = os.cpu_count() or 1
 
@@ -29,9 +29,9 @@ _SETTINGS = {
 
 @contextmanager
 def running_spark() -> Iterator[SparkSession]:
-    """A local session with all cores, for as long as the block lasts. Raises SparkUnavailableError."""
+    """A local session with all cores. Raises SparkUnavailableError."""
     require_java()
-    # Spark is started by a fork that becomes another program at once, which does no harm.
+    # Spark starts by a fork and exec, which is harmless.
     warnings.filterwarnings("ignore", "lance is not fork-safe")
     spark = indextables.spark.session(**_SETTINGS)
     try:
@@ -41,7 +41,7 @@ def running_spark() -> Iterator[SparkSession]:
 
 
 def write_parquet(path: Path, rows: pa.Table, files: int) -> None:
-    """Rows as so many Parquet files of about the same size, as a DataFrame to start from."""
+    """Write rows as Parquet files of about the same size; returns them as a DataFrame."""
     path.mkdir(parents=True)
     bounds = [rows.num_rows * number // files for number in range(files + 1)]
     for number, (start, end) in enumerate(pairwise(bounds)):
@@ -49,26 +49,26 @@ def write_parquet(path: Path, rows: pa.Table, files: int) -> None:
 
 
 def append(frame: DataFrame, path: Path) -> None:
-    """Write a DataFrame to a table of ours, whose messages can be searched by their words."""
+    """Write a DataFrame to our table, with the messages as text."""
     frame.write.format(_FORMAT).mode("append").option(_TYPE_OF_TEXT, "text").save(str(path))
 
 
 def read_table(spark: SparkSession, path: Path, **options: str) -> DataFrame:
-    """A table of ours."""
+    """Load our table."""
     return spark.read.format(_FORMAT).options(**options).load(str(path))
 
 
 def search_table(spark: SparkSession, path: Path, cache: Path, query: str) -> DataFrame:
-    """The rows of our table whose messages a query finds, with its indexes cached in this folder."""
+    """The rows of our table that match a query, with an index cache in this folder."""
     options = {_CACHE_PATH: str(cache), "query": query, "queryFields": TEXT_COLUMN}
     return read_table(spark, path, **options)
 
 
 def materialize(frame: DataFrame) -> None:
-    """Compute all rows and columns, and keep none of them."""
+    """Compute all rows and columns, and discard them."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def count_tasks(frame: DataFrame) -> int:
-    """Plan a DataFrame to the end, without reading a row: how many tasks it would take."""
+    """Plan a DataFrame completely without reading a row; returns the number of tasks."""
     return int(frame.rdd.getNumPartitions())

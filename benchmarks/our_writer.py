@@ -1,4 +1,4 @@
-"""A writer of ours in a race: `python -m benchmarks.our_writer TABLE NUMBER COMMITS`."""
+"""A racing IndexTables writer: `python -m benchmarks.our_writer TABLE NUMBER COMMITS`."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from benchmarks.racing import Commit, be_a_writer
 
 
 def open_writer(path: str | Path) -> Commit:
-    """One file per commit, from where the last commit left the table."""
+    """Commit one file at a time, each from the version of the last commit."""
     table = ours.open_table(path, ours.PATIENT)
     return lambda file: table.commit(adds=[ours.add_action(file)])
 

@@ -1,4 +1,4 @@
-"""Our side: building a table of generated files, and what is measured on it."""
+"""Our side: building tables of generated files, and the measured operations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from indextables.log.actions import encode_actions
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, state_manifest_key, version_key
 from indextables.log.version_file import compress
 
-# The peers have no caches that outlive a table object.
+# Peers have no caches that outlive a table object.
 NO_CACHE = {"spark.indextables.transaction.cache.enabled": "false"}
 NO_CHECKPOINTS = {**NO_CACHE, "spark.indextables.checkpoint.enabled": "false"}
 PATIENT = {**NO_CHECKPOINTS, "spark.indextables.transaction.retry.maxAttempts": "1000"}
@@ -26,7 +26,7 @@ def create_table(path: Path, options: Mapping[str, str] = NO_CHECKPOINTS) -> Ind
 
 
 def build_table(path: Path, files: Iterable[DataFile], state_format: str) -> None:
-    """A table of these files with a checkpoint in a format (avro, json, parquet) at its newest version."""
+    """Build a table with these files and a checkpoint (avro, json, parquet) at its newest version."""
     table = create_table(path, {**NO_CHECKPOINTS, _STATE_FORMAT: state_format})
     for version, chunk in enumerate(in_chunks(iter(files), _VERSION_FILES), start=1):
         (path / version_key(version)).write_bytes(encode_actions([add_action(file) for file in chunk]))
@@ -34,7 +34,7 @@ def build_table(path: Path, files: Iterable[DataFile], state_format: str) -> Non
 
 
 def build_versions(path: Path, files: Sequence[DataFile], versions: int) -> None:
-    """A table whose log has so many versions, each with one file, and no checkpoint."""
+    """Build a table with one file per version and no checkpoint."""
     create_table(path)
     for version in range(1, versions):
         lines = encode_actions([add_action(files[version])])
@@ -42,12 +42,12 @@ def build_versions(path: Path, files: Sequence[DataFile], versions: int) -> None
 
 
 def open_table(path: str | Path, options: Mapping[str, str] = NO_CACHE) -> IndexTable:
-    """The newest version, read anew."""
+    """Open the newest version, without caches."""
     return IndexTable(str(path), options=options)
 
 
 def list_files(path: str | Path) -> pa.Table:
-    """Open a table and list everything."""
+    """Open a table and list all files."""
     return open_table(path).files()
 
 
@@ -57,12 +57,12 @@ def list_partition(path: str | Path, value: str) -> pa.Table:
 
 
 def compact(path: str | Path) -> range:
-    """Write the state anew; as long as it has entries."""
+    """Rewrite the state; returns the number of entries."""
     return range(open_table(path, NO_CHECKPOINTS).compact().num_files)
 
 
 def build_manifests(path: Path, files: Iterable[DataFile], per_manifest: int) -> None:
-    """A table whose state has a manifest for every so many files, as they came."""
+    """Build a table whose state has a manifest per chunk of files."""
     table = create_table(path)
     for chunk in in_chunks(iter(files), per_manifest):
         table.commit(adds=[add_action(file) for file in chunk])
@@ -70,18 +70,18 @@ def build_manifests(path: Path, files: Iterable[DataFile], per_manifest: int) ->
 
 
 def version_bytes(path: Path, version: int) -> bytes:
-    """A version file, as it is on the disk."""
+    """A version file on disk."""
     return (path / version_key(version)).read_bytes()
 
 
 def state_bytes(path: Path, version: int) -> int:
-    """The size of a table's state with its manifests, on a table that has only ever had one."""
+    """The size of a table's state with its manifests, for a table with only one state."""
     files = [path / state_manifest_key(version), *(path / SHARED_MANIFEST_PREFIX).iterdir()]
     return sum(file.stat().st_size for file in files)
 
 
 def add_action(file: DataFile) -> AddAction:
-    """A file as an action of our log, with the footer's place, which every split of ours has."""
+    """A file as an add action, with the footer offsets that every split has."""
     return AddAction(
         path=file.path,
         partition_values={PARTITION_COLUMN: file.date.isoformat()},

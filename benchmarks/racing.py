@@ -1,7 +1,7 @@
 """Several processes that commit to one table as fast as they can.
 
-Each is a module of ours or of a peer that calls `be_a_writer`: it opens the table, says that it is ready, waits for a
-line, commits, and prints when it started and ended by the clock that all processes share.
+Each runs a module that calls `be_a_writer`: it opens the table, reports that it is ready, waits for a line, commits,
+and prints its start and end by the clock that all processes share.
 """
 
 import json
@@ -20,7 +20,7 @@ Commit = Callable[[DataFile], object]
 
 
 def race(module: str, path: Path, *, writers: int, commits: int) -> float:
-    """Seconds from the first writer's start to the last one's end. Raises WrongResultError if one failed."""
+    """Seconds from the first start to the last end of a writer. Raises WrongResultError if one failed."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(_Writer.started(module, path, number, commits)) for number in range(writers)
@@ -34,13 +34,13 @@ def race(module: str, path: Path, *, writers: int, commits: int) -> float:
 
 
 def commit_all(commit: Commit, files: Sequence[DataFile]) -> None:
-    """Each file in a commit of its own."""
+    """Commit each file separately."""
     for file in files:
         commit(file)
 
 
 def be_a_writer(open_writer: Callable[[str], Commit], arguments: Sequence[str]) -> None:
-    """Run in a process of a race; the arguments are the table, the writer's number, and how often it commits."""
+    """The main function of a racing process; arguments: table, writer number, number of commits."""
     path, number, commits = arguments
     files = list(generate_files(int(commits), int(commits), batch=int(number) + 1))
     commit = open_writer(path)
@@ -53,7 +53,7 @@ def be_a_writer(open_writer: Callable[[str], Commit], arguments: Sequence[str]) 
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A writer in a process of its own, seen from the race."""
+    """A writer process, as the race sees it."""
 
     name: str
     process: subprocess.Popen[str]
@@ -70,7 +70,7 @@ class _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # After a failure of another writer this one may still wait for its start.
+        # If another writer failed, this one may still be waiting for its start.
         self.process.kill()
         self.process.communicate()
 

@@ -1,11 +1,11 @@
-"""The least that a durable commit can cost: a file written, flushed, given its name, and the name flushed."""
+"""The minimal cost of a durable commit: write a file, flush it, rename it, and flush the directory."""
 
 import os
 from pathlib import Path
 
 
 def durable_writes(folder: Path, payload: bytes, count: int) -> None:
-    """Write so many files that survive a crash."""
+    """Write files durably."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         for number in range(count):

@@ -1,4 +1,4 @@
-"""The raw library: the same documents in an index of Tantivy's own, written as directly as its users do."""
+"""The raw library: the same documents in a plain Tantivy index."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ Search = Callable[[str], Sequence[object]]
 
 
 def build_index(path: Path, rows: pa.Table) -> None:
-    """An index of these rows, with the fields and options that ours have, by one thread with the same heap."""
+    """Index these rows with the same fields, options and heap as ours, on one thread."""
     path.mkdir(parents=True)
     index = tantivy.Index(_schema(), path=str(path))
     writer = index.writer(_HEAP_BYTES, num_threads=1)
@@ -34,7 +34,7 @@ def build_index(path: Path, rows: pa.Table) -> None:
 
 
 def open_search(path: Path, limit: int) -> Search:
-    """A search of an open index: from the text of a query to the row numbers of the best hits."""
+    """Search an open index: from the query text to the row numbers of the best hits."""
     index = tantivy.Index.open(str(path))
     index.reload()
     searcher = index.searcher()

@@ -1,4 +1,4 @@
-"""The result as a table for people, as JSON, and as a page of Markdown."""
+"""The result as a table, as JSON, and as a Markdown page."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def result_table(measured: Sequence[Measured]) -> Table:
 
 
 def result_json(measured: Sequence[Measured], machine: Mapping[str, str], sizes: Sizes) -> dict[str, Any]:
-    """Everything that was measured, single runs included."""
+    """All measurements, including single runs."""
     return {
         "sizes": sizes.name,
         "machine": dict(machine),
@@ -46,7 +46,7 @@ def result_json(measured: Sequence[Measured], machine: Mapping[str, str], sizes:
 
 
 def write_json(result: Mapping[str, Any], path: Path) -> None:
-    """Write the result down, with the folder that it goes to."""
+    """Write the result, creating its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n")
 
@@ -58,7 +58,7 @@ def result_markdown(
     charts: Sequence[Path] = (),
     page: Path = Path("BENCHMARKS.md"),
 ) -> str:
-    """A page that says what was measured, where, and how, with charts by their paths from the page."""
+    """A page with the figures, the machine and the method, and charts by their paths relative to the page."""
     folder = page.resolve().parent
     pictures = [chart.resolve().relative_to(folder) for chart in charts]
     return "\n".join(_markdown_lines(measured, machine, sizes, pictures)) + "\n"
@@ -70,9 +70,9 @@ def _markdown_lines(
     yield "# Benchmarks"
     yield ""
     yield (
-        "Written by `make bench`. Every figure stands beside a peer's, from the same run on the same generated "
-        "files. Times are medians after a warm-up, with our caches switched off; memory is the peak above the idle "
-        "process, in a process of its own. Less is better, and a ratio below 1 is better than the peer."
+        "Written by `make bench`. Every figure is next to a peer's, from the same run on the same generated "
+        "files. Times are medians after a warm-up, with our caches disabled; memory is the peak above the idle "
+        "process, measured in its own process. Less is better, and a ratio below 1 is better than the peer."
     )
     if not sizes.are_goals_judged:
         yield ""

@@ -1,6 +1,6 @@
-"""The rows that every side indexes, scans and searches, and the queries: generated with a fixed seed.
+"""The rows that every side indexes, scans and searches, and the queries, generated with a fixed seed.
 
-The words of the messages are as frequent as those of a language: the n-th is n times rarer than the first.
+The words of the messages follow Zipf's law: the n-th word is n times rarer than the first.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _LEVELS = {"DEBUG": 0.3, "INFO": 0.5, "WARN": 0.15, "ERROR": 0.05}
 _FIRST_MOMENT_US = 1_700_000_000_000_000
 _LONGEST_PAUSE_US = 2_000_000
 
-# Words that nearly every row has say nothing about a search, and neither do those that no row has.
+# Words in nearly every row, or in none, are not realistic queries.
 _COMMONEST_RANK = 10
 _RAREST_RANK = 5_000
 _PHRASE_RANK = 100
@@ -38,7 +38,7 @@ _PHRASE_RANK = 100
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The questions for a table, by what they ask."""
+    """The queries for a table, by kind."""
 
     words: Sequence[str]
     both_words: Sequence[str]
@@ -51,7 +51,7 @@ class Queries:
 
 
 def generate_rows(count: int) -> pa.Table:
-    """So many rows in the order of their time."""
+    """Generate rows in the order of their time."""
     random = np.random.default_rng((_SEED, count))
     ends = np.cumsum(random.integers(_FEWEST_WORDS, _MOST_WORDS + 1, count))
     frequencies = np.cumsum(1 / np.arange(1, _VOCABULARY + 1))
@@ -70,7 +70,7 @@ def generate_rows(count: int) -> pa.Table:
 
 
 def generate_queries(count: int, rows: int, *, batch: int = 0) -> Queries:
-    """So many queries of each kind, of words that a table of so many rows has; other ones in another `batch`."""
+    """Queries of each kind, with words that a table of this size has; each `batch` has other queries."""
     random = np.random.default_rng((_SEED, count, rows, batch))
     rarest = min(_RAREST_RANK, max(rows // 10, _COMMONEST_RANK + 1))
     lefts = _ranked_words(random, count, rarest)
@@ -85,14 +85,14 @@ def generate_queries(count: int, rows: int, *, batch: int = 0) -> Queries:
 
 
 def word_found_in(count: int, rows: int) -> str:
-    """A word that about so many of a table's rows have, as far as there is one so rare."""
+    """A word in about this many of a table's rows, or the rarest word."""
     words = rows * (_FEWEST_WORDS + _MOST_WORDS) / 2
     rank = words / count / np.sum(1 / np.arange(1, _VOCABULARY + 1))
     return _vocabulary()[min(int(rank), _VOCABULARY - 1)]
 
 
 def _ranked_words(random: np.random.Generator, count: int, rarest: int) -> list[str]:
-    """Words of all frequencies: as many between the ranks 10 and 100 as between 100 and 1,000."""
+    """Words of all frequencies: as many with ranks from 10 to 100 as from 100 to 1,000."""
     ranks: npt.NDArray[np.float64] = np.exp(random.uniform(np.log(_COMMONEST_RANK), np.log(rarest), count))
     vocabulary = _vocabulary()
     return [vocabulary[int(rank)] for rank in ranks]
@@ -100,7 +100,7 @@ def _ranked_words(random: np.random.Generator, count: int, rarest: int) -> list[
 
 @lru_cache(maxsize=1)
 def _vocabulary() -> Sequence[str]:
-    """The words, the commonest first: three syllables each, in no order."""
+    """The words, most frequent first: three syllables each, in random order."""
     base = len(_SYLLABLES)
     numbers = np.random.default_rng(_SEED).permutation(base**3)[:_VOCABULARY].tolist()
     return [

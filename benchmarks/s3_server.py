@@ -22,7 +22,7 @@ class S3Server:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What both sides take; the server accepts any key."""
+        """Storage options for both sides; the server accepts any key."""
         return {
             "aws_access_key_id": "key",
             "aws_secret_access_key": "secret",
@@ -32,7 +32,7 @@ class S3Server:
         }
 
     def upload(self, table: Path) -> str:
-        """Copy a table, and return its URL."""
+        """Copy a table; returns its URL."""
         for file in table.rglob("*"):
             if file.is_file():
                 self._put(f"{table.name}/{file.relative_to(table).as_posix()}", file.read_bytes())
@@ -51,12 +51,12 @@ class S3Server:
         finally:
             connection.close()
         if answer.status != http.client.OK:
-            raise RuntimeError(f"the S3 server refuses {key or 'the bucket'}: {answer.status}")
+            raise RuntimeError(f"the S3 server rejects {key or 'the bucket'}: {answer.status}")
 
 
 @contextlib.contextmanager
 def running_s3() -> Iterator[S3Server]:
-    """A server in a process of its own, with an empty bucket, for as long as the block lasts."""
+    """A server in its own process, with an empty bucket."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -81,4 +81,4 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise RuntimeError("the S3 server does not start")
+    raise RuntimeError("the S3 server did not start")

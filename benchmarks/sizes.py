@@ -1,11 +1,11 @@
-"""How much the benchmarks do: the sizes that the goals speak of, and smaller ones."""
+"""The sizes of the benchmarks: full sizes, for which the goals are defined, and smaller ones."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Goals are judged at the full sizes only: ratios change with the size."""
+    """Goals are judged only at the full sizes: ratios depend on the size."""
 
     name: str
     are_goals_judged: bool

@@ -17,7 +17,7 @@ _SCHEMA = SCHEMA.append(pa.field(_PARTITION_COLUMN, pa.int32()))
 
 
 def build_table(path: Path, rows: pa.Table, partitions: int, splits: int) -> None:
-    """A table of these rows, with so many splits, and the same number of them in each partition."""
+    """Build a table with these rows and this number of splits, equally many in each partition."""
     table = IndexTable.create(str(path), _SCHEMA, partition_by=[_PARTITION_COLUMN], text=[TEXT_COLUMN])
     appends = splits // partitions
     bounds = [rows.num_rows * number // appends for number in range(appends + 1)]
@@ -29,5 +29,5 @@ def build_table(path: Path, rows: pa.Table, partitions: int, splits: int) -> Non
 
 
 def merge(path: Path, runner: Runner | None = None) -> MergeReport:
-    """Merge the splits of each partition to one, by threads of this process or by a runner."""
+    """Merge the splits of each partition into one, on threads of this process or on a runner."""
     return IndexTable(str(path)).merge_splits(runner=runner)

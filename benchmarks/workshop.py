@@ -1,4 +1,4 @@
-"""Where tables are built: once per kind and size, and copied for those who change them."""
+"""Builds tables once per kind and size, and copies them for benchmarks that change them."""
 
 import shutil
 import tempfile
@@ -27,7 +27,7 @@ class Workshop:
         self._rows: dict[int, pa.Table] = {}
 
     def our_table(self, files: int, state_format: str = "avro") -> Path:
-        """Our table of so many files, with a checkpoint in this format."""
+        """Our table with this number of files, with a checkpoint in this format."""
         return self._built_files(
             f"ours-{state_format}",
             files,
@@ -47,7 +47,7 @@ class Workshop:
         )
 
     def our_rows(self, rows: int) -> Path:
-        """Our table of so many rows, with its splits."""
+        """Our table with this number of rows, with its splits."""
         return self._built_rows("ours", rows, our_rows.build_table)
 
     def lance_rows(self, rows: int) -> Path:
@@ -55,22 +55,22 @@ class Workshop:
         return self._built_rows("lance", rows, lance_rows.build_dataset)
 
     def tantivy_rows(self, rows: int) -> Path:
-        """The same rows in an index of Tantivy's own."""
+        """The same rows in a plain Tantivy index."""
         return self._built_rows("tantivy", rows, raw_tantivy.build_index)
 
     def rows(self, count: int) -> pa.Table:
-        """So many generated rows."""
+        """Generated rows."""
         if count not in self._rows:
             self._rows[count] = generate_rows(count)
         return self._rows[count]
 
     def built(self, name: str, what: str, build: Callable[[Path], None]) -> Path:
-        """What is built once and kept under this name."""
+        """Build something once, and keep it under this name."""
         path = self._folder / name
         ready = path.with_suffix(".ready")
         if ready.exists():
             return path
-        # What an interrupted run left behind.
+        # An interrupted run may have left this.
         shutil.rmtree(path, ignore_errors=True)
         started = time.perf_counter()
         build(path)
@@ -79,27 +79,27 @@ class Workshop:
         return path
 
     def generate(self, files: int, *, batch: int = 0) -> Iterator[DataFile]:
-        """So many files, in partitions of the size that the benchmarks have."""
+        """Generated files, in partitions of the configured size."""
         return generate_files(files, self.sizes.partition_files, batch=batch)
 
     def copy_of(self, table: Path) -> Path:
-        """A copy of a table that may be changed."""
+        """A copy of a table, to be changed."""
         path = self.new_path()
         shutil.copytree(table, path)
         return path
 
     def new_path(self) -> Path:
-        """A place for a table that is used once."""
+        """A path for a table that is used once."""
         self._scratch += 1
         return self._folder / f"scratch-{self._scratch}"
 
     def discard_scratch(self) -> None:
-        """Delete what was used once."""
+        """Delete the tables that are used once."""
         for path in self._folder.glob("scratch-*"):
             shutil.rmtree(path)
 
     def say(self, text: str) -> None:
-        """Tell what goes on."""
+        """Print the progress."""
         self._console.print(f"  {text}", highlight=False)
 
     def _built_files(self, kind: str, files: int, build: Callable[[Path], None]) -> Path:
@@ -114,7 +114,7 @@ class Workshop:
 
 @contextmanager
 def open_workshop(folder: Path | None, sizes: Sizes, console: Console) -> Iterator[Workshop]:
-    """A workshop in a folder, which keeps its tables for the next run, or in one that vanishes afterwards."""
+    """A workshop in a folder that keeps its tables for the next run, or in a temporary one."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="indextables-bench-") as temporary:
             yield Workshop(Path(temporary), sizes, console)

@@ -1,4 +1,4 @@
-"""Add a few files to a large table: the commit and the state that shows it, in time and in bytes."""
+"""Add a few files to a large table: time and bytes of the commit and the new state."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         peer_name="deltalake",
         peer=times["deltalake"].median,
         goal=MostTimes(1),
-        note="The figure of deltalake is of its commit alone, without a checkpoint.",
+        note="The figure of deltalake is for its commit alone, without a checkpoint.",
         samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
     )
     yield time
@@ -36,7 +36,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
 
 
 def adding_sides(workshop: Workshop, table_files: int) -> dict[str, Preparation]:
-    """A commit of some files to tables of so many: ours with its state, and that of deltalake."""
+    """Commit some files to a table: ours with its state, and deltalake's without."""
     return {"ours": _our_side(workshop, table_files), "deltalake": _delta_side(workshop, table_files)}
 
 
@@ -90,7 +90,7 @@ def _commit_and_checkpoint(table: IndexTable, adds: list[AddAction]) -> None:
 
 
 def _file_stamps(path: Path) -> set[tuple[Path, tuple[int, int]]]:
-    """Every file below a path with its size and time: what a file that was written has changed."""
+    """Every file below a path with its size and time, to find written files."""
     files = ((file, file.stat()) for file in path.rglob("*") if file.is_file())
     return {(file, (status.st_size, status.st_mtime_ns)) for file, status in files}
 

@@ -1,4 +1,4 @@
-"""Open a table on S3 and list its files. The server is on this machine: what is measured are the requests."""
+"""Open a table on S3 and list its files. The server is local: this measures the requests."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         peer_name="deltalake",
         peer=times["deltalake"].median,
         goal=AtMost(2),
-        note="The S3 server is moto on the same machine: no network is in between, and it is slower than the real one.",
+        note="The S3 server is moto on the same machine: there is no network, and it is slower than S3.",
         samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
     )
 

@@ -1,4 +1,4 @@
-"""Commits of metadata alone: one writer, and several that race."""
+"""Metadata-only commits: one writer, and several racing writers."""
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import partial
@@ -14,9 +14,9 @@ from benchmarks.raw_disk import durable_writes
 from benchmarks.workshop import Workshop
 
 _DURABILITY = (
-    "Our commits are durable: file and directory are flushed to the disk before a commit counts. Those of deltalake "
-    "are not flushed (it calls no fsync), so that a crash of the machine may lose them. The raw disk is what a durable "
-    "write of the same bytes costs at least."
+    "Our commits are durable: file and directory are flushed to disk before a commit counts. deltalake "
+    "does not flush (it calls no fsync), so a crash of the machine may lose its commits. The raw disk figure is the "
+    "minimal cost of a durable write of the same bytes."
 )
 
 
@@ -104,7 +104,7 @@ def _writing(workshop: Workshop, payload: bytes, count: int) -> Action:
 
 
 def _payload(workshop: Workshop) -> bytes:
-    """As many bytes as one of our commits has."""
+    """As many bytes as one of our commits."""
     path = _new_our_table(workshop)
     commit_all(our_writer.open_writer(path), list(workshop.generate(1)))
     return ours.version_bytes(path, 1)

@@ -1,4 +1,4 @@
-"""Write the state of a large table anew."""
+"""Rewrite the state of a large table."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         peer_name="deltalake",
         peer=times["deltalake"].median,
         goal=MostTimes(2),
-        note="The figure of deltalake is of `create_checkpoint`, from a table that is in memory; ours reads it first.",
+        note="The figure of deltalake is for `create_checkpoint` on a table in memory; ours reads the table first.",
         samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
     )
     yield time
@@ -31,7 +31,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
 
 
 def compaction_sides(workshop: Workshop, table_files: int) -> dict[str, Preparation]:
-    """The state of tables of so many files written anew: ours compacted, and deltalake's as a checkpoint."""
+    """Rewrite the state of a table: ours by compaction, deltalake's as a checkpoint."""
     return {"ours": _our_side(workshop, table_files), "deltalake": _delta_side(workshop, table_files)}
 
 
@@ -40,7 +40,7 @@ def _our_side(workshop: Workshop, table_files: int) -> Preparation:
     batches = count(1)
 
     def prepare() -> Action:
-        # A state that is compact already stays as it is: one more file makes it worth writing.
+        # A compact state is not rewritten; one more file makes it necessary.
         table = ours.open_table(path, ours.NO_CHECKPOINTS)
         table.commit(adds=[ours.add_action(file) for file in workshop.generate(1, batch=next(batches))])
         return lambda: _discard(table.compact())
@@ -64,4 +64,4 @@ def _discard(_: object) -> None:
     return None
 
 
-COMPACTION = Benchmark("compact", "write the state of a large table anew", _measure)
+COMPACTION = Benchmark("compact", "rewrite the state of a large table", _measure)

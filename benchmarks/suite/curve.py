@@ -1,4 +1,4 @@
-"""The same on tables of several sizes: list everything or one partition, add files, compact, and the memory of it."""
+"""Tables of several sizes: list all files or one partition, add files, compact, and peak memory."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,14 +13,14 @@ from benchmarks.suite.adding import adding_sides
 from benchmarks.suite.compaction import compaction_sides
 from benchmarks.workshop import Workshop
 
-# What the specification's test plan asks for.
+# The goals of the specification's test plan.
 _LISTING_GOALS = {100_000: AtMost(0.7)}
 
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     sizes = workshop.sizes
     for files in sizes.curve_files:
-        # What takes seconds by itself hardly differs between runs.
+        # Runs that take seconds hardly differ.
         runs = sizes.slow_runs if files < sizes.large_table_files else 1
         compared = partial(_compared, runs=runs)
         listing = f"list {files:,} files"
@@ -89,4 +89,4 @@ def _memory(workshop: Workshop, files: int) -> Figure:
     )
 
 
-CURVE = Benchmark("curve", "the same, as a table grows", _measure)
+CURVE = Benchmark("curve", "listing, adding, compacting and memory as a table grows", _measure)

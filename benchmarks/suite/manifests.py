@@ -1,4 +1,4 @@
-"""A state of several manifests, which are read at the same time."""
+"""A state of several manifests, read concurrently."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -33,9 +33,9 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         peer_name="one by one",
         peer=times["one by one"].median,
         goal=AtMost(0.2),
-        note="From a local disk, where little is gained by asking for several files at once.",
+        note="From a local disk, where reading files concurrently gains little.",
         samples={"ours": times["at once"].values, "peer": times["one by one"].values},
     )
 
 
-MANIFESTS = Benchmark("manifests", "read the manifests of a state at the same time", _measure)
+MANIFESTS = Benchmark("manifests", "read the manifests of a state concurrently", _measure)

@@ -1,4 +1,4 @@
-"""How much memory it takes to read a large table, and to write its state anew."""
+"""Peak memory of reading a large table and of rewriting its state."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ def _figure(name: str, our_peaks: Samples, peer_peaks: Samples, goal: AtMost) ->
 def _of_compaction(
     workshop: Workshop, side: str, table: Path, change: Callable[[Workshop, Path], None]
 ) -> Samples:
-    """A table is compacted once: every run needs one that has changed since its last state."""
+    """Every run needs a table that has changed since its last state, because compaction rewrites it only once."""
     peaks: list[float] = []
     for _ in range(workshop.sizes.slow_runs):
         path = workshop.copy_of(table)

@@ -1,4 +1,4 @@
-"""Maintenance: small splits merged to large ones, and files that nobody needs any more purged."""
+"""Maintenance: merging small splits, and purging removed files."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,12 +15,12 @@ from indextables.ops.runner import Runner
 from indextables.spark.jobs import SparkRunner
 
 _NOTE_ON_MERGES = (
-    "A merge reads the rows, indexes them again, and commits the new splits. That of tantivy is the index alone, of "
-    "all rows at once and by one thread."
+    "Our merge reads the rows, indexes them again, and commits the new splits. The tantivy figure is the index alone, "
+    "of all rows at once, on one thread."
 )
 _NOTE_ON_PURGES = (
-    "All files were removed from the table before. Both sides list the storage and read the log; the vacuum of "
-    "deltalake is a full one. Files are empty, so that deleting them costs as little as it can."
+    "All files were removed from the table before. Both sides list the storage and read the log; deltalake runs a "
+    "full vacuum. Files are empty, so that deleting them costs as little as possible."
 )
 
 
@@ -30,7 +30,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         with our_spark.running_spark() as spark:
             yield _merge(workshop, "Spark", SparkRunner(spark))
     except SparkUnavailableError as error:
-        workshop.say(f"left out: {error}")
+        workshop.say(f"skipped: {error}")
     yield from _purge(workshop)
 
 
@@ -54,7 +54,7 @@ def _merge(workshop: Workshop, workers: str, runner: Runner | None) -> Figure:
             "tantivy": lambda: partial(raw_tantivy.build_index, workshop.new_path(), rows),
         },
         runs=sizes.slow_runs,
-        # Seconds of work on fresh copies do not get faster by doing them before.
+        # Work on fresh copies does not get faster by a warm-up.
         warm_up=0,
     )
     splits = f"{sizes.merged_splits:,} splits in {sizes.merged_partitions} partitions"
@@ -90,7 +90,7 @@ def _purge(workshop: Workshop) -> Iterator[Figure]:
             "deltalake": _refilled(delta_path, files, partial(garbage.purge_delta, delta_path)),
             "unlink": lambda: partial(garbage.unlink_all, garbage.put_files(raw_path, files)),
         },
-        # To make the files anew takes longer than anything that is measured.
+        # Creating the files takes longer than any measurement.
         runs=1,
         warm_up=0,
         expected_length=count,

@@ -1,4 +1,4 @@
-"""One partition of a huge table, which a reader should find without reading the rest."""
+"""List one partition of a huge table without reading the rest."""
 
 from collections.abc import Iterator
 from dataclasses import replace

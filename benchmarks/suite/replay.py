@@ -1,4 +1,4 @@
-"""The replay curve: a log of many versions, with a checkpoint and without."""
+"""The replay curve: a log of many versions, with and without a checkpoint."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -29,7 +29,7 @@ def _measure_versions(workshop: Workshop, versions: int) -> Iterator[Figure]:
     ours.open_table(our_checkpoint).checkpoint()
     DeltaTable(str(delta_checkpoint)).create_checkpoint()
     runs = workshop.sizes.slow_runs if versions >= _MANY_VERSIONS else workshop.sizes.runs
-    # What takes seconds by itself hardly differs between runs.
+    # Runs that take seconds hardly differ.
     runs = 1 if versions >= _VERY_MANY_VERSIONS else runs
     times = measure_times(
         {
@@ -39,7 +39,7 @@ def _measure_versions(workshop: Workshop, versions: int) -> Iterator[Figure]:
             "delta checkpoint": always(partial(delta.list_files, delta_checkpoint)),
         },
         runs=runs,
-        # Version 0 of either log creates the table, without a file.
+        # Version 0 of both logs creates the table, without a file.
         expected_length=versions - 1,
     )
     yield _figure(f"{versions:,} versions, replayed", times["our replay"], times["delta replay"])

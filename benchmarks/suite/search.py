@@ -1,4 +1,4 @@
-"""Full-text search: to row numbers, and to rows with all their columns."""
+"""Full-text search, returning row numbers or rows with all columns."""
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from functools import partial
@@ -18,7 +18,7 @@ Search = Callable[[str], Sized]
 
 _BEST = 10
 _MANY = 1_000
-# A run should be longer than a hiccup of the machine.
+# A run should be longer than the noise of the machine.
 _ROUNDS = 3
 
 
@@ -69,8 +69,8 @@ def _compared(
     goal: Goal | None,
     limit: int = _BEST,
 ) -> Iterator[Figure]:
-    """The same queries again and again, by which the goal is judged, and then other ones in each run."""
-    # What takes long, and has no goal, is asked less often.
+    """The same queries in each run, for which the goal is judged, then new queries in each run."""
+    # Slow queries without a goal run less often.
     runs = workshop.sizes.slow_runs if limit == _MANY else workshop.sizes.runs
     queries = batch(0)
     rounds = [*queries] * _ROUNDS
@@ -90,7 +90,7 @@ def _first_search(workshop: Workshop) -> Figure:
     query = _word_queries(workshop, count, 0)[0]
     times = measure_times(
         {
-            # A table that this process has never seen, and an empty cache of indexes.
+            # A table that this process has never opened, and an empty index cache.
             "ours": lambda: partial(
                 _open_and_search_ours, workshop.copy_of(our_path), workshop.new_path(), query
             ),
@@ -119,7 +119,7 @@ def _word_queries(workshop: Workshop, rows: int, batch: int) -> Sequence[str]:
 
 
 def _asking_anew(search: Search, batch: Callable[[int], Sequence[str]]) -> Preparation:
-    """Every run asks another batch of queries; both sides go through the same batches."""
+    """Each run uses another batch of queries; both sides use the same batches."""
     batches = count_from(1)
     return lambda: _asking(search, batch(next(batches)))
 
@@ -138,9 +138,9 @@ def _per_query(
         peer_name=peer_name,
         peer=peer.median / queries,
         goal=goal,
-        note="Times of searches are those of one query, from the text of the query on. Tables are open and warm, but "
-        "for the first search. Where queries are not new, the same ones were asked before: we then have them parsed, "
-        "and the row groups of their rows in memory (up to 128 MB); Lance has its own caches.",
+        note="Times are per query, starting from the query text. Tables are open and warm, except for the first "
+        "search. Unless queries are new, the same ones ran before: we then have them parsed, and the row groups of "
+        "their rows in memory (up to 128 MB); Lance has its own caches.",
         samples={
             "ours": tuple(seconds / queries for seconds in ours.values),
             "peer": tuple(seconds / queries for seconds in peer.values),

@@ -1,4 +1,4 @@
-"""On Spark: scans, writes and searches of rows, and the plan for one partition of a huge table."""
+"""Spark: scans, writes and searches of rows, and planning one partition of a huge table."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,31 +18,31 @@ from indextables.errors import SparkUnavailableError
 
 _PARQUET = "Parquet on Spark"
 _EVERY_CORE = "tantivy on every core"
-# At least 0.4 times as many documents in the same time.
+# At least 0.4 times the documents per second.
 _WRITING_GOAL = MostTimes(1 / 0.4)
 _FEW_COLUMNS = ("id", "level")
-# The goal is one for selective searches; the other shows how the advantage goes as hits get denser.
+# The goal applies to selective searches; the other shows how the advantage shrinks with more hits.
 _ROWS_PER_HIT: dict[int, Goal | None] = {50_000: MostTimes(0.2), 5_000: None}
 _FEWEST_HITS = 5
-# So that every core has something to do, and as much as the others.
+# The same amount of work for every core.
 _FILES = 2 * CORES
 
 _NOTE_ON_READING = (
-    "Both sides compute all rows, and throw them away (`noop`). The Parquet files and our splits have the same rows. "
-    "Python data sources do not learn which columns a query needs: the option `columns` tells ours."
+    "Both sides compute all rows and discard them (`noop`). The Parquet files and our splits have the same rows. "
+    "Spark does not tell Python data sources which columns a query needs; the option `columns` selects them."
 )
 _NOTE_ON_FEW_COLUMNS = (
-    f"{_NOTE_ON_READING} Of so little per row, Spark's own way from a Python process to its rows is most of the time, "
+    f"{_NOTE_ON_READING} With so little data per row, most of the time is Spark's own transfer of rows from Python, "
     "which no data source can change."
 )
 _NOTE_ON_WRITING = (
-    "Ours is a whole append of a DataFrame: rows, statistics, index, checksums and the commit, flushed to the disk. "
+    "Ours is a complete append of a DataFrame: rows, statistics, index, checksums and the commit, flushed to disk. "
     "The peer is computed: the time that tantivy takes for the index alone on one thread, divided by the number of "
     "cores."
 )
 _NOTE_ON_PLANNING = (
-    "The plan is everything up to the tasks, of which none runs: opening the table, the filter's way to it, and "
-    "pruning. The peers list the partition's files in one Python process."
+    "Planning is everything before tasks run: opening the table, pushing the filter down, and pruning. The peers list "
+    "the partition's files in one Python process."
 )
 
 
@@ -54,7 +54,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
             yield from _searches(workshop, spark)
             yield from _planning(workshop, spark)
     except SparkUnavailableError as error:
-        workshop.say(f"left out: {error}")
+        workshop.say(f"skipped: {error}")
 
 
 def _writing(workshop: Workshop, spark: SparkSession) -> Figure:
@@ -132,7 +132,7 @@ def _search(
     times = measure_times(
         {
             "ours": _computing(search),
-            # Another folder each time: the indexes have to be fetched from the splits.
+            # A new folder each time, so that indexes are fetched from the splits.
             "first": lambda: _computing(partial(search, workshop.new_path()))(),
             peer: _computing(filter_parquet),
         },
@@ -178,7 +178,7 @@ def _parquet_rows(workshop: Workshop) -> Path:
     return workshop.built(
         f"parquet-{count}-rows-in-{_FILES}",
         f"Parquet with {count:,} rows",
-        # These are too many rows to be kept in memory until the end.
+        # Too many rows to keep in memory until the end.
         lambda path: our_spark.write_parquet(path, generate_rows(count), _FILES),
     )
 
@@ -193,7 +193,7 @@ def _our_rows(workshop: Workshop, spark: SparkSession) -> Path:
 
 
 def _computing(frame: Callable[[], DataFrame]) -> Preparation:
-    """Everything from the first word on: a DataFrame is planned once, and its plan is part of the time."""
+    """Create the DataFrame in each run: it is planned only once, and planning is part of the time."""
     return always(lambda: materialize(frame()))
 
 

@@ -1,4 +1,4 @@
-"""Splits of rows: the time to write and to scan them, and their size."""
+"""Splits: the time to write and scan rows, and their size."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from benchmarks.figures import Figure, MostTimes, Unit
 from benchmarks.measure import Action, Preparation, always, measure_times
 from benchmarks.workshop import Workshop
 
-# At least 0.6 times as many documents in the same time.
+# At least 0.6 times the documents per second.
 _INDEXING_GOAL = MostTimes(1 / 0.6)
 
 
@@ -34,8 +34,8 @@ def _indexing(workshop: Workshop) -> Figure:
         peer_name="tantivy",
         peer=times["tantivy"].median,
         goal=_INDEXING_GOAL,
-        note="Ours is a whole append: rows, statistics, index, checksums and the commit, flushed to the disk. That of "
-        "tantivy is the index alone, with the same fields, by one thread.",
+        note="Ours is a complete append: rows, statistics, index, checksums and the commit, flushed to disk. The "
+        "tantivy figure is the index alone, with the same fields, on one thread.",
         samples={"ours": times["ours"].values, "peer": times["tantivy"].values},
     )
 
@@ -80,7 +80,7 @@ def _scan(workshop: Workshop) -> Figure:
         peer_name="pyarrow",
         peer=times["pyarrow"].median,
         goal=MostTimes(1.3),
-        note="Both read the Parquet file that is in our split; ours checks its pages against their checksums.",
+        note="Both read the Parquet file in our split; ours verifies the checksums of its pages.",
         samples={"ours": times["ours"].values, "peer": times["pyarrow"].values},
     )
 

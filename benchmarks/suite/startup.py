@@ -1,4 +1,4 @@
-"""The command line: how long a person waits for the first output of a command, in a process of its own."""
+"""The command line: the time to the first output of a command, in its own process."""
 
 import os
 import subprocess
@@ -17,8 +17,8 @@ _CACHE_PATH = "spark.indextables.cache.disk.path"
 _PEER = "import pyarrow"
 _HITS = 10
 _NOTE = (
-    "From the start of the process to the first byte of its output, with bytecode compiled before. The peer is a "
-    "Python that imports pyarrow, which no reader of Arrow tables does without, and says so."
+    "From the start of the process to the first byte of its output, with compiled bytecode. The peer is a Python "
+    "process that imports pyarrow, which every reader of Arrow tables needs, and then prints a line."
 )
 
 
@@ -32,7 +32,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         "search": ("search", table, f"message:{word_found_in(_HITS, count)}", "--option", cache),
     }
     commands = {name: [*_our_command(), *arguments] for name, arguments in ours.items()}
-    # The import says so when it is done.
+    # Prints when the import is done.
     commands[_PEER] = [sys.executable, "-c", f"{_PEER}; print('done')"]
     times = _measure_starts(commands, runs=workshop.sizes.runs)
     for name in ours:
@@ -54,7 +54,7 @@ def _our_command() -> list[str]:
 
 
 def _measure_starts(commands: Mapping[str, Sequence[str]], *, runs: int) -> dict[str, Samples]:
-    """Seconds of each command to its first output, in turns, after one run of each that does not count."""
+    """Seconds of each command to its first output, in turns, after one warm-up run each."""
     times: dict[str, list[float]] = {name: [] for name in commands}
     for run in range(runs + 1):
         for name, command in commands.items():
@@ -65,7 +65,7 @@ def _measure_starts(commands: Mapping[str, Sequence[str]], *, runs: int) -> dict
 
 
 def _seconds_to_output(command: Sequence[str]) -> float:
-    """Start a command and wait for the first byte that it says. Raises WrongResultError if it fails."""
+    """Start a command and wait for its first byte of output. Raises WrongResultError if it fails."""
     started = time.perf_counter()
     process = subprocess.Popen(
         command, cwd=PROJECT, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -73,14 +73,14 @@ def _seconds_to_output(command: Sequence[str]) -> float:
     assert process.stdout is not None  # it is a pipe
     first = process.stdout.read(1)
     seconds = time.perf_counter() - started
-    _, complaint = process.communicate()
+    _, error = process.communicate()
     if process.returncode or not first:
-        raise WrongResultError(f"{' '.join(command)} failed: {complaint.decode()}")
+        raise WrongResultError(f"{' '.join(command)} failed: {error.decode()}")
     return seconds
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but bytecode is kept, as it is wherever a package is installed."""
+    """This environment with bytecode caching, as in an installed package."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks' harness, end to end at sizes of about 100: what it measures is not judged here."""
+"""The benchmark harness, end to end at sizes of about 100, without judging the figures."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ FIGURE_FIELDS = {
 
 @pytest.fixture
 def benchmarks(monkeypatch):
-    """The package, which is not installed: it stands beside `src`."""
+    """Import the benchmarks package, which is not installed, from beside `src`."""
     monkeypatch.syspath_prepend(str(PROJECT))
     return pytest.importorskip("benchmarks.figures")
 

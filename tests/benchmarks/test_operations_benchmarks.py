@@ -1,4 +1,4 @@
-"""The benchmarks of operations, of the command line and on Spark, end to end at the smallest sizes."""
+"""The benchmarks of operations, the command line and Spark, end to end at the smallest sizes."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ needs_java = pytest.mark.skipif(
 
 @pytest.fixture
 def package(monkeypatch):
-    """The package of the benchmarks, which is not installed."""
+    """Import the benchmarks package, which is not installed."""
     monkeypatch.syspath_prepend(str(PROJECT))
     return pytest.importorskip("benchmarks")
 

@@ -1,4 +1,4 @@
-"""The benchmarks of splits and search, end to end at the smallest sizes, and the rows that they are made of."""
+"""The benchmarks of splits and search, end to end at the smallest sizes, and the generated rows."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ for peer in ("deltalake", "pyiceberg", "lance"):
 
 @pytest.fixture
 def rows(monkeypatch):
-    """The module of generated rows, in a package that is not installed."""
+    """Import the module of generated rows from a package that is not installed."""
     monkeypatch.syspath_prepend(str(PROJECT))
     return pytest.importorskip("benchmarks.rows")
 

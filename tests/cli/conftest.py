@@ -1,4 +1,4 @@
-"""A small table, and two ways to run the command line: within the test, and as a process of its own."""
+"""A small table, and fixtures that run the command line in the test process or in its own process."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def table_path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def invoke() -> Invoke:
-    """Run a command within the test; what is no exit code is an error of the test."""
+    """Run a command in the test process; any exception other than an exit fails the test."""
 
     def run(*arguments: str, **environment: str) -> Result:
         return CliRunner().invoke(
@@ -38,21 +38,21 @@ def invoke() -> Invoke:
 
 @pytest.fixture
 def command() -> list[str]:
-    """The beginning of a command line for a real process, in which Ctrl-C works however the tests were started."""
+    """The start of a command line for a new process, in which Ctrl-C works no matter how the tests were started."""
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     return [sys.executable, "-c", f"{start}from indextables.cli import main; main()"]
 
 
 @pytest.fixture
 def plain_environment() -> dict[str, str]:
-    """The environment without anything that has a say in colours and widths."""
+    """The environment without variables that affect colors and widths."""
     deciding = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "TERMINAL_WIDTH", "PY_COLORS", "GITHUB_ACTIONS")
     return {name: value for name, value in os.environ.items() if name not in deciding}
 
 
 @pytest.fixture
 def run_process(command: list[str], plain_environment: dict[str, str]) -> RunProcess:
-    """Run a command as a process of its own, with pipes for stdout and stderr."""
+    """Run a command in its own process, with pipes for stdout and stderr."""
 
     def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -69,5 +69,5 @@ def run_process(command: list[str], plain_environment: dict[str, str]) -> RunPro
 
 @pytest.fixture
 def terminal_environment(plain_environment: dict[str, str]) -> dict[str, str]:
-    """The environment of a terminal that shows colours."""
+    """The environment of a terminal with colors."""
     return {**plain_environment, "TERM": "xterm-256color", "COLUMNS": "80"}

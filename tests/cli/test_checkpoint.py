@@ -26,10 +26,10 @@ def test_format_of_the_checkpoint_can_be_chosen(invoke: Invoke, table_path: str,
     assert state["format"] == FORMATS[name].value
 
 
-def test_people_read_what_was_written(invoke: Invoke, table_path: str) -> None:
+def test_text_output_has_the_formats_and_the_size(invoke: Invoke, table_path: str) -> None:
     invoke("checkpoint", table_path, "--format", "JSON")
     first, second = invoke("checkpoint", table_path, "--format", "parquet").stdout.splitlines()
-    assert first.startswith("checkpoint of version 3 in the format parquet (before: json), in ")
+    assert first.startswith("checkpoint of version 3 in format parquet (previously json), in ")
     assert second == "2 files, 2.4 MiB"
 
 
@@ -40,6 +40,6 @@ def test_format_beats_the_same_setting_as_an_option(invoke: Invoke, table_path: 
     assert json.loads(result.stdout)["newFormat"] == "parquet"
 
 
-def test_setting_chooses_the_format_where_no_format_is_given(invoke: Invoke, table_path: str) -> None:
+def test_setting_chooses_the_format_if_no_format_is_given(invoke: Invoke, table_path: str) -> None:
     result = invoke("checkpoint", table_path, "--json", "--option", "state.format=json")
     assert json.loads(result.stdout)["newFormat"] == "json"

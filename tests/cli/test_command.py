@@ -19,7 +19,7 @@ assert isinstance(GROUP, CommandLine)
 COMMANDS = sorted(GROUP.commands)
 
 
-def test_the_commands_are_those_of_the_design() -> None:
+def test_the_main_commands_exist() -> None:
     assert {"files", "history", "describe", "checkpoint", "config", "demo"} <= set(COMMANDS)
 
 
@@ -27,10 +27,10 @@ def test_help_groups_the_commands_and_gives_examples(invoke: Invoke) -> None:
     result = invoke("--help")
     assert result.exit_code == 0
     assert result.stderr == ""
-    for title in ("Look at a table:", "Look after a table:", "Get to know IndexTables:", "Examples:"):
+    for title in ("Inspect a table:", "Maintain a table:", "Explore IndexTables:", "Examples:"):
         assert f"\n{title}\n" in result.stdout
     assert all(f"\n  {name}" in result.stdout for name in COMMANDS)
-    assert "..." not in result.stdout.partition("Look at a table:")[2]
+    assert "..." not in result.stdout.partition("Inspect a table:")[2]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -43,7 +43,7 @@ def test_help_of_every_command_has_examples_and_json(invoke: Invoke, name: str) 
     assert "--json" in result.stdout
 
 
-def test_help_has_no_boxes_and_no_escapes_where_nobody_watches(invoke: Invoke) -> None:
+def test_help_has_no_boxes_and_no_escapes_without_a_terminal(invoke: Invoke) -> None:
     text = invoke("files", "--help", FORCE_COLOR="1").stdout
     assert text.isascii()
     assert "\x1b" not in text
@@ -71,7 +71,7 @@ def test_version_prints_the_release(invoke: Invoke) -> None:
         (("describe", "somewhere", "elsewhere"), "elsewhere"),
     ],
 )
-def test_wrong_use_ends_with_2_and_says_how(invoke: Invoke, arguments: tuple[str, ...], hint: str) -> None:
+def test_wrong_usage_exits_with_2_and_a_hint(invoke: Invoke, arguments: tuple[str, ...], hint: str) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert hint in result.stderr
@@ -79,7 +79,7 @@ def test_wrong_use_ends_with_2_and_says_how(invoke: Invoke, arguments: tuple[str
 
 
 @pytest.mark.parametrize("command", ["files", "history", "describe", "checkpoint"])
-def test_path_without_a_table_ends_with_1_and_one_line(
+def test_path_without_a_table_exits_with_1_and_one_line(
     invoke: Invoke, tmp_path: object, command: str
 ) -> None:
     result = invoke(command, f"{tmp_path}/nowhere", "--json")
@@ -89,13 +89,13 @@ def test_path_without_a_table_ends_with_1_and_one_line(
     assert result.stderr.count("\n") == 1
 
 
-def test_unusable_url_ends_with_1(invoke: Invoke) -> None:
+def test_unsupported_url_exits_with_1(invoke: Invoke) -> None:
     result = invoke("describe", "ftp://host/table")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ftp: URLs are not supported")
 
 
-def test_version_that_does_not_exist_ends_with_1(invoke: Invoke, table_path: str) -> None:
+def test_missing_version_exits_with_1(invoke: Invoke, table_path: str) -> None:
     result = invoke("describe", table_path, "--version", "99")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
@@ -113,11 +113,11 @@ def test_unknown_setting_is_a_warning_line_that_suggests_the_right_one(
     )
 
 
-def test_wrong_table_property_is_a_warning_that_comes_once(invoke: Invoke, table_path: str) -> None:
+def test_wrong_table_property_is_one_warning(invoke: Invoke, table_path: str) -> None:
     key = "spark.indextables.checkpoint.interval"
     table = indextables.IndexTable(table_path)
     with pytest.warns(UserWarning, match="never"):
-        # Another writer may set what this package would refuse.
+        # Another writer may set a value that this package rejects.
         run(table._snapshot, ChangeProperties({key: "never"}), Operation("SET PROPERTIES"))
     result = invoke("describe", table_path)
     assert result.exit_code == 0

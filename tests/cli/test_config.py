@@ -65,7 +65,7 @@ def test_older_key_leads_to_the_setting(invoke: Invoke) -> None:
     assert document["olderKeys"] == ["spark.indextables.checkpoint.format"]
 
 
-def test_unknown_key_ends_with_2_and_the_nearest_key(invoke: Invoke) -> None:
+def test_unknown_key_exits_with_2_and_a_suggestion(invoke: Invoke) -> None:
     result = invoke("config", "checkpoint.intervall")
     assert result.exit_code == 2
     assert f"did you mean {INTERVAL}?" in result.stderr

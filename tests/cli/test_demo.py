@@ -27,15 +27,15 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def run_demo(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", "from indextables.cli import main; main()", "demo", *arguments]
-    # A session of another test in the same process would be stopped by the demo.
+    # The demo would stop the session of another test in the same process.
     return subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """What a whole demo says of itself."""
+def output(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The JSON output of a complete demo."""
     place = tmp_path_factory.mktemp("demo") / "my demo"
     result = run_demo(str(place), "--json")
     assert result.returncode == 0, result.stderr
@@ -43,49 +43,49 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 @needs_java
-def test_demo_goes_from_nothing_to_the_end(told: dict) -> None:
-    assert [step["name"] for step in told["steps"]] == [
+def test_demo_runs_all_steps(output: dict) -> None:
+    assert [step["name"] for step in output["steps"]] == [
         "start Spark",
-        "read a corpus",
-        "index it",
+        "read the text",
+        "index the text",
         "search with SQL",
         "search without Spark",
         "stream new lines in",
         "overwrite one partition",
-        "travel back",
+        "time travel",
         "merge small splits",
         "write a checkpoint",
         "describe the state",
-        "purge, as a dry run",
+        "purge (dry run)",
     ]
-    steps = {step["name"]: step for step in told["steps"]}
+    steps = {step["name"]: step for step in output["steps"]}
     assert "timeout" in steps["search with SQL"]["lines"][0]
     assert steps["search with SQL"]["hits"] == steps["search without Spark"]["hits"]
     assert "lazy database" in steps["stream new lines in"]["hits"][0]["text"]
-    then, now = steps["travel back"]["lines"]
+    then, now = steps["time travel"]["lines"]
     assert "JSONDecodeError" in then
     assert "JSONDECODEERROR" in now
 
 
 @needs_java
-def test_demo_leaves_a_table_that_is_right(told: dict) -> None:
-    table = IndexTable(told["path"])
+def test_demo_leaves_a_correct_table(output: dict) -> None:
+    table = IndexTable(output["path"])
     operations = table.history()["operation"].to_pylist()
     assert operations == ["MERGE", "OVERWRITE", "WRITE", "SET PROPERTIES", "WRITE", "CREATE TABLE"]
-    rows = int(told["steps"][1]["figures"]["rows in the corpus"].replace(",", ""))
+    rows = int(output["steps"][1]["figures"]["rows indexed"].replace(",", ""))
     assert table.count() == rows + 1_000
     assert table.fsck().is_clean
 
 
 @needs_java
-def test_what_the_demo_says_to_type_next_works(told: dict, invoke: Invoke) -> None:
-    for line in told["next"]:
+def test_commands_suggested_by_the_demo_work(output: dict, invoke: Invoke) -> None:
+    for line in output["next"]:
         program, *arguments = shlex.split(line)
         assert program == "indextables"
         assert invoke(*arguments).exit_code == 0, line
 
 
-def test_without_java_the_demo_says_so_in_one_sentence(tmp_path: Path) -> None:
+def test_demo_without_java_is_one_error_line(tmp_path: Path) -> None:
     result = run_demo(str(tmp_path / "demo"), JAVA_HOME=str(tmp_path))
     assert result.returncode == 1
     assert result.stderr.startswith("error: Spark needs Java 17 or newer")
@@ -94,7 +94,7 @@ def test_without_java_the_demo_says_so_in_one_sentence(tmp_path: Path) -> None:
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Path:
-    """A table as an earlier demo left it."""
+    """The table of an earlier demo."""
     place = tmp_path / "demo"
     table = IndexTable.create(
         str(place), SCHEMA, partition_by=["date"], properties={DEMO_PROPERTY: DEMO_MARK}
@@ -103,22 +103,22 @@ def earlier(tmp_path: Path) -> Path:
     return place
 
 
-def test_earlier_demo_makes_room(earlier: Path) -> None:
+def test_earlier_demo_is_removed(earlier: Path) -> None:
     assert make_room(earlier)
     assert list(earlier.iterdir()) == []
 
 
-def test_new_and_empty_directories_have_room(tmp_path: Path) -> None:
+def test_new_and_empty_directories_are_accepted(tmp_path: Path) -> None:
     assert not make_room(tmp_path / "new")
     assert not make_room(tmp_path)
 
 
-def test_directory_with_something_else_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
+def test_directory_with_other_content_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     before = contents(tmp_path)
     result = invoke("demo", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {tmp_path} is not empty, and it is not an earlier demo table")
+    assert result.stderr.startswith(f"error: {tmp_path} is not empty and is not an earlier demo table")
     assert contents(tmp_path) == before
 
 
@@ -157,7 +157,7 @@ def test_damaged_demo_table_is_not_touched(invoke: Invoke, tmp_path: Path) -> No
     assert contents(tmp_path) == before
 
 
-def test_table_that_only_claims_part_of_the_mark_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
+def test_table_with_a_different_mark_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
     place = tmp_path / "mine"
     IndexTable.create(str(place), SCHEMA, properties={DEMO_PROPERTY: DEMO_MARK.upper()})
     before = contents(place)
@@ -165,20 +165,20 @@ def test_table_that_only_claims_part_of_the_mark_is_not_touched(invoke: Invoke, 
     assert contents(place) == before
 
 
-def test_file_in_the_place_of_the_directory_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
+def test_file_instead_of_a_directory_is_not_touched(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert invoke("demo", str(tmp_path / "file")).exit_code == 1
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_demo_elsewhere_than_on_this_machine_is_wrong_use(invoke: Invoke) -> None:
+def test_demo_in_an_object_store_is_wrong_usage(invoke: Invoke) -> None:
     result = invoke("demo", "s3://bucket/demo")
     assert result.exit_code == 2
-    assert "a directory on this machine" in result.stderr
+    assert "a local directory" in result.stderr
 
 
 @needs_java
-def test_an_interrupted_demo_says_so_in_one_line(tmp_path: Path) -> None:
+def test_an_interrupted_demo_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-c", "from indextables.cli import main; main()", "demo", "demo"]
     process = subprocess.Popen(
         command,
@@ -189,11 +189,11 @@ def test_an_interrupted_demo_says_so_in_one_line(tmp_path: Path) -> None:
         start_new_session=True,
     )
     assert process.stdout is not None
-    # What comes next is the first work of Spark, which takes long enough.
+    # The next step is the first Spark job, which takes long enough.
     for line in process.stdout:
-        if "read a corpus" in line:
+        if "read the text" in line:
             break
     os.killpg(process.pid, signal.SIGINT)
-    complaints = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert "interrupted: nothing more is done" in complaints
+    assert "interrupted: stopped by the user" in errors

@@ -58,7 +58,7 @@ def test_state_holds_the_rows_of_describe_state(invoke: Invoke, table_path: str)
     assert all(f"  {row['property']} " in plain for row in rows)
 
 
-def test_people_see_sizes_and_times_they_can_read(invoke: Invoke, table_path: str) -> None:
+def test_text_output_has_readable_sizes_and_times(invoke: Invoke, table_path: str) -> None:
     result = invoke("describe", table_path)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -74,10 +74,10 @@ def test_older_version_is_described_as_it_was(invoke: Invoke, table_path: str) -
     assert (document["version"], document["numFiles"]) == (2, 3)
 
 
-def test_rows_are_unknown_if_a_file_does_not_say(invoke: Invoke, table_path: str) -> None:
+def test_rows_are_unknown_if_a_file_has_no_count(invoke: Invoke, table_path: str) -> None:
     IndexTable(table_path).commit(adds=[add("2026-02-01", "d", rows=None)])
     assert json.loads(invoke("describe", table_path, "--json").stdout)["numRows"] is None
-    assert "rows            unknown: some file does not say" in invoke("describe", table_path).stdout
+    assert "rows            unknown (not recorded for some files)" in invoke("describe", table_path).stdout
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,7 @@ def test_rows_are_unknown_if_a_file_does_not_say(invoke: Invoke, table_path: str
     ],
 )
 @pytest.mark.filterwarnings("ignore::indextables.config.SettingWarning")
-def test_credential_that_somebody_stored_in_a_table_is_not_shown(
-    invoke: Invoke, tmp_path: object, key: str
-) -> None:
+def test_credential_stored_in_a_table_is_not_shown(invoke: Invoke, tmp_path: object, key: str) -> None:
     IndexTable.create(f"{tmp_path}/leaky", SCHEMA, properties={key: CANARY, "team": "search"})
     for arguments in ((), ("--json",)):
         result = invoke("describe", f"{tmp_path}/leaky", *arguments)
@@ -102,12 +100,12 @@ def test_credential_that_somebody_stored_in_a_table_is_not_shown(
         assert "search" in result.stdout
 
 
-def test_registered_schemas_are_counted_for_people_and_whole_in_json(
+def test_registered_schemas_are_abbreviated_in_text_and_complete_in_json(
     invoke: Invoke, tmp_path: object
 ) -> None:
     mapping = json.dumps([{"name": "message", "type": "text"}] * 50)
     IndexTable.create(f"{tmp_path}/mapped", SCHEMA, properties={"docMappingSchema.abc": mapping})
     plain = invoke("describe", f"{tmp_path}/mapped").stdout
-    assert f"docMappingSchema.abc  {len(mapping):,} characters, shown by --json" in plain
+    assert f"docMappingSchema.abc  {len(mapping):,} characters; use --json to see them" in plain
     document = json.loads(invoke("describe", f"{tmp_path}/mapped", "--json").stdout)
     assert document["properties"]["docMappingSchema.abc"] == mapping

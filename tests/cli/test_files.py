@@ -7,7 +7,7 @@ from indextables.log.entries import FILE_ENTRY_SCHEMA
 from support.cli_tables import SCHEMA, Invoke, add
 
 
-def test_listing_is_an_aligned_table_for_people(invoke: Invoke, table_path: str) -> None:
+def test_text_output_is_an_aligned_table(invoke: Invoke, table_path: str) -> None:
     result = invoke("files", table_path)
     assert result.exit_code == 0
     header, first, second, summary = result.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_where_that_leaves_nothing_prints_no_empty_table(invoke: Invoke, table_p
     assert invoke("files", table_path, "--where", where, "--json").stdout == "[]\n"
 
 
-def test_where_that_does_not_fit_the_table_ends_with_1(invoke: Invoke, table_path: str) -> None:
+def test_where_that_does_not_fit_the_table_exits_with_1(invoke: Invoke, table_path: str) -> None:
     for where in ("nowhere = 1", "date ="):
         result = invoke("files", table_path, "--where", where)
         assert result.exit_code == 1
@@ -53,7 +53,7 @@ def test_where_that_does_not_fit_the_table_ends_with_1(invoke: Invoke, table_pat
         assert result.stderr.count("\n") == 1
 
 
-def test_columns_are_shown_as_asked_for_and_in_that_order(invoke: Invoke, table_path: str) -> None:
+def test_columns_are_shown_in_the_given_order(invoke: Invoke, table_path: str) -> None:
     asked = ("--columns", "size, path,partitionValues,dataChange,size")
     lines = invoke("files", table_path, *asked).stdout.splitlines()
     assert lines[0].split() == ["size", "path", "partitionValues", "dataChange"]
@@ -62,21 +62,21 @@ def test_columns_are_shown_as_asked_for_and_in_that_order(invoke: Invoke, table_
     assert list(rows[0]) == ["size", "path", "partitionValues", "dataChange"]
 
 
-def test_unknown_column_is_wrong_use_and_the_nearest_is_suggested(invoke: Invoke, table_path: str) -> None:
+def test_unknown_column_is_wrong_usage_with_a_suggestion(invoke: Invoke, table_path: str) -> None:
     result = invoke("files", table_path, "--columns", "path,sise")
     assert result.exit_code == 2
     assert "did you mean size?" in result.stderr
     assert invoke("files", table_path, "--columns", "").exit_code == 2
 
 
-def test_limit_says_what_it_left_out(invoke: Invoke, table_path: str) -> None:
+def test_limit_reports_how_many_are_not_shown(invoke: Invoke, table_path: str) -> None:
     lines = invoke("files", table_path, "--limit", "1").stdout.splitlines()
-    assert lines[-2:] == ["… the first 1 of 2 are shown; leave out --limit for all", "2 files"]
+    assert lines[-2:] == ["… 1 of 2 shown; omit --limit to see all", "2 files"]
     assert len(json.loads(invoke("files", table_path, "--limit", "1", "--json").stdout)) == 1
     assert json.loads(invoke("files", table_path, "--limit", "0", "--json").stdout) == []
 
 
-def test_time_travel_shows_the_files_of_then(invoke: Invoke, table_path: str) -> None:
+def test_time_travel_shows_the_files_of_that_version(invoke: Invoke, table_path: str) -> None:
     assert len(json.loads(invoke("files", table_path, "--version", "2", "--json").stdout)) == 3
     history = json.loads(invoke("history", table_path, "--json").stdout)
     created = next(commit["timestamp"] for commit in history if commit["version"] == 0)
@@ -91,7 +91,7 @@ def test_table_with_no_files_is_no_error(invoke: Invoke, tmp_path: object) -> No
     assert invoke("files", f"{tmp_path}/empty", "--json").stdout == "[]\n"
 
 
-def test_what_a_file_does_not_say_is_shown_as_such(invoke: Invoke, tmp_path: object) -> None:
+def test_missing_values_are_shown_as_dashes(invoke: Invoke, tmp_path: object) -> None:
     table = IndexTable.create(f"{tmp_path}/odd", SCHEMA, partition_by=["date"])
     nameless = AddAction(
         path="x.split", partition_values={"date": None}, size=1, modification_time=0, data_change=False
@@ -103,7 +103,7 @@ def test_what_a_file_does_not_say_is_shown_as_such(invoke: Invoke, tmp_path: obj
     assert lines.splitlines()[1].split() == ["x.split", "-", "-", "no"]
 
 
-def test_path_that_would_steer_the_terminal_is_escaped_for_people_and_exact_in_json(
+def test_path_with_control_characters_is_escaped_in_text_and_exact_in_json(
     invoke: Invoke, tmp_path: object
 ) -> None:
     table = IndexTable.create(f"{tmp_path}/odd", SCHEMA, partition_by=["date"])

@@ -1,4 +1,4 @@
-"""Sizes, times and texts for people."""
+"""Formatting of sizes, times and texts."""
 
 import pytest
 from hypothesis import given, settings
@@ -51,7 +51,7 @@ def test_ago_names_the_largest_unit(seconds_ago: int, expected: str) -> None:
     assert ago(NOW_MS - seconds_ago * 1000, NOW_MS) == expected
 
 
-def test_when_gives_the_distance_and_the_moment() -> None:
+def test_when_gives_relative_and_absolute_time() -> None:
     assert when(NOW_MS - 180_000, NOW_MS) == "3 minutes ago (2023-11-14T22:10:20.000Z)"
 
 
@@ -63,7 +63,7 @@ def test_iso_is_read_back_to_the_millisecond(moment_ms: int) -> None:
 
 @settings(max_examples=200)
 @given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
-def test_any_moment_that_a_log_may_claim_can_be_shown(moment_ms: int) -> None:
+def test_any_timestamp_in_a_log_can_be_shown(moment_ms: int) -> None:
     assert when(moment_ms, NOW_MS)
 
 
@@ -72,7 +72,7 @@ def test_counts_and_durations_read_as_words() -> None:
     assert [duration(0.0123), duration(0.9999), duration(3.44)] == ["12 ms", "1.0 s", "3.4 s"]
 
 
-def test_visible_disarms_what_steers_a_terminal() -> None:
+def test_visible_escapes_control_characters() -> None:
     assert visible("a\x1b[31mb\nc\x9b\u202ed") == "a\\x1b[31mb\\nc\\x9b\\u202ed"
 
 

@@ -18,7 +18,7 @@ def test_commits_are_listed_newest_first(invoke: Invoke, table_path: str) -> Non
     assert summary == "4 commits"
 
 
-def test_json_has_stable_keys_and_moments_that_timestamp_takes(invoke: Invoke, table_path: str) -> None:
+def test_json_has_stable_keys_and_times_that_timestamp_accepts(invoke: Invoke, table_path: str) -> None:
     commits = json.loads(invoke("history", table_path, "--json").stdout)
     assert [list(commit) for commit in commits] == [HISTORY_SCHEMA.names] * 4
     assert [commit["version"] for commit in commits] == [3, 2, 1, 0]

@@ -15,7 +15,7 @@ def lines(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_files_become_a_table_and_more_files_join_it(invoke: Invoke, lines: str, tmp_path: Path) -> None:
+def test_index_creates_a_table_and_appends_to_it(invoke: Invoke, lines: str, tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     options = ("--partition-by", "day", "--text", "message")
     assert invoke("index", lines, place, *options).exit_code == 0
@@ -26,22 +26,22 @@ def test_files_become_a_table_and_more_files_join_it(invoke: Invoke, lines: str,
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (("--partition-by", "message"), "partitioned by day"),
-        (("--text", "message,day"), "day is no text in it"),
+        (("--text", "message,day"), "day is not a text column in it"),
     ],
 )
-def test_options_that_contradict_the_table_are_wrong_use(
-    invoke: Invoke, lines: str, tmp_path: Path, options: tuple[str, ...], complaint: str
+def test_options_that_contradict_the_table_are_wrong_usage(
+    invoke: Invoke, lines: str, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     place = str(tmp_path / "table")
     invoke("index", lines, place, "--partition-by", "day", "--text", "message")
     result = invoke("index", lines, place, *options)
     assert result.exit_code == 2
-    assert complaint in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert IndexTable(place).version == 1
 
 
-def test_no_file_is_wrong_use(invoke: Invoke, tmp_path: Path) -> None:
+def test_no_file_is_wrong_usage(invoke: Invoke, tmp_path: Path) -> None:
     assert invoke("index", str(tmp_path / "table")).exit_code == 2

@@ -1,4 +1,4 @@
-"""JSON for programs."""
+"""JSON output."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def test_no_rows_are_an_empty_array(capsysbinary: pytest.CaptureFixture[bytes]) 
     assert capsysbinary.readouterr().out == b"[]\n"
 
 
-def test_moment_that_no_calendar_has_is_still_told() -> None:
+def test_timestamp_outside_of_the_calendar_is_written() -> None:
     table = pa.table({"when": pa.array([2**62], pa.timestamp("ms", tz="UTC"))})
     assert list(json_rows(table)) == [{"when": f"{2**62} ms"}]
 

@@ -14,7 +14,7 @@ from support.row_tables import SCHEMA, ids, rows
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Version 1 adds two partitions, version 2 drops one; a split that no log knows is ten days old."""
+    """Version 1 adds two partitions, version 2 drops one; there is an orphan split, ten days old."""
     path = tmp_path / "table"
     table = IndexTable.create(str(path), SCHEMA, partition_by=["day"])
     table.append(rows(1, 2))
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> str:
 # --- purge --------------------------------------------------------------------------------------------
 
 
-def test_dry_run_of_a_purge_shows_what_would_go(invoke: Invoke, path: str) -> None:
+def test_dry_run_of_a_purge_lists_files(invoke: Invoke, path: str) -> None:
     result = invoke("purge", path, "--dry-run")
     assert result.exit_code == 0
     assert "orphan.split" in result.stdout
@@ -38,7 +38,7 @@ def test_dry_run_of_a_purge_shows_what_would_go(invoke: Invoke, path: str) -> No
     assert Path(path, "orphan.split").exists()
 
 
-def test_purge_deletes_and_tells_it_to_programs(invoke: Invoke, path: str) -> None:
+def test_purge_reports_deleted_files_as_json(invoke: Invoke, path: str) -> None:
     result = invoke("purge", path, "--older-than", "7 days", "--yes", "--json")
     assert result.exit_code == 0
     told = json.loads(result.stdout)
@@ -47,7 +47,7 @@ def test_purge_deletes_and_tells_it_to_programs(invoke: Invoke, path: str) -> No
     assert not Path(path, "orphan.split").exists()
 
 
-def test_purge_tells_people_what_it_did(invoke: Invoke, path: str) -> None:
+def test_purge_reports_deleted_files_as_text(invoke: Invoke, path: str) -> None:
     result = invoke("purge", path, "--yes")
     assert "1 file deleted, 9 B (1 orphaned split), in" in result.stdout
 
@@ -67,7 +67,7 @@ def test_purge_with_a_retention_that_is_too_short_is_refused(invoke: Invoke, pat
     assert "retentionCheckEnabled" in result.stderr
 
 
-def test_retention_that_is_no_time_is_wrong_use(invoke: Invoke, path: str) -> None:
+def test_malformed_retention_is_wrong_usage(invoke: Invoke, path: str) -> None:
     assert invoke("purge", path, "--older-than", "soon").exit_code == 2
 
 
@@ -80,7 +80,7 @@ def test_retention_that_is_no_time_is_wrong_use(invoke: Invoke, path: str) -> No
         ("restore", "--version", "1"),
     ],
 )
-def test_nothing_goes_where_nobody_can_be_asked(
+def test_without_a_terminal_nothing_is_deleted_unless_confirmed(
     invoke: Invoke, path: str, arguments: tuple[str, ...]
 ) -> None:
     before = sorted(Path(path).rglob("*"))
@@ -100,7 +100,7 @@ def test_truncation(invoke: Invoke, path: str) -> None:
     told = json.loads(result.stdout)
     assert (told["version"], told["numVersions"], told["dryRun"]) == (3, 3, False)
     assert IndexTable(path).history().num_rows == 1
-    assert "3 is left" in invoke("truncate", path, "--yes").stdout
+    assert "3 remains" in invoke("truncate", path, "--yes").stdout
 
 
 # --- drop-partitions ----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_dropping_partitions(invoke: Invoke, path: str) -> None:
     result = invoke("drop-partitions", path, "--where", "day = '2024-01-01'", "--yes", "--json")
     assert json.loads(result.stdout) == {"version": 4, "removedFiles": 1, "committed": True}
     again = invoke("drop-partitions", path, "--where", "day = '2024-01-01'", "--yes")
-    assert again.stdout == "there is no such partition, and nothing was committed\n"
+    assert again.stdout == "no partition matches; nothing was committed\n"
 
 
 def test_dropping_by_another_column_is_refused(invoke: Invoke, path: str) -> None:
@@ -124,13 +124,13 @@ def test_dropping_by_another_column_is_refused(invoke: Invoke, path: str) -> Non
 
 def test_restoring_a_version(invoke: Invoke, path: str) -> None:
     result = invoke("restore", path, "--version", "2", "--yes")
-    assert result.stdout == "version 4 is what version 2 was: 2 files\n"
+    assert result.stdout == "version 4 restores version 2: 2 files\n"
     assert ids(IndexTable(path)) == [1, 2, 3]
     again = invoke("restore", path, "--version", "2", "--yes", "--json")
     assert json.loads(again.stdout) == {"version": 4, "committed": False, "numFiles": 2}
 
 
-def test_restoring_a_moment(invoke: Invoke, path: str) -> None:
+def test_restoring_a_timestamp(invoke: Invoke, path: str) -> None:
     moment = IndexTable(path).history().to_pylist()[1]["timestamp"].isoformat()
     assert invoke("restore", path, "--timestamp", moment, "--yes").exit_code == 0
     assert ids(IndexTable(path)) == [1, 2, 3]
@@ -144,14 +144,14 @@ def test_version_or_timestamp(invoke: Invoke, path: str, arguments: tuple[str, .
 # --- fsck ---------------------------------------------------------------------------------------------
 
 
-def test_whole_table_is_clean(invoke: Invoke, path: str) -> None:
+def test_intact_table_is_clean(invoke: Invoke, path: str) -> None:
     result = invoke("fsck", path, "--deep")
     assert result.exit_code == 0
     assert "orphaned-splits" in result.stdout
     assert "clean: 4 versions, 0 checkpoints and 1 split checked" in result.stdout
 
 
-def test_damage_is_told_and_is_the_exit_code(invoke: Invoke, path: str) -> None:
+def test_damage_is_reported_and_exits_with_1(invoke: Invoke, path: str) -> None:
     (split,) = Path(path, "day=2024-01-01").glob("*.split")
     split.unlink()
     result = invoke("fsck", path, "--json")

@@ -23,16 +23,16 @@ def path(tmp_path: Path) -> str:
     return path
 
 
-def test_people_read_what_was_merged(invoke: Invoke, path: str) -> None:
+def test_merge_reports_text(invoke: Invoke, path: str) -> None:
     result = invoke("merge", path)
     assert result.exit_code == 0
     first, second = result.stdout.splitlines()
     assert first.startswith("version 6: 5 splits became 2, in ")
     assert second.startswith("5 rows, ")
-    assert invoke("merge", path).stdout == "there is nothing to merge\n"
+    assert invoke("merge", path).stdout == "nothing to merge\n"
 
 
-def test_programs_read_json(invoke: Invoke, path: str) -> None:
+def test_merge_reports_json(invoke: Invoke, path: str) -> None:
     document = json.loads(
         invoke("merge", path, "--where", "day = 'a'", "--max-source-splits", "2", "--json").stdout
     )
@@ -60,7 +60,7 @@ def test_a_split_that_cannot_be_read_is_a_warning(invoke: Invoke, path: str) -> 
     bad.write_bytes(b"?" * bad.stat().st_size)
     result = invoke("merge", path)
     assert result.exit_code == 0
-    assert f"{bad.name} was left out: SplitCorruptedError" in result.stderr
+    assert f"{bad.name} was skipped: SplitCorruptedError" in result.stderr
     assert "4 splits became 2" in result.stdout
 
 
@@ -68,7 +68,7 @@ def test_a_split_that_cannot_be_read_is_a_warning(invoke: Invoke, path: str) -> 
     "arguments",
     [("--target-size", "large"), ("--max-dest-splits", "0"), ("--max-source-splits", "1")],
 )
-def test_wrong_limits_are_wrong_use(invoke: Invoke, path: str, arguments: tuple[str, str]) -> None:
+def test_wrong_limits_are_wrong_usage(invoke: Invoke, path: str, arguments: tuple[str, str]) -> None:
     result = invoke("merge", path, *arguments)
     assert result.exit_code == 2
     assert arguments[0] in result.stderr
@@ -80,7 +80,7 @@ def test_a_predicate_on_other_columns_is_refused(invoke: Invoke, path: str) -> N
     assert "'id' is not a partition column" in result.stderr
 
 
-# Ctrl-C as soon as the first group is uploaded, with the second one under way.
+# Ctrl-C as soon as the first group is uploaded, while the second is in progress.
 INTERRUPTED = """
 import os, signal, sys
 from indextables.cli import main
@@ -100,7 +100,7 @@ main()
 """
 
 
-def test_ctrl_c_commits_nothing_and_takes_the_uploads_back(path: str) -> None:
+def test_ctrl_c_commits_nothing_and_deletes_the_uploads(path: str) -> None:
     before = split_files(Path(path))
     finished = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, "merge", path, "--option", "merge.parallelism=1"],
@@ -110,6 +110,6 @@ def test_ctrl_c_commits_nothing_and_takes_the_uploads_back(path: str) -> None:
         check=False,
     )
     assert finished.returncode == 128 + signal.SIGINT
-    assert finished.stderr == "interrupted: nothing more is done\n"
+    assert finished.stderr == "interrupted: stopped by the user\n"
     assert split_files(Path(path)) == before
     assert (IndexTable(path).version, IndexTable(path).num_files) == (5, 5)

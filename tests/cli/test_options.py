@@ -9,7 +9,7 @@ from support.cli_tables import Invoke
 CANARY = "canary-5f0c3b"
 
 
-def test_value_may_hold_an_equals_sign_and_the_last_of_two_counts() -> None:
+def test_value_may_have_an_equals_sign_and_the_last_of_two_wins() -> None:
     assert parse_pairs(["a=1", "b=x=y=", "a=2"]) == {"a": "2", "b": "x=y="}
     assert parse_pairs(None) == {}
 
@@ -20,18 +20,18 @@ def test_value_may_hold_an_equals_sign_and_the_last_of_two_counts() -> None:
         ("checkpoint.interval", "spark.indextables.checkpoint.interval"),
         ("CHECKPOINT.INTERVAL", "spark.indextables.checkpoint.interval"),
         ("indexing.typemap.title", "spark.indextables.indexing.typemap.title"),
-        # An older name, which may have a unit of its own, stays what it is.
+        # An older key is kept: its unit may differ.
         ("checkpoint.format", "spark.indextables.checkpoint.format"),
         ("spark.indextables.no.such.key", "spark.indextables.no.such.key"),
         ("fs.s3a.endpoint", "fs.s3a.endpoint"),
         ("spark.hadoop.fs.s3a.endpoint", "spark.hadoop.fs.s3a.endpoint"),
     ],
 )
-def test_prefix_of_a_setting_may_be_left_out(given: str, key: str) -> None:
+def test_prefix_of_a_setting_is_optional(given: str, key: str) -> None:
     assert parse_settings([f"{given}=5"]) == {key: "5"}
 
 
-def test_key_that_would_have_no_effect_is_refused_with_the_nearest() -> None:
+def test_unknown_key_is_refused_with_a_suggestion() -> None:
     with pytest.raises(typer.BadParameter, match=r"did you mean spark\.indextables\.checkpoint\.interval\?"):
         parse_settings(["checkpoint.intervall=5"])
 
@@ -52,7 +52,7 @@ def test_setting_reaches_the_table(invoke: Invoke, table_path: str) -> None:
         (" = " + CANARY,),
     ],
 )
-def test_what_may_be_a_secret_is_not_repeated(invoke: Invoke, name: str, arguments: tuple[str, ...]) -> None:
+def test_a_possible_secret_is_not_repeated(invoke: Invoke, name: str, arguments: tuple[str, ...]) -> None:
     for line in (("files", "somewhere", name, *arguments), ("files", name, *arguments, "somewhere")):
         result = invoke(*line)
         assert result.exit_code == 2
@@ -60,7 +60,7 @@ def test_what_may_be_a_secret_is_not_repeated(invoke: Invoke, name: str, argumen
         assert CANARY not in result.output
 
 
-def test_storage_option_that_means_nothing_is_named_without_its_value(invoke: Invoke) -> None:
+def test_unknown_storage_option_is_named_without_its_value(invoke: Invoke) -> None:
     result = invoke("files", "s3://bucket/logs", "--storage-option", f"aws_sekret={CANARY}")
     assert result.exit_code == 1
     assert "aws_sekret" in result.stderr

@@ -1,4 +1,4 @@
-"""The command line as a process of its own: streams, exit codes, terminals and signals."""
+"""The command line in its own process: streams, exit codes, terminals and signals."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from support.cli_tables import SCHEMA, RunProcess, add
 from support.terminal import TIMEOUT_SECONDS, run_in_terminal, until_closed
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Long before the time-outs of a store's client.
+# Well before the timeouts of a store's client.
 PROMPT_SECONDS = 40
 
 
@@ -31,13 +31,13 @@ def test_stdout_is_json_and_nothing_else(run_process: RunProcess, table_path: st
     assert result.stderr.count("\n") == 1
 
 
-def test_error_of_the_table_is_one_line_and_no_stack_trace(run_process: RunProcess, tmp_path: Path) -> None:
+def test_error_is_one_line_without_a_stack_trace(run_process: RunProcess, tmp_path: Path) -> None:
     result = run_process("describe", str(tmp_path / "nowhere"))
     assert (result.returncode, result.stdout) == (1, "")
     assert re.fullmatch(r"error: file://.*: there is no table here .*\n", result.stderr)
 
 
-def test_wrong_use_ends_with_2(run_process: RunProcess) -> None:
+def test_wrong_usage_exits_with_2(run_process: RunProcess) -> None:
     result = run_process("describe", "somewhere", "--bogus")
     assert (result.returncode, result.stdout) == (2, "")
     assert "--bogus" in result.stderr
@@ -79,11 +79,11 @@ def test_output_into_a_pipe_has_no_escapes_and_no_boxes(run_process: RunProcess,
     assert result.returncode == 0
     assert result.stdout.isascii()
     assert "\x1b" not in result.stdout
-    # Lines are as long as they need to be: nothing is cut or wrapped to the width of a terminal.
+    # Lines are not cut or wrapped to the width of a terminal.
     assert len(result.stdout.splitlines()) == 6
 
 
-def test_locale_without_unicode_is_no_reason_to_fail(run_process: RunProcess, tmp_path: Path) -> None:
+def test_locale_without_unicode_works(run_process: RunProcess, tmp_path: Path) -> None:
     table = IndexTable.create(str(tmp_path / "t"), SCHEMA, partition_by=["date"])
     table.commit(adds=[add("é", "a")])
     plain = run_process("files", str(tmp_path / "t"), PYTHONIOENCODING="ascii")
@@ -93,7 +93,7 @@ def test_locale_without_unicode_is_no_reason_to_fail(run_process: RunProcess, tm
     assert rows[0]["path"] == "date=é/a.split"
 
 
-def test_terminal_gets_style_and_loses_nothing(
+def test_terminal_output_is_styled_and_complete(
     command: list[str], terminal_environment: dict[str, str], table_path: str
 ) -> None:
     code, text = run_in_terminal([*command, "files", table_path], terminal_environment)
@@ -112,7 +112,7 @@ def test_terminal_gets_style_and_loses_nothing(
         ({"TERM": "dumb"}, ["describe"]),
     ],
 )
-def test_terminal_gets_no_escapes_where_the_user_wants_none(
+def test_terminal_output_has_no_escapes_if_turned_off(
     command: list[str],
     terminal_environment: dict[str, str],
     table_path: str,
@@ -128,7 +128,7 @@ def test_help_on_a_terminal_has_panels(command: list[str], terminal_environment:
     code, text = run_in_terminal([*command, "--help"], terminal_environment)
     plain = COLOUR.sub("", text)
     assert code == 0
-    assert "─ Look at a table ─" in plain
+    assert "─ Inspect a table ─" in plain
     assert "indextables describe s3://bucket/logs --json" in plain
 
 
@@ -142,7 +142,7 @@ def test_settings_on_a_terminal_are_grouped(command: list[str], terminal_environ
     assert "  spark.indextables.checkpoint.interval  7 (default: 10)" in lines
 
 
-def test_reader_that_goes_away_ends_the_command_quietly(
+def test_closed_pipe_ends_the_command_quietly(
     command: list[str], plain_environment: dict[str, str], large_table_path: str
 ) -> None:
     process = subprocess.Popen(
@@ -162,14 +162,14 @@ def test_reader_that_goes_away_ends_the_command_quietly(
 
 @pytest.fixture
 def large_table_path(tmp_path: Path) -> str:
-    """A table whose list of files is longer than what a pipe holds."""
+    """A table whose list of files exceeds the buffer of a pipe."""
     path = str(tmp_path / "large")
     table = IndexTable.create(path, SCHEMA, partition_by=["date"])
     table.commit(adds=[add("2026-01-31", f"{number:06d}") for number in range(1500)])
     return path
 
 
-def test_interrupt_while_a_command_writes_ends_with_130_and_one_line(
+def test_interrupt_during_output_exits_with_130_and_one_line(
     command: list[str], plain_environment: dict[str, str], large_table_path: str
 ) -> None:
     process = subprocess.Popen(
@@ -179,15 +179,15 @@ def test_interrupt_while_a_command_writes_ends_with_130_and_one_line(
         stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
-    # From its first byte on the command is inside its output, which is more than the pipe takes.
+    # After the first byte the command is writing output that exceeds the buffer of the pipe.
     assert process.stdout.read(1) == b"["
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == 130
-    assert errors == b"interrupted: nothing more is done\n"
+    assert errors == b"interrupted: stopped by the user\n"
 
 
-def test_interrupt_while_a_store_does_not_answer_ends_with_130_and_one_line(
+def test_interrupt_while_a_store_does_not_respond_exits_with_130_and_one_line(
     command: list[str], terminal_environment: dict[str, str]
 ) -> None:
     master, slave = pty.openpty()
@@ -212,7 +212,7 @@ def test_interrupt_while_a_store_does_not_answer_ends_with_130_and_one_line(
             connection, _ = silent.accept()
             with connection:
                 written = b""
-                # The sign of life: the command is inside the call that waits for the store.
+                # The spinner: the command is inside the call that waits for the store.
                 while b"opening s3://bucket/logs" not in written:
                     written += os.read(master, 65536)
                 process.send_signal(signal.SIGINT)
@@ -225,7 +225,7 @@ def test_interrupt_while_a_store_does_not_answer_ends_with_130_and_one_line(
     assert process.returncode == 130
     assert output == b""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
-    assert text.rstrip().endswith("interrupted: nothing more is done")
+    assert text.rstrip().endswith("interrupted: stopped by the user")
     assert "canary" not in text
 
 
@@ -245,4 +245,4 @@ def test_without_pyspark_the_help_works_and_the_demo_names_the_extra(tmp_path: P
         check=False,
     )
     assert refused.returncode == 1
-    assert refused.stderr.startswith("error: Spark needs the package pyspark")
+    assert refused.stderr.startswith("error: Spark support needs the package pyspark")

@@ -66,17 +66,17 @@ def test_swap_asks_first_and_keeps_the_old_log(invoke: Invoke, path: str) -> Non
     assert f"file://{aside}" in result.stdout
     assert {file.name for file in aside.iterdir()} >= {"00000000000000000003.json"}
     assert ids(IndexTable(path)) == [1, 2, 3]
-    assert "nothing is wrong with the log" in invoke("repair", path, "--swap", "--yes").stdout
+    assert "the log is intact" in invoke("repair", path, "--swap", "--yes").stdout
 
 
-def test_old_log_stays_unless_asked_for(invoke: Invoke, path: str) -> None:
+def test_old_log_is_kept_without_swap(invoke: Invoke, path: str) -> None:
     before = files(path)
     result = invoke("repair", path)
     assert (result.exit_code, "ask for a swap" in result.stderr) == (1, True)
     assert files(path) == before
 
 
-def test_log_that_is_gone_is_written_where_it_was(invoke: Invoke, path: str) -> None:
+def test_missing_log_is_written_in_place(invoke: Invoke, path: str) -> None:
     shutil.rmtree(Path(path, "_transaction_log"))
     assert invoke("repair", path).exit_code == 0
     assert ids(IndexTable(path)) == [1, 2, 3]
@@ -94,8 +94,8 @@ def test_nothing_to_repair(invoke: Invoke, tmp_path: Path) -> None:
     assert (result.exit_code, "nothing to repair" in result.stderr) == (1, True)
 
 
-def test_very_many_problems_are_summed_up(invoke: Invoke, path: str) -> None:
+def test_long_lists_of_problems_are_shortened(invoke: Invoke, path: str) -> None:
     for number in range(25):
         Path(path, f"broken-{number:02}.split").write_bytes(b"no split")
     result = invoke("repair", path, "--dry-run")
-    assert "the first 20 of 25 are shown" in result.stdout
+    assert "20 of 25 shown" in result.stdout

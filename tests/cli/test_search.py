@@ -38,7 +38,7 @@ def test_the_best_rows_come_first_with_their_texts(invoke: Invoke, path: str) ->
     assert lines[-1].startswith("2 rows in ")
 
 
-def test_columns_limit_and_conditions_narrow_the_answer(invoke: Invoke, path: str) -> None:
+def test_columns_limit_and_where_restrict_the_result(invoke: Invoke, path: str) -> None:
     result = invoke("search", path, "closed", "--columns", "id", "--limit", "1")
     assert (result.stdout.count("id="), "message" in result.stdout) == (1, False)
     result = invoke("search", path, "door", "--where", "level = 'ERROR'", "--json")
@@ -52,7 +52,7 @@ def test_json_has_every_column_and_the_score(invoke: Invoke, path: str) -> None:
     ]
 
 
-def test_words_that_were_found_stand_out_on_a_terminal(
+def test_matches_are_highlighted_on_a_terminal(
     command: list[str], terminal_environment: dict[str, str], path: str
 ) -> None:
     code, text = run_in_terminal([*command, "search", path, "opened"], terminal_environment)
@@ -64,30 +64,28 @@ def test_words_that_were_found_stand_out_on_a_terminal(
 @pytest.mark.parametrize(
     ("query", "hint"),
     [
-        ("c?osed", "? is no wildcard"),
-        ("/clo.*/", "a regular expression between slashes is not understood"),
-        ("window2", "looked for as a word in message"),
-        ("error", "as a whole value, letter by letter, in level; level:abc* finds a beginning"),
-        ("17", "not looked for in id, which are asked by their name, as in id:VALUE"),
+        ("c?osed", "? is not a wildcard"),
+        ("/clo.*/", "regular expressions between slashes are not supported"),
+        ("window2", "searched for words in message"),
+        ("error", "searched for exact values in level; use level:abc* to search by prefix"),
+        ("17", "not searched: id; search a column by name, as in id:VALUE"),
     ],
 )
-def test_a_search_without_an_answer_says_what_to_try(
-    invoke: Invoke, path: str, query: str, hint: str
-) -> None:
+def test_a_search_without_hits_prints_hints(invoke: Invoke, path: str, query: str, hint: str) -> None:
     result = invoke("search", path, query)
     assert (result.exit_code, result.stdout.split(" in ")[0]) == (0, "0 rows")
     assert hint in result.stderr
 
 
-def test_a_field_that_was_named_needs_no_hint(invoke: Invoke, path: str) -> None:
+def test_a_query_with_a_field_gets_no_hint(invoke: Invoke, path: str) -> None:
     result = invoke("search", path, "level:FATAL")
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_a_query_that_cannot_be_read_is_shown_with_the_place(invoke: Invoke, path: str) -> None:
+def test_a_malformed_query_is_shown_with_a_caret(invoke: Invoke, path: str) -> None:
     result = invoke("search", path, "closed AND (level:ERROR")
     assert result.exit_code == 1
-    complaint, text, caret = result.stderr.splitlines()
-    assert "this ( is not closed" in complaint
+    error, text, caret = result.stderr.splitlines()
+    assert "this ( is not closed" in error
     assert text == "  closed AND (level:ERROR"
     assert caret == "             ^"

@@ -16,7 +16,7 @@ def test_json_has_what_the_function_returns(invoke: Invoke, table_path: str) -> 
     assert json.loads(result.stdout) == indextables.sql(text).to_pylist()
 
 
-def test_one_row_is_read_from_top_to_bottom(invoke: Invoke, table_path: str) -> None:
+def test_one_row_is_printed_vertically(invoke: Invoke, table_path: str) -> None:
     result = invoke("sql", f"checkpoint indextables '{table_path}';")
     assert result.exit_code == 0
     lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
@@ -60,19 +60,19 @@ def test_options_apply(invoke: Invoke, table_path: str) -> None:
         ("SELECT 1", FORMS[-1].syntax),
     ],
 )
-def test_a_text_that_is_no_statement_is_wrong_use(invoke: Invoke, text: str, told: str) -> None:
+def test_a_malformed_statement_is_wrong_usage(invoke: Invoke, text: str, told: str) -> None:
     result = invoke("sql", text)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr
 
 
-def test_caret_stands_below_the_word(invoke: Invoke) -> None:
+def test_caret_is_below_the_word(invoke: Invoke) -> None:
     lines = invoke("sql", "DESCRIBE INDEXTABLES STAT 'p'").stderr.splitlines()
     shown = next(index for index, line in enumerate(lines) if line.startswith("  DESCRIBE INDEXTABLES STAT "))
     assert lines[shown].index("STAT ") == lines[shown + 1].index("^~~~")
 
 
-def test_a_table_that_says_no(invoke: Invoke, table_path: str) -> None:
+def test_a_failing_statement_exits_with_1(invoke: Invoke, table_path: str) -> None:
     missing = invoke("sql", f"CHECKPOINT INDEXTABLES '{table_path}/nothing'")
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert "there is no table" in missing.stderr

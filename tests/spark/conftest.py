@@ -14,7 +14,7 @@ import indextables.spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without Java nothing here can run, but for tests that say so by not asking for a session."""
+    """Without Java, skip all tests that use a session."""
     if shutil.which("java") is not None:
         return
     for item in items:

@@ -1,4 +1,4 @@
-"""A standalone master and two workers, as real processes."""
+"""A standalone master and two workers, each a process of its own."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ def test_write_read_search_and_merge_with_credentials_that_no_log_shows(
             f"s3://{server.make_bucket()}/logs",
             *(f"{key}={value}" for key, value in options.items()),
         ]
-        # One application for all of it: to start one takes longer than what it does here.
+        # One application for all steps: starting one takes longer than the steps.
         answer, merged = cluster.run(tour, ["merge", str(damaged.path)], settings=SECRETS)
     assert answer == {
         "rows": 1000,
@@ -68,7 +68,7 @@ def test_write_read_search_and_merge_with_credentials_that_no_log_shows(
     }
     damaged.check_merged(merged)
     logged = cluster.everything_logged()
-    assert b"merging splits: 2 of 2" in logged  # the event log is there, and shows what ran
+    assert b"merging splits: 2 of 2" in logged  # the event log exists and names the run
     assert CANARY.encode() not in logged
 
 
@@ -92,10 +92,10 @@ def test_task_that_runs_twice_adds_its_rows_once(cluster: Cluster, tmp_path: Pat
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "0ms",
-        # No attempt is killed between its upload and the moment that it finds itself late.
+        # No attempt is killed between its upload and the check for an earlier commit.
         "spark.python.task.killTimeout": "60s",
     }
-    # It ends only if the task was started twice: each attempt waits for the other.
+    # This ends only if the task was started twice: each attempt waits for the other.
     (answer,) = cluster.run(["speculate", str(tmp_path / "table"), f"pipe={pipe}"], settings=speculation)
     assert answer == {"rows": 2000}
     _check_rows_are_there_once(tmp_path / "table")
@@ -113,15 +113,17 @@ def _orphans(path: Path) -> set[str]:
     return set(split_files(path)) - set(IndexTable(str(path)).files()["path"].to_pylist())
 
 
-def test_a_missing_package_is_told_early_with_the_interpreter(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_package_missing_on_executors_is_reported_early_with_the_interpreter(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     python = _python_without_package(tmp_path / "bare")
     table = IndexTable.create(str(tmp_path / "table"), SCHEMA)
     for number in (1, 2):
         table.append(rows(number))
-    (answer,) = cluster.run(["refused", str(tmp_path / "table")], python=str(python))
-    heard = answer["heard"]
-    assert len(heard) == 3
-    for message in heard:
+    (answer,) = cluster.run(["missing_package", str(tmp_path / "table")], python=str(python))
+    messages = answer["errors"]
+    assert len(messages) == 3
+    for message in messages:
         assert f"{python} on " in message
         assert "No module named 'indextables'" in message
         assert "pip install" in message
@@ -129,7 +131,7 @@ def test_a_missing_package_is_told_early_with_the_interpreter(cluster: Cluster, 
 
 
 def _python_without_package(folder: Path) -> Path:
-    """An environment with all that this one has, but for this package."""
+    """An environment with all packages of this one, except this package."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (target,) = folder.glob("lib/python*/site-packages")
     for installed in Path(site.getsitepackages()[0]).iterdir():

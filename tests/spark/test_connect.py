@@ -1,4 +1,4 @@
-"""Spark Connect: the same source and the same conveniences, without a JVM in the client."""
+"""Spark Connect: the same source and the same patches, without a JVM in the client."""
 
 import os
 import shutil
@@ -54,11 +54,11 @@ def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path
         timeout=150,
         check=False,
     )
-    told = [
+    expected = [
         "ids [1, 2] 2",
         "found [1]",
         "sql SUCCESS 0 5",
         "merged NO_ACTION 4 2",
         "streamed 4",
     ]
-    assert done.stdout.splitlines()[-5:] == told, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-5:] == expected, done.stderr[-3000:]

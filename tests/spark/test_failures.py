@@ -1,4 +1,4 @@
-"""Tasks that fail, and commits that do: no row twice, and nothing left behind."""
+"""Failing tasks and failing commits: no duplicate rows, and no leftover files."""
 
 import shutil
 import threading
@@ -81,11 +81,11 @@ def _attempt(number: int, written: SplitsWritten) -> SplitsWritten:
     "options",
     [
         pytest.param({"indextables.session.spark.speculation": "true"}, id="speculation"),
-        pytest.param({}, id="nobody-knows"),
+        pytest.param({}, id="unknown"),
         pytest.param(NOT_SPECULATIVE, id="retries"),
     ],
 )
-def test_only_the_messages_that_reach_the_commit_count_and_nothing_is_left_of_others(
+def test_commit_adds_only_its_messages_and_deletes_losing_attempts(
     path: str, partition_by: tuple[str, ...], options: dict[str, str]
 ) -> None:
     IndexTable.create(path, SMALL, partition_by=partition_by)
@@ -101,8 +101,8 @@ def test_only_the_messages_that_reach_the_commit_count_and_nothing_is_left_of_ot
 
 
 @pytest.mark.parametrize("is_only_task", [True, False])
-def test_the_retry_of_the_first_task_is_noticed(path: str, is_only_task: bool) -> None:
-    """The ids of the attempts that are left have no gap: the one that was lost came before all of them."""
+def test_a_retry_of_the_first_task_is_detected(path: str, is_only_task: bool) -> None:
+    """The remaining attempt ids have no gap: the lost attempt came before all of them."""
     IndexTable.create(path, SMALL)
     writer = _writer(path, **NOT_SPECULATIVE)
     _, other, again = _written(writer, 1), _written(writer, 2), _written(writer, 1)
@@ -112,8 +112,8 @@ def test_the_retry_of_the_first_task_is_noticed(path: str, is_only_task: bool) -
     assert IndexTable(path).num_rows == len(others) + 1
 
 
-def test_a_task_says_how_often_it_was_tried(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The constructor would hand out one for all, and leave it behind.
+def test_a_task_reports_its_attempt(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The constructor would create a singleton that outlives the test.
     task = object.__new__(TaskContext)
     task._taskAttemptId, task._attemptNumber = 12, 3
     monkeypatch.setattr(TaskContext, "_taskContext", task)
@@ -121,8 +121,8 @@ def test_a_task_says_how_often_it_was_tried(path: str, monkeypatch: pytest.Monke
     assert (written.attempt_id, written.attempt_number) == (12, 3)
 
 
-def test_where_spark_started_every_task_once_nobody_looks_for_leftovers(path: str) -> None:
-    """A listing costs a request for every partition, and every commit would pay for it."""
+def test_no_listing_if_spark_started_every_task_once(path: str) -> None:
+    """Listing costs one request per partition, for every commit."""
     IndexTable.create(path, SMALL)
     writer = _writer(path, **NOT_SPECULATIVE)
     first, second, unreported = _written(writer, 1), _written(writer, 2), _written(writer, 3)
@@ -131,7 +131,7 @@ def test_where_spark_started_every_task_once_nobody_looks_for_leftovers(path: st
 
 
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
-def test_an_attempt_that_ends_after_the_commit_deletes_its_splits_itself(
+def test_an_attempt_that_ends_after_the_commit_deletes_its_own_splits(
     path: str, partition_by: tuple[str, ...]
 ) -> None:
     IndexTable.create(path, SMALL, partition_by=partition_by)
@@ -140,25 +140,25 @@ def test_an_attempt_that_ends_after_the_commit_deletes_its_splits_itself(
     writer.commit([_written(writer, 1), _written(writer, 2)])
     IndexTable(path).append(rows(3))
     before = split_files(Path(path))
-    with pytest.raises(CommitConflictError, match="by another attempt"):
+    with pytest.raises(CommitConflictError, match="another attempt of this task was committed"):
         writer.write(started)
     assert split_files(Path(path)) == before
-    # The commits of others, however many, prove nothing.
+    # Commits of other writers do not make this job late.
     other.commit([_written(other, 4)])
     assert ids_of(IndexTable(path)) == [1, 2, 3, 4]
 
 
-def test_an_attempt_that_ends_after_the_commit_that_created_the_table_deletes_its_splits_itself(
+def test_an_attempt_that_ends_after_the_commit_that_created_the_table_deletes_its_own_splits(
     path: str,
 ) -> None:
     writer = _writer(path)
     writer.commit([_written(writer, 1)])
-    with pytest.raises(CommitConflictError, match="by another attempt"):
+    with pytest.raises(CommitConflictError, match="another attempt of this task was committed"):
         _written(writer, 1)
     assert split_files(Path(path)) == IndexTable(path).files()["path"].to_pylist()
 
 
-def test_splits_are_uploaded_while_nobody_can_tell_what_was_committed(path: str) -> None:
+def test_a_task_uploads_its_splits_if_the_log_cannot_be_read(path: str) -> None:
     IndexTable.create(path, SMALL)
     writer = _writer(path)
     damaged = Path(path) / "_transaction_log" / f"{1:020}.json"
@@ -169,8 +169,8 @@ def test_splits_are_uploaded_while_nobody_can_tell_what_was_committed(path: str)
     assert ids_of(IndexTable(path)) == [1]
 
 
-def test_folders_that_a_file_system_takes_for_the_same_lose_no_split(path: str) -> None:
-    """As if it knew no difference between upper and lower case: every folder lists what is in the other, too."""
+def test_cleanup_on_a_case_insensitive_file_system_keeps_committed_splits(path: str) -> None:
+    """As on a case-insensitive file system, where each folder also lists the files of the other."""
     context = TablePlace.of({"path": path}).context()
     for key in ("day=A/part-job-1.split", "day=a/part-job-1.split", "day=a/part-job-2.split"):
         context.store.put(key, b"split")
@@ -179,14 +179,14 @@ def test_folders_that_a_file_system_takes_for_the_same_lose_no_split(path: str) 
 
 
 @pytest.mark.parametrize("partition_by", ["", "id"])
-def test_abort_also_deletes_what_attempts_without_a_message_uploaded(path: str, partition_by: str) -> None:
+def test_abort_also_deletes_uploads_of_attempts_without_a_message(path: str, partition_by: str) -> None:
     writer, other = (_writer(path, partitionBy=partition_by) for _ in range(2))
     done, _, busy = _written(writer, 1), _written(writer, 2), _written(other, 3)
     writer.abort([done, None])
     assert split_files(Path(path)) == busy.paths
 
 
-def test_a_stream_never_takes_splits_of_other_batches_and_other_runs_for_leftovers(path: str) -> None:
+def test_cleanup_of_a_stream_keeps_splits_of_other_batches_and_runs(path: str) -> None:
     target, place = _writer(path)._target, TablePlace.of({"path": path})
     run, later_run = Job.new(), Job.new()
     first = TableWriter(place, target, None, TransactionAction("query", 1), run.of_batch("1"))
@@ -194,14 +194,14 @@ def test_a_stream_never_takes_splits_of_other_batches_and_other_runs_for_leftove
     before = split_files(Path(path))
     batches = [(run, "11", 11), (run, "2", 12), (later_run, "1", 13)]
     for job, batch, number in batches:
-        # The table may have forgotten the batch of the same number, as after a repair.
+        # The table may not know the earlier batch with this number, for example after a repair.
         writer = TableWriter(place, target, None, TransactionAction("query", number), job.of_batch(batch))
         writer.commit([_written(writer, number)])
     assert set(before) < set(split_files(Path(path)))
     assert ids_of(IndexTable(path)) == [1, 11, 12, 13]
 
 
-def test_abort_deletes_what_the_tasks_of_a_failed_job_uploaded(path: str) -> None:
+def test_abort_deletes_the_uploads_of_a_failed_job(path: str) -> None:
     writer = _writer(path)
     done = _written(writer, 1)
     assert len(split_files(Path(path))) == 1
@@ -217,14 +217,14 @@ def test_abort_after_a_commit_that_landed_deletes_nothing(path: str) -> None:
     assert IndexTable(path).to_arrow()["id"].to_pylist() == [1]
 
 
-def test_a_table_that_was_created_again_meanwhile_refuses_the_commit(path: str) -> None:
+def test_commit_fails_if_the_table_was_recreated(path: str) -> None:
     IndexTable.create(path, SMALL)
     writer = _writer(path)
     done = _written(writer, 1)
     for file in (Path(path) / "_transaction_log").iterdir():
         file.unlink()
     IndexTable.create(path, SMALL)
-    with pytest.raises(CommitConflictError, match="dropped and created again"):
+    with pytest.raises(CommitConflictError, match="dropped and recreated"):
         writer.commit([done])
     assert split_files(Path(path)) == []
 
@@ -234,7 +234,7 @@ REPEATED = {"txnAppId": "app", "txnVersion": "1"}
 
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
 @pytest.mark.parametrize("is_known_to_run_once", [True, False])
-def test_a_commit_that_did_not_land_leaves_nothing_of_lost_attempts_either(
+def test_a_failed_commit_deletes_the_uploads_of_lost_attempts(
     path: str, partition_by: tuple[str, ...], is_known_to_run_once: bool
 ) -> None:
     IndexTable.create(path, SMALL, partition_by=partition_by)
@@ -243,14 +243,14 @@ def test_a_commit_that_did_not_land_leaves_nothing_of_lost_attempts_either(
     shutil.rmtree(Path(path) / "_transaction_log")
     IndexTable.create(path, SMALL, partition_by=partition_by)
     messages = [replace(done, attempt_number=0 if is_known_to_run_once else 1)]
-    with pytest.raises(CommitConflictError, match="dropped and created again"):
+    with pytest.raises(CommitConflictError, match="dropped and recreated"):
         writer.commit(messages)
     writer.abort(messages)
     left = [*busy.paths, *(lost.paths if is_known_to_run_once else [])]
     assert split_files(Path(path)) == sorted(left)
 
 
-def test_a_commit_that_is_refused_leaves_nothing_of_lost_attempts(path: str) -> None:
+def test_a_rejected_commit_deletes_the_uploads_of_lost_attempts(path: str) -> None:
     IndexTable.create(path, SMALL, partition_by=["day"]).append(rows(1, day="a"))
     before = split_files(Path(path))
     writer = _writer(path, overwrite=True, replaceWhere="day = 'b'")
@@ -260,7 +260,7 @@ def test_a_commit_that_is_refused_leaves_nothing_of_lost_attempts(path: str) -> 
     assert split_files(Path(path)) == before
 
 
-def test_a_repeated_transaction_leaves_nothing_of_lost_attempts(path: str) -> None:
+def test_a_repeated_transaction_deletes_the_uploads_of_lost_attempts(path: str) -> None:
     for _ in range(2):
         writer = _writer(path, **REPEATED)
         _, done = _written(writer, 1), _written(writer, 1)
@@ -287,7 +287,7 @@ def test_after_a_commit_of_unknown_outcome_nothing_is_deleted(
     assert split_files(Path(path)) == before
 
 
-def test_a_table_that_another_writer_created_in_another_way_refuses_the_commit(path: str) -> None:
+def test_commit_fails_if_another_writer_created_the_table_with_other_partitions(path: str) -> None:
     writer = _writer(path)
     done = _written(writer, 1)
     IndexTable.create(path, SMALL, partition_by=["day"])
@@ -306,7 +306,7 @@ def test_a_task_that_fails_leaves_nothing(path: str) -> None:
     assert split_files(Path(path)) == []
 
 
-def test_eight_writers_at_once_all_land(spark: SparkSession, path: str) -> None:
+def test_eight_concurrent_writers_all_commit(spark: SparkSession, path: str) -> None:
     start = threading.Barrier(8)
 
     def write(number: int) -> None:

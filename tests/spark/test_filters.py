@@ -1,4 +1,4 @@
-"""Filters of Spark: what they mean as predicates, and that push-down changes no answer."""
+"""Spark filters: their translation to predicates, and equal results with and without push-down."""
 
 import random
 from datetime import date, datetime
@@ -12,7 +12,7 @@ from pyspark.sql import datasource as spark_filters
 
 from indextables.errors import InvalidQueryError
 from indextables.predicates import And, Comparison, In, IsNotNull, IsNull, Like, Not, Operator, StartsWith
-from indextables.spark.filters import MARKER_PREFIX, asked_by, to_predicate
+from indextables.spark.filters import MARKER_PREFIX, requested_by, to_predicate
 from support.spark_frames import load
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([("a", pa.int64())]))])
@@ -42,7 +42,9 @@ ID, NAME = ("id",), ("name",)
         (spark_filters.StringContains(NAME, "x" * 5000), None),
     ],
 )
-def test_filters_are_predicates_or_left_to_spark(given: spark_filters.Filter, expected: object) -> None:
+def test_filters_become_predicates_or_are_left_to_spark(
+    given: spark_filters.Filter, expected: object
+) -> None:
     assert to_predicate(given, SCHEMA) == expected
 
 
@@ -50,11 +52,13 @@ def test_a_search_is_one_condition_on_the_query_column() -> None:
     query = spark_filters.EqualTo(("_query",), "name:x")
     noise = [spark_filters.IsNotNull(("_query",)), spark_filters.GreaterThan(("_score",), 1.0)]
     marker = spark_filters.Not(spark_filters.EqualNullSafe(("_query",), f"{MARKER_PREFIX}1"))
-    asked = asked_by([query, marker, *noise, spark_filters.IsNull(ID)], SCHEMA, has_search_columns=True)
-    assert asked == ("name:x", IsNull("id"))
+    requested = requested_by(
+        [query, marker, *noise, spark_filters.IsNull(ID)], SCHEMA, has_search_columns=True
+    )
+    assert requested == ("name:x", IsNull("id"))
     for wrong in (spark_filters.In(("_query",), ("a", "b")), spark_filters.EqualTo(("_query",), "other")):
         with pytest.raises(InvalidQueryError, match="full-text search takes one condition"):
-            asked_by([query, wrong], SCHEMA, has_search_columns=True)
+            requested_by([query, wrong], SCHEMA, has_search_columns=True)
 
 
 def _value(dice: random.Random, kind: str) -> object:
@@ -81,7 +85,7 @@ PARTS = (None, "", "a%")
 
 @pytest.fixture(scope="module")
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The same random rows as a table of ours, partitioned by text, and as Parquet."""
+    """The same random rows as an IndexTables table partitioned by a string, and as Parquet."""
     dice = random.Random(7)
     rows = [(number, *(_value(dice, kind) for kind in KINDS), dice.choice(PARTS)) for number in range(120)]
     schema = "id int, n int, x double, t string, d date, at timestamp, b boolean, part string"
@@ -129,13 +133,13 @@ def _condition(dice: random.Random, depth: int = 0) -> str:
 
 
 def _answers(frames: list[DataFrame]) -> list[tuple[int, int]]:
-    """The ids that each frame has, asked for in one query."""
+    """The ids of each frame, read by one query."""
     numbered = [frame.selectExpr(f"{number} as frame", "id") for number, frame in enumerate(frames)]
     return sorted((row.frame, row.id) for row in reduce(DataFrame.union, numbered).collect())
 
 
 @pytest.mark.parametrize("is_pushed", [True, False])
-def test_filters_give_what_spark_gives_on_parquet(
+def test_filters_give_the_same_rows_as_on_parquet(
     spark: SparkSession, places: tuple[str, str], is_pushed: bool
 ) -> None:
     dice = random.Random(11)

@@ -1,4 +1,4 @@
-"""Tasks on executors: their outcomes, their errors, and what is left of a run that is stopped."""
+"""Tasks on executors: outcomes, errors, and what a stopped run leaves behind."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ class Unpicklable(Task[object]):
 
 @dataclass(frozen=True)
 class Upload(Task[str]):
-    """Leaves a file behind. The last one waits for ever, once it has told that it runs."""
+    """Writes a file. Number 9 then never ends."""
 
     folder: str
     number: int
@@ -75,19 +75,19 @@ def _by_index(outcomes):
 
 
 def test_outcomes_of_all_tasks_come_back_with_their_errors(spark: SparkSession) -> None:
-    told: list[Progress] = []
+    reported: list[Progress] = []
     outcomes = _by_index(
-        SparkRunner(spark, progress=told.append).run("doubling", [Double(n) for n in (3, -1, 5)])
+        SparkRunner(spark, progress=reported.append).run("doubling", [Double(n) for n in (3, -1, 5)])
     )
     assert outcomes[0] == Succeeded(0, 6)
     assert outcomes[2] == Succeeded(2, 10)
     assert isinstance(outcomes[1], Failed)
     assert isinstance(outcomes[1].error, SplitCorruptedError)
     assert str(outcomes[1].error) == "-1 is negative"
-    assert [progress.done for progress in told] == [0, 1, 2, 3]
+    assert [progress.done for progress in reported] == [0, 1, 2, 3]
 
 
-def test_a_run_without_tasks_asks_nobody(spark: SparkSession) -> None:
+def test_a_run_without_tasks_starts_no_job(spark: SparkSession) -> None:
     assert list(SparkRunner(spark).run("nothing", [])) == []
 
 
@@ -99,7 +99,7 @@ def test_a_python_process_that_dies_fails_its_task_alone(spark: SparkSession) ->
     assert outcomes[1] == Succeeded(1, 2)
 
 
-def test_a_crash_among_tasks_that_share_a_job_takes_no_other_with_it(spark: SparkSession) -> None:
+def test_a_crash_fails_no_other_task_of_the_same_job(spark: SparkSession) -> None:
     tasks: list[Task[int]] = [Double(number) for number in range(20)]
     tasks[7] = Crash()
     outcomes = _by_index(SparkRunner(spark).run("sharing", tasks))
@@ -107,21 +107,19 @@ def test_a_crash_among_tasks_that_share_a_job_takes_no_other_with_it(spark: Spar
     assert [outcome.index for outcome in outcomes if isinstance(outcome, Failed)] == [7]
 
 
-def test_a_result_that_cannot_travel_is_an_error_of_its_task(spark: SparkSession) -> None:
+def test_an_unpicklable_result_fails_its_task(spark: SparkSession) -> None:
     (outcome,) = SparkRunner(spark).run("generating", [Unpicklable()])
     assert isinstance(outcome, Failed)
     assert "generator" in str(outcome.error)
 
 
-def test_a_task_that_cannot_travel_is_refused_before_anything_runs(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_unpicklable_task_fails_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:
     store = TaskStore(open_store(tmp_path), None)
     with pytest.raises(InvalidOptionError, match="open the table by its path"):
         list(SparkRunner(spark).run("travelling", [WithStore(store)]))
 
 
-def test_closing_a_run_kills_what_runs_and_takes_back_what_nobody_received(
+def test_closing_a_run_kills_running_jobs_and_discards_unread_results(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     numbers = [0, 9, 1, 2]
@@ -132,7 +130,7 @@ def test_closing_a_run_kills_what_runs_and_takes_back_what_nobody_received(
         assert isinstance(first, Succeeded)
         while not (tmp_path / "9").exists():
             assert time.monotonic() - started < LONG_SECONDS
-    # The first result was received, and is the caller's; the one that never ended was killed.
+    # The caller received the first result and owns it; the endless task was killed.
     left = {path.name for path in tmp_path.iterdir()}
     assert {"0", "9"} <= left
     assert left <= {"0", "9", "1", "2"}

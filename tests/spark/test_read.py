@@ -1,4 +1,4 @@
-"""Reading: what is pruned, time travel, columns, search, and views."""
+"""Reads: pruning, time travel, columns, search and views."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from support.spark_frames import TEXT, ids, load, logs
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The log, partitioned by day, in two versions after the creation."""
+    """The log rows, partitioned by day, appended in two versions."""
     place = (tmp_path_factory.mktemp("read") / "table").as_posix()
     for part in ((1, 2), (3, 4, 5)):
         frame = logs(spark, *part)
@@ -37,12 +37,12 @@ def test_columns_and_schema_choose_what_is_read(spark: SparkSession, table: str)
     frame = spark.read.format("indextables").schema("message string, ID long").load(table)
     assert frame.columns == ["message", "ID"]
     assert frame.where("ID = 3").collect() == [("disk full", 3)]
-    with pytest.raises(PySparkException, match="there is no column 'nothing'"):
+    with pytest.raises(PySparkException, match="no column 'nothing'"):
         load(spark, table, columns="nothing")
     for nothing in ("", " , ", "[]"):
-        with pytest.raises(PySparkException, match="option columns names no column"):
+        with pytest.raises(PySparkException, match="option columns is empty"):
             load(spark, table, columns=nothing)
-        with pytest.raises(PySparkException, match="option columns names no column"):
+        with pytest.raises(PySparkException, match="option columns is empty"):
             spark.readStream.format("indextables").option("columns", nothing).load(table)
     with pytest.raises(PySparkException, match="cannot be read as string"):
         spark.read.format("indextables").schema("id string").load(table).collect()
@@ -93,11 +93,11 @@ def test_sql_searches_by_the_query_column(spark: SparkSession, table: str) -> No
         "SELECT id FROM found WHERE _query = 'message:disk' AND _score > 0"
     )
     assert ids(both) == [3, 4]
-    with pytest.raises(PySparkException, match="every query needs a condition WHERE _query"):
+    with pytest.raises(PySparkException, match="search=true needs a condition such as WHERE _query"):
         spark.sql("SELECT count(*) FROM found").collect()
 
 
-def test_search_without_push_down_leads_to_the_setting(spark: SparkSession, table: str) -> None:
+def test_search_without_push_down_names_the_setting(spark: SparkSession, table: str) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):

@@ -1,4 +1,4 @@
-"""Splits in tasks: every split once, none too many in a task."""
+"""Packing splits into tasks: every split once, and no task over its limits."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

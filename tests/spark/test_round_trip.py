@@ -1,4 +1,4 @@
-"""Every type of Spark goes into a table and comes back as it was."""
+"""Values of every Spark type survive a round trip through a table."""
 
 import datetime as dt
 from decimal import Decimal
@@ -35,7 +35,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_rows_of_every_type_come_back_as_they_were(spark: SparkSession, path: str) -> None:
+def test_rows_of_every_type_round_trip(spark: SparkSession, path: str) -> None:
     frame = spark.createDataFrame(ROWS, EVERYTHING)
     frame.write.format("indextables").mode("append").save(path)
     read = load(spark, path)
@@ -44,7 +44,7 @@ def test_rows_of_every_type_come_back_as_they_were(spark: SparkSession, path: st
     assert IndexTable(path).num_rows == len(ROWS)
 
 
-def test_nested_columns_that_may_not_be_null_are_read_in_the_types_that_spark_expects(
+def test_nested_columns_that_are_not_nullable_have_the_types_that_spark_expects(
     spark: SparkSession, path: str
 ) -> None:
     schema = pa.schema(
@@ -63,7 +63,7 @@ def test_nested_columns_that_may_not_be_null_are_read_in_the_types_that_spark_ex
     ]
 
 
-def test_schemas_translate_into_each_other(spark: SparkSession) -> None:
+def test_schemas_convert_both_ways(spark: SparkSession) -> None:
     schema = StructType.fromDDL(EVERYTHING)
     arrow = table_schema(schema)
     assert spark_schema(arrow) == schema
@@ -71,6 +71,6 @@ def test_schemas_translate_into_each_other(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("foreign", ["interval day to second", "variant"])
-def test_types_that_tables_cannot_hold_are_named(spark: SparkSession, foreign: str) -> None:
+def test_unsupported_types_are_named(spark: SparkSession, foreign: str) -> None:
     with pytest.raises(InvalidSchemaError, match="'strange'"):
         table_schema(StructType.fromDDL(f"strange {foreign}"))

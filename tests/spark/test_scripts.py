@@ -1,4 +1,4 @@
-"""A PySpark script as it was written for IndexTables on the JVM runs unchanged."""
+"""A PySpark script written for IndexTables on the JVM runs unchanged."""
 
 import pytest
 from pyspark.sql import SparkSession, Window

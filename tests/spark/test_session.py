@@ -1,4 +1,4 @@
-"""Sessions: what is missing is said in one sentence, and Spark finds the source by itself."""
+"""Sessions: clear errors for a missing pyspark or Java, enabling, and the source without registration."""
 
 import os
 import subprocess
@@ -8,7 +8,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import indextables.spark
-from indextables.spark.enable import STATEMENT_HANDLERS
 from support.spark_frames import logs
 
 
@@ -30,7 +29,7 @@ def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
         done.stderr.strip()
         .splitlines()[-1]
         .startswith(
-            "indextables.errors.SparkUnavailableError: Spark needs Java 17 or newer, and there is none here; install"
+            "indextables.errors.SparkUnavailableError: Spark needs Java 17 or newer, which was not found; install"
         )
     )
 
@@ -59,13 +58,13 @@ def test_a_session_that_was_not_enabled_finds_the_source_by_itself(spark: SparkS
     assert pushed.count() == 5
 
 
-def test_statements_are_executed_by_whoever_knows_them(spark: SparkSession) -> None:
-    def handler(session: SparkSession, statement: str):
-        return session.range(3) if statement == "DESCRIBE SOMETHING OF OURS" else None
+def test_enabling_leaves_the_function_in_place(spark: SparkSession) -> None:
+    """A submodule named like a public function would replace it once it is imported."""
+    indextables.spark.enable(spark)
+    assert callable(indextables.spark.enable)
+    assert callable(indextables.spark.session)
 
-    STATEMENT_HANDLERS.append(handler)
-    try:
-        assert spark.sql("DESCRIBE SOMETHING OF OURS").count() == 3
-        assert spark.sql("SELECT {x} AS y", x=1).first().y == 1
-    finally:
-        STATEMENT_HANDLERS.remove(handler)
+
+def test_other_statements_go_to_spark_with_their_arguments(spark: SparkSession) -> None:
+    assert spark.sql("SELECT {x} AS y", x=1).first().y == 1
+    assert spark.sql("SELECT :x AS y", {"x": 2}).first().y == 2

@@ -1,6 +1,6 @@
-"""Why filters are returned to Spark (docs/decisions/0009): what happens to a source that takes them, as it may.
+"""Why the source returns all filters to Spark (docs/decisions/0009): a source that keeps them gets wrong results.
 
-If this fails with a new release of Spark, that one plans every scan by itself, and the source can take its filters.
+If this fails with a new Spark release, that release plans each scan separately, and the source can keep its filters.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class Numbers(DataSource):
 
 
 class NumbersReader(DataSourceReader):
-    """Answers n = … exactly, and tells Spark so."""
+    """Applies n = … exactly, and does not return that filter to Spark."""
 
     def __init__(self) -> None:
         self._wanted = range(10)
@@ -46,7 +46,7 @@ class NumbersReader(DataSourceReader):
         return ((number,) for number in self._wanted)
 
 
-def test_scans_of_one_frame_read_what_the_last_of_them_asked_for(spark: SparkSession) -> None:
+def test_all_scans_of_a_frame_read_what_the_last_one_requested(spark: SparkSession) -> None:
     spark.dataSource.register(Numbers)
     numbers = spark.read.format(Numbers.name()).load()
     both = numbers.where("n = 3").union(numbers.where("n = 7"))

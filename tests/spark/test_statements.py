@@ -1,4 +1,4 @@
-"""`spark.sql` with the statements of IndexTables, and with everything else."""
+"""`spark.sql` with IndexTables statements and with all other statements."""
 
 import pyarrow as pa
 import pytest
@@ -19,13 +19,13 @@ def table(path):
     return table
 
 
-def test_a_statement_answers_as_it_does_without_spark(spark, table, path):
+def test_a_statement_returns_the_same_with_and_without_spark(spark, table, path):
     text = f"DESCRIBE INDEXTABLES STATE '{path}';"
     assert spark.sql(text).toArrow().to_pylist() == indextables.sql(text).to_pylist()
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kind.__name__)
-def test_every_answer_becomes_a_dataframe(spark, table, path, form):
+def test_every_statement_returns_a_dataframe(spark, table, path, form):
     text = (
         form.example.replace("'logs'", f"'{path}'")
         .replace("date", "day")
@@ -51,7 +51,7 @@ def test_settings_of_the_session_apply(spark, table, path):
     assert row["new_format"] == "json"
 
 
-def test_a_mistake_in_a_statement_is_shown_and_not_left_to_spark(spark):
+def test_a_malformed_statement_raises_our_error(spark):
     with pytest.raises(errors.InvalidStatementError, match="did you mean STATE"):
         spark.sql("DESCRIBE INDEXTABLES STAT 'p'")
 
@@ -76,15 +76,15 @@ def test_a_table_is_found_by_its_name_in_the_catalog(spark, table, path):
     assert row["table_path"].endswith(path)
 
 
-def test_a_name_that_the_catalog_does_not_know_is_a_clear_error(spark):
+def test_a_name_missing_from_the_catalog_is_a_clear_error(spark):
     with pytest.raises(errors.TableNotFoundError, match=r"no table no\.such"):
         spark.sql("CHECKPOINT INDEXTABLES no.such")
 
 
-def test_a_view_has_no_place(spark):
+def test_a_view_has_no_location(spark):
     spark.sql("CREATE TEMPORARY VIEW seen AS SELECT 1 AS one")
     try:
-        with pytest.raises(errors.TableNotFoundError, match="does not say where seen is"):
+        with pytest.raises(errors.TableNotFoundError, match="has no location for seen"):
             spark.sql("FSCK INDEXTABLES seen")
     finally:
         spark.sql("DROP VIEW seen")
@@ -114,14 +114,14 @@ def _few_entries_per_manifest(spark):
 
 @pytest.fixture
 def ran(monkeypatch):
-    """What the executors were asked to do."""
+    """The descriptions of the runs on executors."""
     descriptions, run = [], SparkRunner.run
 
-    def noting(self, description, tasks):
+    def recording(self, description, tasks):
         descriptions.append(description)
         return run(self, description, tasks)
 
-    monkeypatch.setattr(SparkRunner, "run", noting)
+    monkeypatch.setattr(SparkRunner, "run", recording)
     return descriptions
 
 

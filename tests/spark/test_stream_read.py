@@ -1,4 +1,4 @@
-"""How far a stream goes and what it reads, asked as Spark asks it, without a session."""
+"""The stream reader, called as Spark calls it, without a session: offsets, batches and rows."""
 
 import pickle
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from indextables.errors import (
     RowsChangedError,
     VersionNotFoundError,
 )
-from indextables.spark.source import IndexTablesSource, RefusedStream
+from indextables.spark.source import FailedStream, IndexTablesSource
 from indextables.spark.stream_read import StreamReader
 from support.row_tables import SCHEMA, rows
 
@@ -49,28 +49,28 @@ def reader_of(path: str, **options: object) -> StreamReader:
     schema = source.schema()
     assert isinstance(schema, StructType)
     reader = source.streamReader(schema)
-    if isinstance(reader, RefusedStream):
+    if isinstance(reader, FailedStream):
         reader.initialOffset()
     assert isinstance(reader, StreamReader)
     return reader
 
 
 def ids(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """The rows of a batch, read as tasks do, by a copy of the reader."""
+    """The rows of a batch, read by an unpickled copy of the reader, as in a task."""
     copy = pickle.loads(pickle.dumps(reader))
     batches = [batch for task in reader.partitions(start, end) for batch in copy.read(task)]
     return sorted(pa.Table.from_batches(batches)["id"].to_pylist()) if batches else []
 
 
 def batches(reader: StreamReader, limit: object = LIMITED) -> Iterator[list[int]]:
-    """All batches until nothing is left."""
+    """All batches until the newest offset."""
     start = reader.initialOffset()
     while (end := reader.latestOffset(start, limit)) != start:
         yield ids(reader, start, end)
         start = end
 
 
-def test_a_stream_begins_with_what_is_there_and_goes_on_with_what_comes(table: IndexTable, path: str) -> None:
+def test_a_stream_reads_existing_rows_and_then_new_ones(table: IndexTable, path: str) -> None:
     reader = reader_of(path)
     start = reader.initialOffset()
     middle = reader.latestOffset(start, NO_LIMIT)
@@ -95,7 +95,7 @@ def test_a_stream_begins_with_what_is_there_and_goes_on_with_what_comes(table: I
         ({"startingTimestamp": "2100-01-01T00:00:00Z"}, []),
     ],
 )
-def test_a_start_may_be_chosen(
+def test_the_options_set_the_start(
     table: IndexTable, path: str, options: dict[str, object], expected: list[int]
 ) -> None:
     reader = reader_of(path, **options)
@@ -103,7 +103,7 @@ def test_a_start_may_be_chosen(
     assert ids(reader, start, reader.latestOffset(start, NO_LIMIT)) == expected
 
 
-def test_a_start_at_a_moment_takes_the_versions_committed_from_then_on(table: IndexTable, path: str) -> None:
+def test_a_starting_timestamp_selects_versions_committed_since(table: IndexTable, path: str) -> None:
     history = {row["version"]: row["timestamp"] for row in table.history().to_pylist()}
     reader = reader_of(path, startingTimestamp=history[2].isoformat())
     start = reader.initialOffset()
@@ -122,7 +122,7 @@ def test_a_start_at_a_moment_takes_the_versions_committed_from_then_on(table: In
         ({}, [[1, 2, 3]]),
     ],
 )
-def test_limits_hold(
+def test_batches_respect_limits(
     table: IndexTable,
     path: str,
     start: dict[str, object],
@@ -141,7 +141,7 @@ def test_one_version_may_take_several_batches(path: str) -> None:
     assert sorted(found[0] + found[1]) == [1, 2, 3, 4]
 
 
-def test_a_trigger_that_wants_everything_gets_it(table: IndexTable, path: str) -> None:
+def test_an_unlimited_trigger_reads_everything(table: IndexTable, path: str) -> None:
     assert list(batches(reader_of(path, maxFilesPerTrigger=1), NO_LIMIT)) == [[1, 2, 3]]
     assert reader_of(path, maxFilesPerTrigger=1).getDefaultReadLimit() == limits.ReadMaxFiles(1)
     assert reader_of(path).getDefaultReadLimit() == limits.ReadMaxFiles(1000)
@@ -157,7 +157,7 @@ def test_a_batch_is_the_same_when_it_is_repeated_after_a_restart(table: IndexTab
     assert ids(reader_of(path, maxFilesPerTrigger=2), start, end) == expected == [1, 2]
 
 
-def test_available_now_stops_at_what_was_there(table: IndexTable, path: str) -> None:
+def test_available_now_stops_at_the_version_of_its_start(table: IndexTable, path: str) -> None:
     reader = reader_of(path, maxFilesPerTrigger=2)
     reader.prepareForTriggerAvailableNow()
     table.append(rows(4))
@@ -210,20 +210,22 @@ def test_deletes_and_overwrites_do_what_the_options_say(
     assert ids(reader, middle, reader.latestOffset(middle, NO_LIMIT)) == [8, *after_overwrite]
 
 
-def test_versions_that_are_gone_are_an_error_unless_data_may_be_lost(table: IndexTable, path: str) -> None:
+def test_missing_versions_are_an_error_unless_data_loss_is_allowed(table: IndexTable, path: str) -> None:
     table.checkpoint()
     table.append(rows(4))
     log = Path(path) / "_transaction_log"
     for version in (0, 1, 2):
         (log / f"{version:020d}.json").unlink()
     strict = reader_of(path, startingVersion=1)
-    with pytest.raises(VersionNotFoundError, match=r"version 1 is gone.*failOnDataLoss=false"):
+    with pytest.raises(
+        VersionNotFoundError, match=r"version 1 is no longer in the log.*failOnDataLoss=false"
+    ):
         strict.latestOffset(strict.initialOffset(), NO_LIMIT)
     lenient = reader_of(path, startingVersion=1, failOnDataLoss="false")
     assert list(batches(lenient, NO_LIMIT)) == [[3, 4]]
 
 
-def test_a_moment_before_the_oldest_version_left_is_an_error_unless_data_may_be_lost(
+def test_a_timestamp_before_the_oldest_version_is_an_error_unless_data_loss_is_allowed(
     table: IndexTable, path: str
 ) -> None:
     table.checkpoint()
@@ -233,7 +235,7 @@ def test_a_moment_before_the_oldest_version_left_is_an_error_unless_data_may_be_
         reader_of(path, startingTimestamp="2000-01-01").initialOffset()
 
 
-def test_a_snapshot_that_is_gone_in_the_middle_is_an_error_unless_data_may_be_lost(
+def test_a_snapshot_deleted_while_it_is_read_is_an_error_unless_data_loss_is_allowed(
     table: IndexTable, path: str
 ) -> None:
     reader = reader_of(path, maxFilesPerTrigger=1)
@@ -245,7 +247,7 @@ def test_a_snapshot_that_is_gone_in_the_middle_is_an_error_unless_data_may_be_lo
         reader_of(path, maxFilesPerTrigger=1).latestOffset(middle, LIMITED)
 
 
-def test_a_split_that_was_purged_is_an_error_unless_data_may_be_lost(table: IndexTable, path: str) -> None:
+def test_a_purged_split_is_an_error_unless_data_loss_is_allowed(table: IndexTable, path: str) -> None:
     reader, lenient = reader_of(path), reader_of(path, failOnDataLoss="false")
     start = reader.initialOffset()
     end = reader.latestOffset(start, NO_LIMIT)
@@ -255,27 +257,27 @@ def test_a_split_that_was_purged_is_an_error_unless_data_may_be_lost(table: Inde
     assert len(ids(lenient, start, end)) == 2
 
 
-def test_a_table_that_was_created_again_stops_the_stream(table: IndexTable, path: str) -> None:
+def test_a_recreated_table_stops_the_stream(table: IndexTable, path: str) -> None:
     reader = reader_of(path)
     start = reader.initialOffset()
     for file in (Path(path) / "_transaction_log").iterdir():
         file.unlink()
     IndexTable.create(path, SCHEMA)
     for each in (reader, reader_of(path)):
-        with pytest.raises(RowsChangedError, match="created again"):
+        with pytest.raises(RowsChangedError, match="recreated"):
             each.latestOffset(start, NO_LIMIT)
 
 
-def test_rows_and_columns_may_be_chosen(table: IndexTable, path: str) -> None:
+def test_options_select_rows_and_columns(table: IndexTable, path: str) -> None:
     table.append(rows(4, day="2024-02-01"))
     reader = reader_of(path, where="day = '2024-02-01'", columns="id", maxFilesPerTrigger=1)
-    # Files without a row that is wanted count against no limit.
+    # Files without a matching row do not count against limits.
     assert list(batches(reader)) == [[4]]
     assert list(batches(reader_of(path, query="body:3"), NO_LIMIT)) == [[3]]
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         ({"startingVersion": 1, "startingTimestamp": "latest"}, "not both"),
         ({"startingVersion": "soon"}, "startingVersion is 'soon'"),
@@ -287,18 +289,16 @@ def test_rows_and_columns_may_be_chosen(table: IndexTable, path: str) -> None:
     ],
 )
 def test_wrong_options_are_refused(
-    table: IndexTable, path: str, options: dict[str, object], complaint: str
+    table: IndexTable, path: str, options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InvalidOptionError, match=complaint):
+    with pytest.raises(InvalidOptionError, match=message):
         reader_of(path, **options)
 
 
-def test_a_start_in_the_future_and_an_offset_of_something_else_are_refused(
-    table: IndexTable, path: str
-) -> None:
-    with pytest.raises(VersionNotFoundError, match="start at version 9"):
+def test_a_future_start_and_a_foreign_offset_are_refused(table: IndexTable, path: str) -> None:
+    with pytest.raises(VersionNotFoundError, match="starts at version 9"):
         reader_of(path, startingVersion=9).initialOffset()
-    with pytest.raises(InvalidOptionError, match="no offset of a table"):
+    with pytest.raises(InvalidOptionError, match="not an offset of a table"):
         reader_of(path).latestOffset({"offset": 3}, NO_LIMIT)
     with pytest.raises(InvalidQueryError):
         reader_of(path, query="nosuch:x")
@@ -306,12 +306,14 @@ def test_a_start_in_the_future_and_an_offset_of_something_else_are_refused(
         reader_of(path, columns="nosuch")
 
 
-def test_an_older_spark_that_names_no_start_gets_the_newest_place(table: IndexTable, path: str) -> None:
+def test_without_a_start_as_in_older_spark_the_newest_offset_is_returned(
+    table: IndexTable, path: str
+) -> None:
     reader = reader_of(path)
     assert ids(reader, reader.initialOffset(), reader.latestOffset()) == [1, 2, 3]
 
 
-def test_states_of_other_writers_that_leave_no_versions_are_followed(path: str) -> None:
+def test_states_without_version_files_are_followed(path: str) -> None:
     table = IndexTable.create(path, SCHEMA, options={"spark.indextables.checkpoint.interval": "1"})
     for number in (1, 2, 3):
         table.append(rows(number))

@@ -1,4 +1,4 @@
-"""Streams from and into tables, by real queries: each row once, whenever they stop and start again."""
+"""Streaming queries from and to tables: each row exactly once, through any restart."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ from support.row_tables import ids as ids_of
 
 Restart = Callable[..., Any]
 
-# Spark before 4.2 does not ask how much a batch may take.
+# Spark before 4.2 has no limits for batches.
 HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
 
@@ -40,14 +40,14 @@ def follow(spark: SparkSession, path: str, **options: Any) -> DataFrame:
 
 
 def run(frame: DataFrame, path: str, mode: str = "append", **options: Any) -> None:
-    """Write everything that is there, and stop."""
+    """Write all available rows, and stop."""
     checkpoint = f"{path}-checkpoint"
     writer = frame.writeStream.format("indextables").outputMode(mode).options(**options)
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(path).awaitTermination()
 
 
 def forget_last_commit(path: str) -> None:
-    """What a crash leaves between the commit to the table and Spark's own note of it."""
+    """Restore the state after a crash between the table's commit and Spark's own record of the batch."""
     commits = Path(f"{path}-checkpoint") / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
     for name in (str(last), f".{last}.crc"):
@@ -62,17 +62,17 @@ def test_every_row_comes_once_through_restarts_at_every_point(
     table = IndexTable(path)
     assert (ids_of(table), table.partition_columns) == ([1, 2, 3], ["day"])
     assert table.version == (2 if HAS_LIMITS else 1)
-    # The crash came after the table's commit: the batch is repeated, and dropped.
+    # A crash after the table's commit: the batch is repeated and dropped.
     forget_last_commit(path)
     before = split_files(Path(path))
     IndexTable(source).append(rows(4))
     run(frame, path)
     if not HAS_LIMITS:
-        # Such releases run one batch at a time, and that was the repeated one.
+        # These releases run one batch per trigger, and that was the repeated one.
         run(frame, path)
     assert ids_of(table.refresh()) == [1, 2, 3, 4]
     assert len(split_files(Path(path))) == len(before) + 1 == table.num_files
-    # The crash came before it: the batch is repeated, and counts.
+    # A crash before the commit: the batch is repeated and committed.
     forget_last_commit(path)
     (Path(path) / "_transaction_log" / f"{table.version:020d}.json").unlink()
     run(frame, path)
@@ -92,7 +92,7 @@ def test_complete_mode_replaces_the_table_by_every_batch(spark: SparkSession, so
     assert IndexTable(path).history()["operation"].to_pylist() == ["OVERWRITE", "OVERWRITE", "CREATE TABLE"]
 
 
-def test_complete_mode_replaces_everything_whatever_the_session_says_about_overwrites(
+def test_complete_mode_replaces_everything_despite_the_overwrite_mode_of_the_session(
     spark: SparkSession, source: str, path: str
 ) -> None:
     counts = follow(spark, source).groupBy("day").count()
@@ -132,23 +132,23 @@ def test_an_error_of_the_source_reaches_the_user(spark: SparkSession, source: st
         run(follow(spark, source, startingVersion=1), path)
 
 
-def test_a_wrong_option_is_what_spark_reports_at_the_start_and_after_a_restart(
+def test_spark_reports_a_wrong_option_at_the_start_and_after_a_restart(
     spark: SparkSession, source: str, path: str
 ) -> None:
-    def complaint() -> str:
+    def reported_error() -> str:
         with pytest.raises(PySparkException) as refused:
             run(follow(spark, source, maxFilesPerTrigger="x"), path)
         return next(line for line in str(refused.value).splitlines()[::-1] if "Error:" in line)
 
-    told = "InvalidOptionError: option maxFilesPerTrigger is 'x', but must be a positive number"
-    assert complaint().endswith(told)
+    expected = "InvalidOptionError: option maxFilesPerTrigger is 'x', but must be a positive number"
+    assert reported_error().endswith(expected)
     run(follow(spark, source), path)
     IndexTable(source).append(rows(4))
-    # The last batch is done, and a new one is asked for.
-    assert complaint().endswith(told)
-    # The last batch is to be repeated.
+    # The last batch is done; Spark asks for a new one.
+    assert reported_error().endswith(expected)
+    # Spark repeats the last batch.
     forget_last_commit(path)
-    assert complaint().endswith(told)
+    assert reported_error().endswith(expected)
     run(follow(spark, source), path)
     assert set(ids_of(IndexTable(path))) >= {1, 2, 3}
 
@@ -173,7 +173,7 @@ def test_optimized_write_shuffles_streams_by_partition(spark: SparkSession, sour
     frame = follow(spark, source).selectExpr("id", "cast(id % 4 as string) as `p.a``rt`").repartition(4)
     run(frame.where("id < 10"), path, partitionBy="p.a`rt")
     before = IndexTable(path).num_files
-    # By the partitions of the table, and then by those of the call: another query each, but for the same table.
+    # First by the table's partitions, then by those of the call: two queries to the same table.
     for number in (1, 2):
         writer = frame.where("id >= 10").writeStream.format("indextables").outputMode("append")
         writer = writer.options(**{"spark.indextables.write.optimizeWrite.enabled": True})
@@ -199,7 +199,7 @@ def _stream_writer(path: str) -> StreamWriter:
 
 
 def _written(path: str, *numbers: int, query: str = "q") -> BatchWritten:
-    """What a task sends, without Spark around it."""
+    """The message of a task, without Spark."""
     writer = IndexTablesSource({"path": path})
     target = _stream_writer(path)._target
     batch_writer = writer.writer(_schema_of(path), False)
@@ -222,12 +222,12 @@ def test_a_batch_that_was_committed_is_dropped_with_its_files(path: str) -> None
         _stream_writer(path).commit([_written(path, 7)], repeated)
     assert (ids_of(table.refresh()), table.version) == ([1, 2], 2)
     assert len(split_files(Path(path))) == 2
-    # Another query counts for itself.
+    # Batch ids of another query are independent.
     _stream_writer(path).commit([_written(path, 3, query="other")], 0)
     assert ids_of(table.refresh()) == [1, 2, 3]
 
 
-def test_the_last_batch_is_remembered_by_checkpoints(path: str) -> None:
+def test_checkpoints_keep_the_last_batch_id(path: str) -> None:
     table = IndexTable.create(path, SCHEMA)
     _stream_writer(path).commit([_written(path, 1)], 5)
     table.checkpoint()
@@ -258,25 +258,25 @@ def test_abort_after_a_commit_deletes_nothing(path: str) -> None:
     assert ids_of(table.refresh()) == [1]
 
 
-def test_a_table_created_again_between_tasks_and_commit_refuses_the_batch(path: str) -> None:
+def test_a_batch_fails_if_the_table_was_recreated_before_the_commit(path: str) -> None:
     IndexTable.create(path, SCHEMA)
     done = _written(path, 1)
     for file in (Path(path) / "_transaction_log").iterdir():
         file.unlink()
     IndexTable.create(path, SCHEMA)
-    with pytest.raises(CommitConflictError, match="dropped and created again"):
+    with pytest.raises(CommitConflictError, match="dropped and recreated"):
         _stream_writer(path).commit([done], 0)
     assert split_files(Path(path)) == []
 
 
-def test_a_task_that_cannot_tell_its_query_writes_nothing(path: str) -> None:
+def test_a_task_without_a_query_id_writes_nothing(path: str) -> None:
     IndexTable.create(path, SCHEMA)
     with pytest.raises(SparkUnavailableError, match="foreachBatch"):
         _stream_writer(path).write(iter(rows(1).to_batches()))
     assert split_files(Path(path)) == []
 
 
-def test_batch_writes_with_a_transaction_are_done_once(spark: SparkSession, path: str) -> None:
+def test_a_repeated_batch_write_with_a_transaction_is_a_no_op(spark: SparkSession, path: str) -> None:
     frame = spark.range(3).selectExpr("id", "'d' as day", "'b' as body")
     for version in (7, 7, 6):
         frame.write.format("indextables").mode("append").options(txnAppId="job", txnVersion=version).save(

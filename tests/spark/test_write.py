@@ -1,4 +1,4 @@
-"""Writing DataFrames: modes, partitions, settings, columns, and what the history says about it."""
+"""Writes of DataFrames: modes, partitions, settings, columns and history."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_partition_by_of_other_formats_is_left_to_spark(spark: SparkSession, tmp
 def test_other_partition_columns_than_the_tables_are_refused(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
     logs(spark).write.format("indextables").partitionBy("DAY").mode("append").save(path)
-    with pytest.raises(PySparkException, match="partitionBy is level, and the table is partitioned by day"):
+    with pytest.raises(PySparkException, match="partitionBy is level, but the table is partitioned by day"):
         logs(spark).write.format("indextables").partitionBy("level").mode("append").save(path)
 
 
@@ -86,7 +86,7 @@ def test_replace_where_refuses_rows_and_columns_outside_of_it(spark: SparkSessio
     assert len(split_files(Path(path))) == IndexTable(path).num_files
 
 
-def test_dynamic_overwrite_replaces_the_partitions_that_rows_came_for(spark: SparkSession, path: str) -> None:
+def test_dynamic_overwrite_replaces_only_partitions_with_new_rows(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
     new = logs(spark, 3, 5).withColumn("id", functions.col("id") * 10)
     new.write.format("indextables").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(path)
@@ -95,13 +95,13 @@ def test_dynamic_overwrite_replaces_the_partitions_that_rows_came_for(spark: Spa
 
 @pytest.fixture
 def dynamic(spark: SparkSession) -> Iterator[None]:
-    """The session replaces only the partitions that rows came for."""
+    """Overwrites in this session replace only the partitions they have rows for."""
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "Dynamic")
     yield
     spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
-def test_what_a_session_says_about_overwrites_holds_unless_the_call_says_otherwise(
+def test_the_overwrite_mode_of_the_session_applies_unless_the_call_sets_one(
     spark: SparkSession, dynamic: None, path: str
 ) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
@@ -135,7 +135,7 @@ def test_save_modes_that_spark_does_not_offer_work_on_an_enabled_session(
     spark: SparkSession, path: str
 ) -> None:
     logs(spark, 1).write.format("indextables").save(path)
-    with pytest.raises(PySparkException, match="a table exists here already"):
+    with pytest.raises(PySparkException, match="the table already exists"):
         logs(spark, 2).write.format("indextables").save(path)
     logs(spark, 3).write.format("indextables").mode("ignore").save(path)
     assert ids(load(spark, path)) == [1]
@@ -180,9 +180,9 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
-        (lambda frame: frame.drop("level"), "column 'level' of the table is missing from the data"),
+        (lambda frame: frame.drop("level"), "the data lacks the table's column 'level'"),
         (lambda frame: frame.withColumn("extra", functions.lit(1)), "column 'extra' is not in the table"),
         (lambda frame: frame.withColumn("id", functions.lit("one")), "column 'id' has the type string"),
         (
@@ -191,9 +191,9 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
         ),
     ],
 )
-def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, complaint: str) -> None:
+def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, message: str) -> None:
     IndexTable.create(path, table_schema(StructType.fromDDL(LOGS)))
-    with pytest.raises(PySparkException, match=complaint):
+    with pytest.raises(PySparkException, match=message):
         change(logs(spark)).write.format("indextables").mode("append").save(path)
     assert split_files(Path(path)) == []
 
@@ -217,7 +217,7 @@ def test_nulls_without_a_type_fit_every_column(spark: SparkSession, path: str) -
     assert load(spark, path).where("id = 2").collect() == [(2, None, None, None, None)]
 
 
-def test_history_tells_what_a_write_took(spark: SparkSession, path: str) -> None:
+def test_history_has_the_metrics_of_a_write(spark: SparkSession, path: str) -> None:
     frame = logs(spark).repartition(2)
     frame.write.format("indextables").partitionBy("level").mode("append").save(path)
     entry = IndexTable(path).history().to_pylist()[0]
@@ -244,7 +244,7 @@ def test_optimized_write_shuffles_by_partition(spark: SparkSession, tmp_path: Pa
 OPTIMIZED = "spark.indextables.write.optimizeWrite.enabled"
 
 
-def test_optimized_write_knows_the_partitions_of_a_table_and_of_the_option(
+def test_optimized_write_uses_the_partitions_of_the_table_or_of_the_option(
     spark: SparkSession, path: str
 ) -> None:
     frame = spark.range(40).selectExpr("id", "cast(id % 4 as string) as `p.a``rt`").repartition(4)
@@ -272,12 +272,12 @@ def test_optimized_write_leaves_tables_without_partitions_and_wrong_columns_to_t
         logs(spark).write.format("indextables").partitionBy("nothing").option(OPTIMIZED, True).save(
             f"{path}2"
         )
-    with pytest.raises(PySparkException, match="the options name no path"):
+    with pytest.raises(PySparkException, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").option(OPTIMIZED, True).save()
 
 
 def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="the options name no path"):
+    with pytest.raises(PySparkException, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").save()
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         spark.read.format("indextables").load()

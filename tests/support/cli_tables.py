@@ -1,4 +1,4 @@
-"""What the tests of the command line build their tables from, and the types of their fixtures."""
+"""Tables for the CLI tests, and the types of their fixtures."""
 
 import subprocess
 from collections.abc import Callable

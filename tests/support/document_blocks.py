@@ -1,4 +1,4 @@
-"""Runs the Python blocks of documents, one after the other, in a process that stays: started by `BlockRunner`.
+"""Runs the Python blocks of documents, one after the other, in one long-lived process that `BlockRunner` starts.
 
 A document's blocks share their names, as if somebody pasted them into one interpreter. With `--spark` a small session
 runs before the first block, so that `indextables.spark.session()` in a block finds it.
@@ -42,7 +42,7 @@ class BlockRunner:
         self._process.wait(timeout=60)
 
     def run(self, code: str, *, is_first: bool) -> str | None:
-        """Run a block; the first one of a document finds no names. Returns what went wrong, or None."""
+        """Run a block; the first block of a document starts with no names. Returns the error, or None."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"code": code, "is_first": is_first}) + "\n")
@@ -55,7 +55,7 @@ class BlockRunner:
 
 
 def serve(answers: int, with_spark: bool) -> None:
-    """Answer every line of stdin that asks for a block."""
+    """Run the block of each line of stdin, and write its result."""
     names: dict[str, Any] = {}
     with os.fdopen(answers, "w") as stream:
         for line in sys.stdin:
@@ -69,18 +69,18 @@ def serve(answers: int, with_spark: bool) -> None:
 
 
 def run(code: str, names: dict[str, Any]) -> str | None:
-    """What went wrong in a block, with all that it printed."""
+    """Run a block; returns the traceback with everything that it printed, or None."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
             exec(compile(code, "<block>", "exec"), names)
-    except BaseException:  # noqa: BLE001 - whatever it is, it is the answer
+    except BaseException:  # noqa: BLE001 - any error is the result
         return f"{code}\n{printed.getvalue()}\n{traceback.format_exc()}"
     return None
 
 
 def start_spark() -> None:
-    """A session, or the one that runs already: a document may have stopped it."""
+    """Start a session, unless one is running: a document may have stopped it."""
     import indextables.spark  # documents without Spark must not wait for it
 
     warehouse = {"spark.sql.warehouse.dir": str(Path.cwd() / "warehouse")}
@@ -88,7 +88,7 @@ def start_spark() -> None:
 
 
 if __name__ == "__main__":
-    # What blocks and Spark print must not get between the answers.
+    # Output of blocks and of Spark must not mix with the results.
     answers = os.dup(1)
     os.dup2(2, 1)
     serve(answers, "--spark" in sys.argv)

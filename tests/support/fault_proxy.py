@@ -45,7 +45,7 @@ class Request:
 
 
 class FaultProxy:
-    """`endpoint` stands for the upstream's; `requests` are those that arrived, in order."""
+    """`endpoint` replaces the upstream's; `requests` are the received requests, in order."""
 
     def __init__(self, upstream: str, faults: Sequence[Fault]) -> None:
         self.requests: list[Request] = []
@@ -141,7 +141,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for name, value in answer.headers.items():
             if name.lower() not in HOP_BY_HOP:
                 self.send_header(name, value)
-        # A HEAD has the length of the body that a GET would get.
+        # The response to a HEAD has the content length of a GET.
         declared = answer.headers.get("Content-Length", "0") if self.command == "HEAD" else len(answer.body)
         self.send_header("Content-Length", str(declared))
         self.end_headers()

@@ -1,4 +1,4 @@
-"""Servers that speak S3 and Azure on loopback, as processes that end with the tests."""
+"""S3 and Azure servers on loopback, as processes that end with the tests."""
 
 import base64
 import contextlib
@@ -52,7 +52,7 @@ class S3Server:
 class AzuriteServer:
     port: int
     account_name: str = "devstoreaccount1"
-    # Azurite's published key: every installation has the same.
+    # Azurite's published key, the same in every installation.
     account_key: str = field(
         default="Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
         repr=False,
@@ -100,7 +100,7 @@ def running_azurite(command: str) -> Iterator[AzuriteServer]:
 
 
 def find_azurite() -> str | None:
-    """Only what is installed already: tests download nothing."""
+    """Find an installed Azurite; tests download nothing."""
     installed = [
         os.environ.get("INDEXTABLES_AZURITE", ""),
         *(str(PROJECT / folder / "node_modules/.bin/azurite-blob") for folder in (".azurite", ".")),
@@ -120,7 +120,7 @@ def _running(command: Sequence[str]) -> Iterator[int]:
             stderr=subprocess.DEVNULL,
         )
         try:
-            # Somebody else may have taken the port meanwhile: the server then ends at once.
+            # If another process has taken the port, the server ends immediately.
             if _answers(port, process):
                 yield port
                 return

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master and workers as real processes, which end with the test."""
+"""A standalone Spark cluster on loopback: a master and workers as processes that end with the test."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ _DRIVER_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the master is, and the folder that holds all logs of the cluster and of its applications."""
+    """The master's URL, and the folder with all logs of the cluster and its applications."""
 
     url: str
     logs: Path
@@ -49,9 +49,9 @@ class Cluster:
         python: str = sys.executable,
         settings: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
-        """Run the driver in a process of its own, with `python` as the interpreter of its executors.
+        """Run the driver in its own process, with `python` as the interpreter of its executors.
 
-        Each step is its name, a table, and options; returns what each answers.
+        Each step is a name, a table and options; returns the result of each step.
         """
         events = self.logs / "events"
         events.mkdir(exist_ok=True)
@@ -79,7 +79,7 @@ class Cluster:
         return answers
 
     def everything_logged(self) -> bytes:
-        """All that master, workers, executors and drivers have written, and the event logs."""
+        """All output of the master, workers, executors and drivers, and the event logs."""
         return b"\n".join(file.read_bytes() for file in sorted(self.logs.rglob("*")) if file.is_file())
 
 
@@ -97,7 +97,7 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         )
         url = _awaited(log, _MASTER_URL)
         size = ["--cores", "1", "--memory", "1g"]
-        # Each on a host of its own: Spark never runs a task twice on the same one.
+        # Each on its own host: Spark never runs a speculative attempt on the same host.
         hosts = [f"127.0.0.{number + 1}" for number in range(workers)]
         logs = [
             stack.enter_context(
@@ -116,7 +116,7 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 
 @dataclass(frozen=True, slots=True)
 class DamagedTable:
-    """A table of small splits, three of which cannot be read, for a merge that is to skip them."""
+    """A table of small splits, three of them unreadable, for a merge that must skip them."""
 
     path: Path
     partitions: int
@@ -140,7 +140,7 @@ class DamagedTable:
         return cls(path, partitions, found, table.version, splits, damaged)
 
     def check_merged(self, answer: Mapping[str, Any]) -> None:
-        """One commit, three skips, and all rows are still there."""
+        """Check for one commit, three skipped splits and all rows."""
         assert answer == {
             "version": self.version + 1,
             "status": "PARTIAL",

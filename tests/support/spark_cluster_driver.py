@@ -1,7 +1,7 @@
-"""The program that the tests of a cluster run on it: writes, reads, searches, merges and follows a table.
+"""The driver program of the cluster tests: writes, reads, searches and merges a table.
 
-Settings of Spark come first, as key=value; then, after each --, what to do, the table, and the options that reach it.
-Prints a JSON array of answers.
+Arguments: Spark settings as key=value, then after each -- a step, the table's path, and options as key=value. Prints a
+JSON array with the result of each step.
 """
 
 import json
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def tour(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """One table, everything that people do with it."""
+    """Write, read, search and merge one table."""
     rows = spark.range(0, 1000, numPartitions=4).selectExpr(
         "id", "cast(id % 2 as string) as part", "concat('row number ', id) as body"
     )
@@ -56,7 +56,7 @@ def tour(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, A
 
 
 def merge(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """MERGE SPLITS alone, as a statement."""
+    """MERGE SPLITS as a statement."""
     del options
     (merged,) = spark.sql(f"MERGE SPLITS '{path}'").collect()
     return {
@@ -68,10 +68,10 @@ def merge(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, 
     }
 
 
-def refused(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """What somebody hears whose executors lack the package, at the first thing that they do."""
+def missing_package(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
+    """The errors of a write, a read and a statement if the executors lack the package."""
     del options
-    heard = []
+    errors = []
     for attempt in (
         lambda: spark.range(3).write.format("indextables").mode("append").save(path),
         lambda: spark.read.format("indextables").load(path),
@@ -80,19 +80,19 @@ def refused(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
         try:
             attempt()
         except SparkUnavailableError as error:
-            heard.append(str(error))
-    return {"heard": heard}
+            errors.append(str(error))
+    return {"errors": errors}
 
 
 def lose_executor(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """An append in the middle of which an executor dies, with all that its tasks have written."""
+    """An append during which an executor dies, with everything that its tasks have written."""
     marker = options["marker"]
 
     def with_death(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         if _partition() == 0 and not os.path.exists(marker):  # noqa: PTH110  # this runs where there is no Path
             open(marker, "x").close()  # noqa: PTH123
-            # The parent of a task's process is the one that Spark forks them from, and its parent is the executor.
+            # Spark forks task processes from a daemon, whose parent is the executor.
             with open(f"/proc/{os.getppid()}/status") as status:  # noqa: PTH123
                 executor = next(line.split()[1] for line in status if line.startswith("PPid:"))
             os.kill(int(executor), signal.SIGKILL)
@@ -101,14 +101,14 @@ def lose_executor(spark: SparkSession, path: str, options: dict[str, str]) -> di
 
 
 def speculate(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """An append of which one task is so slow that Spark starts it twice, and both end at the same time."""
+    """An append with a task so slow that Spark starts it twice; both attempts end at the same time."""
     pipe = options["pipe"]
 
     def with_straggler(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         if _partition() == 0:
             attempt = TaskContext.get().attemptNumber()
-            # Whoever opens one end of a pipe waits for the other.
+            # Opening one end of a pipe blocks until the other end is opened.
             open(pipe, "wb" if attempt else "rb").close()  # noqa: PTH123
 
     return _appended(spark, path, with_straggler)
@@ -131,7 +131,7 @@ def _appended(
 STEPS = {
     "tour": tour,
     "merge": merge,
-    "refused": refused,
+    "missing_package": missing_package,
     "lose_executor": lose_executor,
     "speculate": speculate,
 }

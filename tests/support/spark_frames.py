@@ -1,4 +1,4 @@
-"""DataFrames for tests of the data source, and what is in them."""
+"""DataFrames for the tests of the data source."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TEXT = {"spark.indextables.indexing.typemap.message": "text"}
 
 
 def logs(spark: SparkSession, *ids: int) -> DataFrame:
-    """The rows of these ids, or all."""
+    """The rows with these ids, or all rows."""
     rows = [row for row in ROWS if not ids or row[0] in ids]
     return spark.createDataFrame(rows, LOGS).coalesce(1)
 

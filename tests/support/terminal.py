@@ -1,4 +1,4 @@
-"""A process that believes to be watched."""
+"""Runs a process with a pseudo-terminal."""
 
 import os
 import pty
@@ -9,7 +9,7 @@ TIMEOUT_SECONDS = 60
 
 
 def run_in_terminal(arguments: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code of a process, and everything that it wrote to its terminal."""
+    """Run a process; returns its exit code and everything that it wrote to its terminal."""
     master, slave = pty.openpty()
     process = subprocess.Popen(arguments, env=environment, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)

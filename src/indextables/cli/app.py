@@ -1,4 +1,4 @@
-"""The command line put together, and its entry point."""
+"""The command-line application: which commands there are, and the entry point."""
 
 import io
 import os
@@ -15,17 +15,17 @@ from indextables.cli.command import Command, CommandLine, examples
 from indextables.cli.process import end_process, prompt_interrupts
 
 _USE: Final = "Index and search"
-_LOOK: Final = "Look at a table"
-_MAINTAIN: Final = "Look after a table"
-_LEARN: Final = "Get to know IndexTables"
+_INSPECT: Final = "Inspect a table"
+_MAINTAIN: Final = "Maintain a table"
+_LEARN: Final = "Explore IndexTables"
 
 # Each command is a function of its name in a module of its name, in the order of the help.
 COMMANDS: Final = {
     "index": _USE,
     "search": _USE,
-    "files": _LOOK,
-    "history": _LOOK,
-    "describe": _LOOK,
+    "files": _INSPECT,
+    "history": _INSPECT,
+    "describe": _INSPECT,
     "checkpoint": _MAINTAIN,
     "merge": _MAINTAIN,
     "purge": _MAINTAIN,
@@ -39,18 +39,18 @@ COMMANDS: Final = {
     "demo": _LEARN,
 }
 
-# It runs Spark, which wants pandas for some of what it does.
+# Spark uses pandas.
 _WITH_PANDAS: Final = frozenset({"demo"})
 
 
 def run() -> None:
     """Run the command line and end the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding does not have is shown escaped; it must not end the command.
+        # Escape characters that the terminal's encoding lacks, instead of failing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with prompt_interrupts():
-        needed = _needed(sys.argv[1:])
+        needed = _needed_commands(sys.argv[1:])
         if not _WITH_PANDAS.intersection(needed):
             hide_pandas_from_pyarrow()
         end_process(_exit_code(build_app(needed)))
@@ -65,12 +65,12 @@ def _exit_code(app: typer.Typer) -> int:
 
 
 def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with these commands. Only their modules are imported, for the sake of a quick start."""
+    """The application with these commands. Imports only their modules, to start fast."""
     app = typer.Typer(
         name="indextables",
         cls=CommandLine,
         no_args_is_help=True,
-        # Help on a terminal is rich all the same: `CommandLine` decides when it is asked for.
+        # `CommandLine` turns on rich help when stdout is a terminal.
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
@@ -90,8 +90,8 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def _needed(arguments: Sequence[str]) -> Iterable[str]:
-    """The command that is called, or all of them where help, completion or a complaint has to know them."""
+def _needed_commands(arguments: Sequence[str]) -> Iterable[str]:
+    """The called command, or all commands if help, completion or an error message needs them."""
     if not arguments or "_INDEXTABLES_COMPLETE" in os.environ:
         return COMMANDS
     if arguments[0] == "--version":
@@ -108,10 +108,10 @@ def _print_version(is_wanted: bool) -> None:
 def _about(
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the release and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Full-text search as a table format on the data lake.
 
-    Every command takes --json. Exit codes: 0 done, 1 the table says no, 2 wrong use.
+    Every command takes --json. Exit codes: 0 success, 1 the operation failed, 2 wrong usage.
     """

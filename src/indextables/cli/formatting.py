@@ -1,4 +1,4 @@
-"""Numbers, times and texts as people read them."""
+"""Formats sizes, counts, durations, timestamps and untrusted text for display."""
 
 import unicodedata
 from datetime import UTC, datetime
@@ -15,10 +15,10 @@ _SECONDS_PER = (
 
 
 def size(number_of_bytes: int) -> str:
-    """A number of bytes: 1.2 MiB."""
+    """Format a number of bytes: 1.2 MiB."""
     amount = float(number_of_bytes)
     for unit in _UNITS[:-1]:
-        # What would be rounded up to 1024.0 is one of the next unit.
+        # A value that rounds to 1024.0 belongs to the next unit.
         if abs(amount) < 1023.95:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
@@ -26,48 +26,48 @@ def size(number_of_bytes: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """How many there are: 1 file, 1,234 files."""
+    """Format a count: 1 file, 1,234 files."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(seconds: float) -> str:
-    """How long something took: 12 ms, 3.4 s."""
+    """Format a duration: 12 ms, 3.4 s."""
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
 
 
-def iso(moment_ms: int) -> str:
-    """Epoch milliseconds in ISO 8601, exact, as `--timestamp` takes it."""
+def iso(time_ms: int) -> str:
+    """Format epoch milliseconds as ISO 8601, as `--timestamp` accepts it."""
     try:
-        moment = datetime.fromtimestamp(moment_ms // 1000, UTC)
+        time = datetime.fromtimestamp(time_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{moment_ms} ms"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment_ms % 1000:03d}Z" if moment.year > 999 else f"{moment_ms} ms"
+        return f"{time_ms} ms"
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z" if time.year > 999 else f"{time_ms} ms"
 
 
-def ago(moment_ms: int, now_ms: int) -> str:
-    """The distance of a moment from now: 3 minutes ago, in 2 hours, just now."""
-    seconds = abs(now_ms - moment_ms) // 1000
+def ago(time_ms: int, now_ms: int) -> str:
+    """Format a relative time: 3 minutes ago, in 2 hours, just now."""
+    seconds = abs(now_ms - time_ms) // 1000
     for unit, length in _SECONDS_PER:
         if seconds >= length:
             distance = count(seconds // length, unit)
-            return f"{distance} ago" if moment_ms < now_ms else f"in {distance}"
+            return f"{distance} ago" if time_ms < now_ms else f"in {distance}"
     return "just now"
 
 
-def when(moment_ms: int, now_ms: int) -> str:
-    """A moment by its distance and by itself: 3 minutes ago (2026-01-31T12:00:00.000Z)."""
-    return f"{ago(moment_ms, now_ms)} ({iso(moment_ms)})"
+def when(time_ms: int, now_ms: int) -> str:
+    """Format a relative and an absolute time: 3 minutes ago (2026-01-31T12:00:00.000Z)."""
+    return f"{ago(time_ms, now_ms)} ({iso(time_ms)})"
 
 
 def visible(text: str) -> str:
-    """A text on one line, without control characters: what a table holds must not steer a terminal."""
+    """Escape control characters and line breaks: content of a table must not control the terminal."""
     if text.isprintable():
         return text
-    return "".join(_visible_character(character) for character in text)
+    return "".join(_escaped(character) for character in text)
 
 
-def _visible_character(character: str) -> str:
-    # Cc steers terminals, Cf reorders what is seen; lone surrogates (Cs) are left to the stream's error handler.
+def _escaped(character: str) -> str:
+    # Cc controls terminals, Cf reorders text. The stream's error handler escapes lone surrogates (Cs).
     if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"}:
         return character.encode("unicode_escape").decode("ascii")
     return character

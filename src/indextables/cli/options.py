@@ -1,4 +1,4 @@
-"""The arguments and options that commands share, and how their texts are read."""
+"""The arguments and options that commands share, how they are parsed, and opening a table by them."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -20,19 +20,19 @@ _HADOOP_PREFIXES = ("fs.", "spark.hadoop.")
 def _check_pairs(pairs: list[str] | None) -> list[str] | None:
     for pair in pairs or ():
         if not pair.partition("=")[0].strip() or "=" not in pair:
-            # The text may be a secret whose name was forgotten: it is not repeated.
-            raise typer.BadParameter("every value is written as KEY=VALUE, with no space around the '='")
+            # Do not repeat the text: it may be a secret given without its key.
+            raise typer.BadParameter("write each value as KEY=VALUE, without spaces around the '='")
     return pairs
 
 
-def check_moment(moment: str | None) -> str | None:
-    """An option's text, if it is a moment in time. Raises typer.BadParameter."""
-    if moment is not None:
+def check_timestamp(text: str | None) -> str | None:
+    """Return the text if it is a timestamp. Raises typer.BadParameter."""
+    if text is not None:
         try:
-            timestamp_ms(moment)
+            timestamp_ms(text)
         except (InvalidOptionError, OverflowError) as error:
             raise typer.BadParameter(str(error)) from error
-    return moment
+    return text
 
 
 TablePath = Annotated[
@@ -50,8 +50,8 @@ Timestamp = Annotated[
     typer.Option(
         "--timestamp",
         metavar="T",
-        callback=check_moment,
-        help="Read the table as it was at this moment, such as 2026-01-31T12:00:00Z.",
+        callback=check_timestamp,
+        help="Read the table as of this time, such as 2026-01-31T12:00:00Z.",
         rich_help_panel=TIME_TRAVEL,
     ),
 ]
@@ -61,7 +61,7 @@ SettingPairs = Annotated[
         "--option",
         metavar="KEY=VALUE",
         callback=_check_pairs,
-        help="A setting, as `indextables config` lists them. May be repeated.",
+        help="A setting; `indextables config` lists them. May be repeated.",
         rich_help_panel=CONNECTION,
     ),
 ]
@@ -71,48 +71,45 @@ StoragePairs = Annotated[
         "--storage-option",
         metavar="KEY=VALUE",
         callback=_check_pairs,
-        help="A setting of the object store, such as aws_region=eu-central-1. May be repeated.",
+        help="An object store option, such as aws_region=eu-central-1. May be repeated.",
         rich_help_panel=CONNECTION,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def parse_pairs(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Values by key; of a key that is given twice the last one counts."""
+    """Parse KEY=VALUE pairs. The last value of a repeated key wins."""
     split = (pair.partition("=") for pair in pairs or ())
     return {key.strip(): value for key, _, value in split}
 
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Settings under their whole keys: the common prefix may be left out.
+    """Parse settings; the common prefix of their keys is optional.
 
-    An unknown key that has the prefix is left to the settings, which warn of it. Raises typer.BadParameter for a
-    key that is no setting and nothing of Hadoop's either: it would have no effect.
+    An unknown key with the prefix passes: `Settings` warns about it. Raises typer.BadParameter for any other key that
+    is neither a setting nor a Hadoop key, because it would have no effect.
     """
-    return {_whole_key(key): value for key, value in parse_pairs(pairs).items()}
+    return {_full_key(key): value for key, value in parse_pairs(pairs).items()}
 
 
-def _whole_key(key: str) -> str:
+def _full_key(key: str) -> str:
     if is_ours(key) or key.lower().startswith(_HADOOP_PREFIXES):
         return key
     match find(key):
         case SettingMatch(setting, alias):
-            # An older name may have a unit of its own, so that it is kept.
+            # Keep an older key: its unit may differ.
             return setting.key if alias is None else alias.key
         case FamilyMatch() as match:
             return match.key
         case None:
-            raise typer.BadParameter(f"there is no setting {key}; {remedy(key)}", param_hint="'--option'")
+            raise typer.BadParameter(f"unknown setting {key}; {remedy(key)}", param_hint="'--option'")
 
 
 def remedy(key: str) -> str:
-    """What to do about a key that does not exist."""
+    """A suggestion for an unknown key."""
     near = nearest(key)
-    return f"did you mean {near}?" if near else "`indextables config` lists them all"
-
-
-# From the common options to a table.
+    return f"did you mean {near}?" if near else "`indextables config` lists all settings"
 
 
 def open_table(
@@ -123,7 +120,7 @@ def open_table(
     version: int | None = None,
     timestamp: str | None = None,
 ) -> IndexTable:
-    """The table that a command line names. Raises what IndexTable raises, and typer.BadParameter for wrong use."""
+    """Open the table of a command. Raises what IndexTable raises, and typer.BadParameter for wrong usage."""
     if version is not None and timestamp is not None:
         raise typer.BadParameter("give one of them, not both", param_hint="'--version' and '--timestamp'")
     settings, storage = parse_settings(option), parse_pairs(storage_option)

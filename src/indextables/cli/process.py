@@ -1,4 +1,10 @@
-"""The end of a process, without a chance for native libraries to spoil it."""
+"""How the process ends: its exit code, and Ctrl-C even while a native library blocks the interpreter.
+
+Python raises KeyboardInterrupt only between two bytecode instructions. A call into a library, such as a store's client
+that waits for a response, can delay it until the library's timeouts expire; so can threads that must be joined. A
+watcher thread therefore receives the signal too, gives the command a moment to end, and then ends the process. The log
+tolerates writers that disappear at any point.
+"""
 
 import atexit
 import contextlib
@@ -11,60 +17,50 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from indextables.cli.output import print_interrupted
-from indextables.cli.progress import stop_waiting
-
-
-def end_process(code: int) -> NoReturn:
-    """End the process with this exit code, after everything that Python would do at its end.
-
-    Threads of native libraries that are still at work while their libraries are unloaded abort the process at times,
-    with an exit code that hides a command's success. So the libraries are not unloaded.
-    """
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does at its end
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        # Who stopped reading has what they wanted.
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
-
-
-# Ctrl-C, also where the interpreter does not get to see it.
-#
-# Python raises KeyboardInterrupt between two of its own instructions. A call into a library, such as a
-# store's client that waits for an answer, can keep it from getting there for as long as the library's time-
-# outs allow; so can threads that have to be joined. A thread of our own therefore hears of the signal at the
-# same time, gives the command a moment to end by itself, and then ends the process. The log is made for
-# writers that vanish at any point.
-
+from indextables.cli.progress import stop_progress
 
 INTERRUPTED = 130
 
 _GRACE_SECONDS = 2.0
 
-_saying = threading.Lock()
-_is_said = threading.Event()
+_print_lock = threading.Lock()
+_is_announced = threading.Event()
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process with this exit code, after Python's own exit handlers.
+
+    Skips the unloading of native libraries: one of their threads may still be running then, and abort the process with
+    an exit code that hides a command's success.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # joins threads, as the interpreter does
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        # The reader may have closed the pipe.
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 @contextlib.contextmanager
 def prompt_interrupts() -> Iterator[None]:
-    """While it lasts, and while the process ends after it, Ctrl-C ends the process soon, and a second one at once.
+    """Make Ctrl-C end the process soon, and a second Ctrl-C immediately, from here until the process ends.
 
-    For the main thread of a process that is ours alone.
+    Only for the main thread of our own process.
     """
-    hearing, telling = socket.socketpair()
-    telling.setblocking(False)
-    previous = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
-    threading.Thread(target=_end_after_interrupt, args=(hearing,), name="interrupts", daemon=True).start()
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    previous = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_after_interrupt, args=(receiver,), name="interrupts", daemon=True).start()
     try:
         yield
     finally:
         signal.set_wakeup_fd(previous)
-        telling.close()
+        sender.close()
 
 
 def is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, or what a library that was interrupted has made of it."""
+    """Whether Ctrl-C caused an error, perhaps by interrupting a library."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, KeyboardInterrupt):
@@ -75,30 +71,30 @@ def is_interrupt(error: BaseException | None) -> bool:
 
 
 def announce_interrupt() -> None:
-    """Say that the command was interrupted; the process then has nothing more to say about it."""
-    with _saying:
+    """Print that the command was interrupted. The watcher thread then prints nothing."""
+    with _print_lock:
         print_interrupted()
-        _is_said.set()
+        _is_announced.set()
 
 
-def _end_after_interrupt(hearing: socket.socket) -> None:
-    while (signals := hearing.recv(1)) and signals[0] != signal.SIGINT:
+def _end_after_interrupt(receiver: socket.socket) -> None:
+    while (signals := receiver.recv(1)) and signals[0] != signal.SIGINT:
         pass
     if not signals:
         return
-    _give_time_to_end(hearing)
-    with _saying:
-        if not _is_said.is_set():
-            stop_waiting()
+    _give_time_to_end(receiver)
+    with _print_lock:
+        if not _is_announced.is_set():
+            stop_progress()
             print_interrupted()
     os._exit(INTERRUPTED)
 
 
-def _give_time_to_end(hearing: socket.socket) -> None:
-    hearing.settimeout(_GRACE_SECONDS)
+def _give_time_to_end(receiver: socket.socket) -> None:
+    receiver.settimeout(_GRACE_SECONDS)
     with contextlib.suppress(TimeoutError):
-        while (signals := hearing.recv(1)) and signals[0] != signal.SIGINT:
+        while (signals := receiver.recv(1)) and signals[0] != signal.SIGINT:
             pass
         if not signals:
-            # The command is over; what is left is the end of the interpreter.
+            # The command has ended, and the interpreter is shutting down.
             threading.Event().wait(_GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""A sign of life on the terminal while something takes longer than people like to wait."""
+"""Progress on the terminal for operations that take longer than a moment: a spinner, or a bar."""
 
 import sys
 import threading
@@ -12,45 +12,44 @@ if TYPE_CHECKING:
     from indextables.ops.runner import Progress
 
 
-_PATIENCE_SECONDS = 0.4
+_DELAY_SECONDS = 0.4
 
 
-class _Sign(Protocol):
+class _Display(Protocol):
     def stop(self) -> None: ...
 
 
-_signs: list[_Sign] = []
+_displays: list[_Display] = []
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show `what` on stderr if it takes long, and only there if it is a terminal. Nothing of it stays."""
+    """Show `what` with a spinner on stderr after a delay, if stderr is a terminal. Erases it at the end."""
     if not sys.stderr.isatty():
         yield
         return
-    # Signs of life are for terminals, and what draws them takes its time to import.
+    # rich is slow to import, and only a terminal needs it.
     from rich.status import Status
 
     from indextables.cli.terminal import console_for
 
-    sign = Status(visible(what), console=console_for(sys.stderr))
-    # What is done sooner leaves the screen alone.
-    timer = threading.Timer(_PATIENCE_SECONDS, sign.start)
+    spinner = Status(visible(what), console=console_for(sys.stderr))
+    timer = threading.Timer(_DELAY_SECONDS, spinner.start)
     timer.daemon = True
-    _signs.append(sign)
+    _displays.append(spinner)
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
         timer.join()
-        sign.stop()
-        _signs.remove(sign)
+        spinner.stop()
+        _displays.remove(spinner)
 
 
 @contextmanager
 def progressing() -> Iterator[Callable[["Progress"], None]]:
-    """A function that shows how far a run has come, as a bar on stderr if that is a terminal. Nothing of it stays."""
+    """A callback that shows progress as a bar on stderr, if stderr is a terminal. Erases it at the end."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -74,16 +73,16 @@ def progressing() -> Iterator[Callable[["Progress"], None]]:
             shown[progress.description] = bar.add_task(visible(progress.description), total=progress.total)
         bar.update(shown[progress.description], completed=progress.done, total=progress.total)
 
-    _signs.append(bar)
+    _displays.append(bar)
     bar.start()
     try:
         yield show
     finally:
         bar.stop()
-        _signs.remove(bar)
+        _displays.remove(bar)
 
 
-def stop_waiting() -> None:
-    """Take every sign of life off the screen, for a process that ends in the middle of its work."""
-    for sign in _signs:
-        sign.stop()
+def stop_progress() -> None:
+    """Erase all progress displays, for a process that ends in the middle of an operation."""
+    for display in _displays:
+        display.stop()

@@ -1,4 +1,4 @@
-"""What a terminal shows: lines in styles, and tables, both set by rich."""
+"""Output on a terminal: styled lines and tables, rendered by rich. Imported only when needed."""
 
 from collections.abc import Iterable, Sequence
 from typing import TextIO
@@ -12,7 +12,7 @@ from indextables.cli.output import Column, Piece, takes_style
 
 
 def console_for(stream: TextIO) -> Console:
-    """A rich console that styles nothing unless the stream takes it, and leaves long lines to the terminal."""
+    """A rich console that styles only if the stream takes styles, and leaves long lines to the terminal."""
     return Console(
         file=stream,
         force_terminal=stream.isatty(),
@@ -25,16 +25,15 @@ def console_for(stream: TextIO) -> Console:
 
 
 def print_styled_line(stream: TextIO, pieces: Iterable[Piece]) -> None:
-    """A line of pieces, each in its style."""
     console_for(stream).print(Text.assemble(*pieces))
 
 
 def print_wrapped_table(stream: TextIO, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as the terminal at most."""
+    """Print a table no wider than the terminal."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.title, justify=column.justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    # A table wraps its cells to the terminal's width, which lines of text leave to the terminal.
+    # Tables wrap cells to the terminal's width; lines of text do not.
     console_for(stream).print(table, soft_wrap=False)

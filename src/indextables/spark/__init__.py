@@ -1,11 +1,10 @@
-"""IndexTables on Spark: a ready session, and the data source `indextables`."""
+"""IndexTables on Spark: sessions that are ready to use, and the data source `indextables`."""
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 from indextables._arrow import hide_pandas_from_pyarrow
-from indextables.spark.availability import PYSPARK_VERSION
-from indextables.spark.session import enable, session
+from indextables.spark.session import PYSPARK_VERSION, enable, session
 
 if TYPE_CHECKING:
     from indextables.spark.source import IndexTablesSource
@@ -15,7 +14,7 @@ __all__ = ["PYSPARK_VERSION", "IndexTablesSource", "enable", "session"]
 
 _is_planning = any(name.startswith("pyspark.sql.worker.") for name in sys.modules)
 if _is_planning and "pyspark.worker" not in sys.modules:
-    # A process that Spark starts for one step of planning, where no code of users runs.
+    # Spark started this process for one planning step. No user code runs here, so pandas is not needed.
     hide_pandas_from_pyarrow()
 
 

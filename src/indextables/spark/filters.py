@@ -1,4 +1,4 @@
-"""Spark's filters as predicates, where both mean the same for every row."""
+"""Translation of Spark's filters to predicates, where both select exactly the same rows."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -35,21 +35,20 @@ _OPERATORS: Final[dict[type[spark.Filter], Operator]] = {
 }
 
 _ONE_QUERY: Final = (
-    f"full-text search takes one condition {QUERY_COLUMN} = '…', which may hold any query, such as 'title:spark AND "
+    f"full-text search takes one condition {QUERY_COLUMN} = '…', with any query, such as 'title:spark AND "
     f"body:fast'"
 )
 
-
-# A condition with this text in it holds for every row. It is there so that every scan has a filter.
+# `load` adds a condition with this text, true for every row, so that every scan has a filter.
 MARKER_PREFIX: Final = "indextables scan "
 
 
-def asked_by(
+def requested_by(
     filters: Sequence[spark.Filter], schema: pa.Schema, *, has_search_columns: bool
 ) -> tuple[str | None, Predicate | None]:
-    """The query of filters, and the bound predicate of all those that have one; the others exclude nothing.
+    """The search query in the filters, and the bound predicate of all filters that can be translated.
 
-    Raises InvalidQueryError for conditions on the column of the query that are no search.
+    Other filters are left to Spark. Raises InvalidQueryError for a condition on `_query` that is not a search.
     """
     queries: dict[str, None] = {}
     predicates: list[Predicate] = []
@@ -62,12 +61,12 @@ def asked_by(
         elif (predicate := to_predicate(each, schema)) is not None:
             predicates.append(predicate)
     if len(queries) > 1:
-        raise InvalidQueryError(f"there are two conditions on {QUERY_COLUMN}; {_ONE_QUERY}")
+        raise InvalidQueryError(f"two conditions on {QUERY_COLUMN}; {_ONE_QUERY}")
     return next(iter(queries), None), all_of(predicates) if predicates else None
 
 
 def to_predicate(given: spark.Filter, schema: pa.Schema) -> Predicate | None:
-    """The same condition as a predicate, bound to the schema; None if there is none."""
+    """Translate a filter to a predicate bound to the schema; None if there is no equivalent."""
     predicate = _predicate(given)
     if predicate is None:
         return None
@@ -86,7 +85,7 @@ def _predicate(given: spark.Filter) -> Predicate | None:
         return None
     operator = _OPERATORS.get(type(given))
     if operator is not None:
-        return Comparison(column, operator, given.value)  # type: ignore[attr-defined]  # comparisons have one
+        return Comparison(column, operator, given.value)  # type: ignore[attr-defined]  # every comparison has a value
     match given:
         case spark.EqualNullSafe(value=None):
             return IsNull(column)
@@ -108,7 +107,7 @@ def _predicate(given: spark.Filter) -> Predicate | None:
 
 
 def _column(given: spark.Filter) -> str | None:
-    """The column that a filter is about; None for a field inside of one."""
+    """The column of a filter; None for a nested field."""
     while isinstance(given, spark.Not):
         given = given.child
     path: tuple[str, ...] = getattr(given, "attribute", ())
@@ -130,9 +129,9 @@ def _is_marker(given: spark.Filter) -> bool:
 
 def _query(given: spark.Filter) -> list[str]:
     match given:
-        # Spark puts this beside every comparison.
+        # Spark adds this to every comparison.
         case spark.IsNotNull():
             return []
         case spark.EqualTo(value=str(text)) | spark.EqualNullSafe(value=str(text)):
             return [text]
-    raise InvalidQueryError(f"{type(given).__name__} cannot be asked of {QUERY_COLUMN}; {_ONE_QUERY}")
+    raise InvalidQueryError(f"{QUERY_COLUMN} does not support {type(given).__name__}; {_ONE_QUERY}")

@@ -1,4 +1,7 @@
-"""Spark's errors, as ours."""
+"""Runs the tasks of an operation on Spark's executors, on a classic session or through Spark Connect.
+
+Also here: the check that executors have this package, progress on the terminal, and the translation of Spark's errors.
+"""
 
 import contextlib
 import os
@@ -28,187 +31,31 @@ from indextables.errors import (
 )
 from indextables.ops.runner import Failed, Interruption, Progress, Succeeded, Task, TaskOutcome
 
-
-@contextlib.contextmanager
-def explaining(what: str) -> Iterator[None]:
-    """Raise SparkFailedError, with the first line of the reason and without the stack, for what Spark raises."""
-    try:
-        yield
-    except PySparkException as error:
-        reason = str(error).partition("\n")[0]
-        raise SparkFailedError(f"Spark could not {what}: {reason}") from error
-
-
-# How far a run on the executors has come, told to whoever sits at a terminal.
-
-
-# Spark's own switch for such lines.
-_IS_SHOWN: Final = "spark.ui.showConsoleProgress"
-
-
-def terminal_progress(spark: SparkSession) -> Callable[[Progress], None]:
-    """Writes one line that changes, if standard error is a terminal and Spark shows its own progress, too."""
-    is_shown = sys.stderr.isatty() and spark.conf.get(_IS_SHOWN, "true") == "true"
-    return _write_line if is_shown else _keep_quiet
-
-
-def _write_line(progress: Progress) -> None:
-    is_done = progress.done == progress.total
-    sys.stderr.write(f"\r\033[K{progress.description}: {progress.done} of {progress.total}")
-    sys.stderr.write("\n" if is_done and progress.total else "")
-    sys.stderr.flush()
-
-
-def _keep_quiet(progress: Progress) -> None:
-    del progress
-
-
-# What the executors of a session are like: whether their Python has this package, and how many tasks they
-# take.
-
-
-_ANSWER: Final = "host string, interpreter string, version string, problem string"
-_REMEDY: Final = (
-    "install the same release of it there (pip install indextables[spark]), or let spark.pyspark.python name an "
-    "environment of every worker that has it, see docs/cluster.md"
-)
-_LOCAL_MASTER: Final = re.compile(r"local(\[(?P<threads>\d+|\*)(,\d+)?\])?")
-_PYTHON_ERROR: Final = re.compile(r"[\w.]*(Error|Exception): ")
-_CONNECT_MODULE: Final = "pyspark.sql.connect"
-
-
-class Workers(msgspec.Struct, frozen=True):
-    """`slots` is how many tasks the session runs at once, as far as it knows."""
-
-    slots: int
-
-
-# By the id of the application: its sessions share their executors.
-_KNOWN: LruCache[str, Workers] = shared_cache(
-    "spark.jobs.workers", "executors by application", max_entries=16
-)
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which has no context."""
-    return type(spark).__module__.startswith(_CONNECT_MODULE)
-
-
-def check_workers(spark: SparkSession) -> Workers:
-    """Ask the executors, once for each application, whether they can do our work.
-
-    A session on a local master needs no question: its workers are this installation. Raises SparkUnavailableError
-    with the interpreter and the host if one lacks this package, or has another release of it.
-    """
-    application = spark.conf.get("spark.app.id", None)
-    known = None if application is None else _KNOWN.get(application)
-    if known is None:
-        known = _local_workers(spark) or _asked(spark)
-        if application is not None:
-            _KNOWN.put(application, known)
-    return known
-
-
-def _local_workers(spark: SparkSession) -> Workers | None:
-    local = _LOCAL_MASTER.fullmatch(spark.conf.get("spark.master", None) or "")
-    if local is None:
-        return None
-    threads = local["threads"] or "1"
-    return Workers(os.cpu_count() or 1 if threads == "*" else int(threads))
-
-
-def _asked(spark: SparkSession) -> Workers:
-    try:
-        # As many rows as it takes for none of Spark's default number of partitions to be empty.
-        answers = spark.range(1 << 16).mapInArrow(_probe(), _ANSWER).collect()
-    except PySparkException as error:
-        raise SparkUnavailableError(
-            f"the Python of the executors, {_interpreter(spark)}, cannot run tasks: {_reason(error)}; {_REMEDY}"
-        ) from error
-    for answer in answers:
-        if answer.version != __version__:
-            raise SparkUnavailableError(_complaint(answer))
-    return Workers(len(answers))
-
-
-def _probe() -> Any:
-    """A function for `mapInArrow` that also runs where this package is missing.
-
-    It travels by value because it is made in a function, and so it must not use anything else of this module: what it
-    needs it imports where it runs.
-    """
-
-    def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import importlib
-        import socket
-        import sys
-
-        import pyarrow
-
-        for _ in batches:
-            pass
-        version, problem = None, None
-        try:
-            importlib.import_module("indextables.spark.source")
-            version = importlib.import_module("indextables._version").__version__
-        except Exception as error:  # noqa: BLE001  # whatever it is, it has to be told
-            problem = f"{type(error).__name__}: {error}"
-        columns = [[socket.gethostname()], [sys.executable], [version], [problem]]
-        arrays = [pyarrow.array(column, pyarrow.string()) for column in columns]
-        yield pyarrow.record_batch(arrays, names=["host", "interpreter", "version", "problem"])
-
-    return probe
-
-
-def _complaint(answer: Any) -> str:
-    worker = f"the Python of an executor, {answer.interpreter} on {answer.host},"
-    if answer.version is not None:
-        return (
-            f"{worker} has indextables {answer.version}, and here it is {__version__}; install the same release on "
-            f"both sides"
-        )
-    return f"{worker} cannot import indextables ({answer.problem}); {_REMEDY}"
-
-
-def _interpreter(spark: SparkSession) -> str:
-    """Which Python the executors were told to start."""
-    configured = spark.conf.get("spark.pyspark.python", None)
-    return os.environ.get("PYSPARK_PYTHON") or configured or "python3"
-
-
-def _reason(error: Exception) -> str:
-    """What Python said, if it said something, or else the first line of Spark's own words."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return (said or lines or [type(error).__name__])[0]
-
-
-# Runs the tasks of an operation on Spark's executors, on a classic session or by Spark Connect.
-#
-# A few tasks make up a Spark job, submitted by a thread for each job that can run at once. So results come as
-# soon as they are there, and what is finished when somebody stops a run is known, and can be taken back.
-
-
 T = TypeVar("T")
 
-_OUTCOME: Final = "outcome binary"
-# How long closing waits before it asks again for jobs to stop: one may just be on its way to Spark.
-_ASK_AGAIN_SECONDS: Final = 0.5
+# The tasks of one job: their indexes, and the pickled tasks.
+_Chunk: TypeAlias = list[tuple[int, bytes]]
 
-
-# A job costs as much as many a task. Each slot gets several jobs all the same, so that none of them waits long for
-# the others at the end.
+# A job costs about as much as a short task, so each job runs several tasks. Each slot still gets several jobs, so that
+# the slots finish at about the same time.
 _MAX_TASKS_PER_JOB: Final = 8
 _JOBS_PER_SLOT: Final = 4
 
+_OUTCOME_SCHEMA: Final = "outcome binary"
+# How often a closing run cancels its jobs again: a job may reach Spark only after the first request.
+_CANCEL_AGAIN_SECONDS: Final = 0.5
+
 
 class SparkRunner:
-    """Runs up to `parallelism` jobs of a few tasks at once; 0 is as many as the executors have room for.
+    """Runs tasks on Spark's executors, up to `parallelism` jobs at once; 0 uses all task slots.
 
-    Tasks run in other processes: they and their results must be picklable. `progress` is told whenever tasks are done;
-    without it, a terminal is. A task whose executor is lost is tried again by Spark, then alone, and then fails with a
-    WorkerLostError. Jobs that are running when a run is closed are killed: what they have uploaded by then stays
-    behind as orphans, for a purge. Spark's pages show each job with the description of the run.
+    A run submits jobs of a few tasks each, one thread per concurrent job. So results arrive early, and a run that is
+    stopped knows which tasks finished and can discard their results.
+
+    Tasks run in other processes: tasks and results must be picklable. `progress` is called as tasks finish; by default
+    progress goes to the terminal. If an executor dies, Spark retries the task, then the runner retries it in a job of
+    its own, then it fails with WorkerLostError. Closing a run kills its running jobs; files they uploaded remain as
+    orphans for PURGE. Spark's UI shows each job under the description of the run.
     """
 
     def __init__(
@@ -219,12 +66,12 @@ class SparkRunner:
     ) -> None:
         self._spark = spark
         self._parallelism = parallelism
-        self._progress = progress or terminal_progress(spark)
+        self._progress = progress or _terminal_progress(spark)
 
     def run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
         """See `Runner.run`. Raises SparkUnavailableError if the executors lack this package.
 
-        A task that cannot be pickled is the caller's mistake: its error ends the run.
+        A task that cannot be pickled is a bug of the caller: its error ends the run.
         """
         self._progress(Progress(description, 0, len(tasks)))
         if tasks:
@@ -234,7 +81,7 @@ class SparkRunner:
     def _run(
         self, description: str, tasks: Sequence[Task[T]], slots: int
     ) -> Generator[TaskOutcome[T], None, None]:
-        waiting = _chunks(len(tasks), slots)
+        waiting = _task_indexes_by_job(len(tasks), slots)
         jobs = _Jobs(self._spark, description, len(tasks))
         running: dict[Future[list[TaskOutcome[T]]], _Chunk] = {}
         received: deque[TaskOutcome[T]] = deque()
@@ -243,7 +90,7 @@ class SparkRunner:
             try:
                 while True:
                     while waiting and len(running) < slots:
-                        # As late as possible, since some tasks are large.
+                        # Pickle as late as possible: some tasks are large.
                         chunk = [(index, _pickled(tasks[index])) for index in waiting.popleft()]
                         running[pool.submit(jobs.run, chunk)] = chunk
                     if not running:
@@ -268,86 +115,83 @@ class SparkRunner:
                         tasks[outcome.index].discard(outcome.result)
 
 
-# Tasks that travel together: their numbers, and what they are, pickled.
-_Chunk: TypeAlias = list[tuple[int, bytes]]
-
-
 class _Jobs:
-    """The Spark jobs of one run, which can be stopped together."""
+    """The Spark jobs of one run, which are cancelled together."""
 
     def __init__(self, spark: SparkSession, description: str, total: int) -> None:
         self._spark = spark
         self._description = description
         self._total = total
-        self._name = f"indextables-{uuid.uuid4().hex}"
+        self._group = f"indextables-{uuid.uuid4().hex}"
         self._is_stopped = threading.Event()
 
     def run(self, chunk: _Chunk) -> list[TaskOutcome[Any]]:
-        """The outcomes of tasks. Raises nothing."""
+        """Run tasks in one job. Failures are outcomes; this raises nothing."""
         last = chunk[-1][0] + 1
         title = f"{self._description}: {last} of {self._total}"
         if self._is_stopped.is_set():
-            return _all_failed(chunk, OperationInterruptedError(f"{title} was stopped before it began"))
+            return _all_failed(chunk, OperationInterruptedError(f"{title} was stopped before it started"))
         try:
-            self._mark(title)
-            rows = self._spark.range(0, 1, 1, 1).mapInArrow(_running(chunk), _OUTCOME).collect()
-            return [pickle.loads(bytes(row.outcome)) for row in rows]  # noqa: S301  # our own tasks wrote them
+            self._label_thread(title)
+            rows = (
+                self._spark.range(0, 1, 1, 1).mapInArrow(_run_in_executor(chunk), _OUTCOME_SCHEMA).collect()
+            )
+            return [pickle.loads(bytes(row.outcome)) for row in rows]  # noqa: S301  # written by our own tasks
         except PySparkException as error:
             return _all_failed(
-                chunk, WorkerLostError(f"Spark gave up a task ({title}): {_last_lines(error)}")
+                chunk, WorkerLostError(f"Spark gave up on a task ({title}): {_first_lines(error)}")
             )
-        except Exception as error:  # noqa: BLE001  # it belongs to the tasks, whatever it is
-            return _all_failed(chunk, WorkerLostError(f"a task could not be run by Spark ({title}): {error}"))
+        except Exception as error:  # noqa: BLE001  # any error is an outcome of the tasks
+            return _all_failed(chunk, WorkerLostError(f"Spark could not run a task ({title}): {error}"))
 
     def stop(self, running: Iterable[Future[Any]]) -> None:
-        """Kill what still runs; returns when nothing does."""
+        """Cancel the running jobs, and wait until all have ended."""
         self._is_stopped.set()
         left = {future for future in running if not future.done()}
         while left:
-            self._interrupt()
-            _, left = wait(left, timeout=_ASK_AGAIN_SECONDS)
+            self._cancel()
+            _, left = wait(left, timeout=_CANCEL_AGAIN_SECONDS)
 
-    def _mark(self, title: str) -> None:
-        """Label the jobs of this thread."""
-        if is_connect(self._spark):
-            self._spark.addTag(self._name)
+    def _label_thread(self, title: str) -> None:
+        """Label the jobs that this thread submits."""
+        if _is_connect(self._spark):
+            self._spark.addTag(self._group)
         else:
-            self._spark.sparkContext.setJobGroup(self._name, title, interruptOnCancel=True)
+            self._spark.sparkContext.setJobGroup(self._group, title, interruptOnCancel=True)
 
-    def _interrupt(self) -> None:
-        if is_connect(self._spark):
-            self._spark.interruptTag(self._name)
+    def _cancel(self) -> None:
+        if _is_connect(self._spark):
+            self._spark.interruptTag(self._group)
         else:
-            # Tags of a classic session belong to the thread that has set them.
-            self._spark.sparkContext.cancelJobGroup(self._name)
+            # On a classic session, tags belong to the thread that set them; job groups do not.
+            self._spark.sparkContext.cancelJobGroup(self._group)
 
 
-def run_pickled(index: int, task: bytes) -> bytes:
-    """Run a pickled task on an executor; returns its outcome, pickled."""
-    try:
-        return _pickled(Succeeded(index, cloudpickle.loads(task).run(Interruption())))
-    except Exception as error:  # noqa: BLE001  # errors travel, and are told to whoever waits
-        return _pickled_error(index, error)
-
-
-def _chunks(num_tasks: int, slots: int) -> deque[Sequence[int]]:
-    """The numbers of the tasks that make up each job."""
+def _task_indexes_by_job(num_tasks: int, slots: int) -> deque[Sequence[int]]:
     size = max(1, min(_MAX_TASKS_PER_JOB, num_tasks // (slots * _JOBS_PER_SLOT)))
     return deque(range(start, min(start + size, num_tasks)) for start in range(0, num_tasks, size))
 
 
-def _running(chunk: _Chunk) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _run_in_executor(chunk: _Chunk) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             for index, task in chunk:
-                outcome = pa.array([run_pickled(index, task)], pa.binary())
+                outcome = pa.array([_run_pickled(index, task)], pa.binary())
                 yield pa.record_batch([outcome], names=["outcome"])
 
     return run
 
 
+def _run_pickled(index: int, task: bytes) -> bytes:
+    """Run a pickled task; returns its pickled outcome."""
+    try:
+        return _pickled(Succeeded(index, cloudpickle.loads(task).run(Interruption())))
+    except Exception as error:  # noqa: BLE001  # errors travel to the driver as outcomes
+        return _pickled_error(index, error)
+
+
 def _is_lost(outcomes: Sequence[TaskOutcome[Any]]) -> bool:
-    """Whether all tasks of a job went down together, so that nobody knows which of them is to blame."""
+    """Whether all tasks of a job died together, so that any of them may be the cause."""
     return all(
         isinstance(outcome, Failed) and isinstance(outcome.error, WorkerLostError) for outcome in outcomes
     )
@@ -360,18 +204,168 @@ def _all_failed(chunk: _Chunk, error: Exception) -> list[TaskOutcome[Any]]:
 def _pickled_error(index: int, error: Exception) -> bytes:
     try:
         pickled = _pickled(Failed(index, error))
-        pickle.loads(pickled)  # noqa: S301  # made in the line before
-    except Exception:  # noqa: BLE001  # such an error cannot travel: its text can
+        pickle.loads(pickled)  # noqa: S301  # pickled in the line above
+    except Exception:  # noqa: BLE001  # an error that cannot be pickled travels as text
         return _pickled(Failed(index, WorkerLostError(f"{type(error).__name__}: {error}")))
     return pickled
 
 
 def _pickled(value: object) -> bytes:
-    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # it comes without types
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # cloudpickle has no types
 
 
-def _last_lines(error: Exception) -> str:
-    """What a Python process said last, or what Spark says, without the trace through the JVM."""
+def _first_lines(error: Exception) -> str:
+    """The first lines of the message, without stack traces."""
     lines = [line.strip() for line in str(error).splitlines()]
-    said = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
-    return " ".join(said[:3])
+    message = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
+    return " ".join(message[:3])
+
+
+# The executors: whether their Python has this package, and how many tasks they run at once.
+
+_PROBE_SCHEMA: Final = "host string, interpreter string, version string, problem string"
+_REMEDY: Final = (
+    "install the same release there (pip install indextables[spark]), or set spark.pyspark.python to an environment "
+    "that has it on every worker; see docs/cluster.md"
+)
+_LOCAL_MASTER: Final = re.compile(r"local(\[(?P<threads>\d+|\*)(,\d+)?\])?")
+_PYTHON_ERROR: Final = re.compile(r"[\w.]*(Error|Exception): ")
+_CONNECT_MODULE: Final = "pyspark.sql.connect"
+
+
+class Workers(msgspec.Struct, frozen=True):
+    """`slots` is the number of tasks that the session runs at once, as far as it can be determined."""
+
+    slots: int
+
+
+# By application id: the sessions of an application share its executors.
+_CHECKED: LruCache[str, Workers] = shared_cache(
+    "spark.jobs.workers", "executors by application", max_entries=16
+)
+
+
+def check_workers(spark: SparkSession) -> Workers:
+    """Check, once per application, that the executors can import this package in the same release.
+
+    A local master is not checked: its workers use this installation. Raises SparkUnavailableError with the interpreter
+    and the host of an executor that lacks this package or has another release.
+    """
+    application = spark.conf.get("spark.app.id", None)
+    workers = None if application is None else _CHECKED.get(application)
+    if workers is None:
+        workers = _local_workers(spark) or _probe_workers(spark)
+        if application is not None:
+            _CHECKED.put(application, workers)
+    return workers
+
+
+def _local_workers(spark: SparkSession) -> Workers | None:
+    local = _LOCAL_MASTER.fullmatch(spark.conf.get("spark.master", None) or "")
+    if local is None:
+        return None
+    threads = local["threads"] or "1"
+    return Workers(os.cpu_count() or 1 if threads == "*" else int(threads))
+
+
+def _probe_workers(spark: SparkSession) -> Workers:
+    try:
+        # Enough rows that none of Spark's default number of partitions is empty.
+        probes = spark.range(1 << 16).mapInArrow(_probe(), _PROBE_SCHEMA).collect()
+    except PySparkException as error:
+        raise SparkUnavailableError(
+            f"the executors' Python, {_interpreter(spark)}, cannot run tasks: {_reason(error)}; {_REMEDY}"
+        ) from error
+    for probe in probes:
+        if probe.version != __version__:
+            raise SparkUnavailableError(_unusable_worker(probe))
+    return Workers(len(probes))
+
+
+def _probe() -> Any:
+    """A function for `mapInArrow` that also runs where this package is missing.
+
+    As a closure it is pickled by value. It must not use anything else in this module, and imports what it needs.
+    """
+
+    def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import importlib
+        import socket
+        import sys
+
+        import pyarrow
+
+        for _ in batches:
+            pass
+        version, problem = None, None
+        try:
+            importlib.import_module("indextables.spark.source")
+            version = importlib.import_module("indextables._version").__version__
+        except Exception as error:  # noqa: BLE001  # the driver reports any error
+            problem = f"{type(error).__name__}: {error}"
+        columns = [[socket.gethostname()], [sys.executable], [version], [problem]]
+        arrays = [pyarrow.array(column, pyarrow.string()) for column in columns]
+        yield pyarrow.record_batch(arrays, names=["host", "interpreter", "version", "problem"])
+
+    return probe
+
+
+def _unusable_worker(probe: Any) -> str:
+    worker = f"an executor's Python, {probe.interpreter} on {probe.host},"
+    if probe.version is not None:
+        return (
+            f"{worker} has indextables {probe.version}, but the driver has {__version__}; install the same release on "
+            f"both"
+        )
+    return f"{worker} cannot import indextables ({probe.problem}); {_REMEDY}"
+
+
+def _interpreter(spark: SparkSession) -> str:
+    """The Python interpreter that executors are configured to start."""
+    configured = spark.conf.get("spark.pyspark.python", None)
+    return os.environ.get("PYSPARK_PYTHON") or configured or "python3"
+
+
+def _reason(error: Exception) -> str:
+    """The first Python error in the message, or else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python_errors = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (python_errors or lines or [type(error).__name__])[0]
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    """Whether this is a Spark Connect session, which has no SparkContext."""
+    return type(spark).__module__.startswith(_CONNECT_MODULE)
+
+
+# Progress and errors.
+
+# Spark's own setting for progress lines.
+_CONSOLE_PROGRESS: Final = "spark.ui.showConsoleProgress"
+
+
+def _terminal_progress(spark: SparkSession) -> Callable[[Progress], None]:
+    """Write one updating line if standard error is a terminal and Spark may show its own progress there."""
+    is_shown = sys.stderr.isatty() and spark.conf.get(_CONSOLE_PROGRESS, "true") == "true"
+    return _write_progress_line if is_shown else _ignore_progress
+
+
+def _write_progress_line(progress: Progress) -> None:
+    is_done = progress.done == progress.total
+    sys.stderr.write(f"\r\033[K{progress.description}: {progress.done} of {progress.total}")
+    sys.stderr.write("\n" if is_done and progress.total else "")
+    sys.stderr.flush()
+
+
+def _ignore_progress(progress: Progress) -> None:
+    del progress
+
+
+@contextlib.contextmanager
+def translate_spark_errors(action: str) -> Iterator[None]:
+    """Raise SparkFailedError with the first line of Spark's message, without its stack trace."""
+    try:
+        yield
+    except PySparkException as error:
+        reason = str(error).partition("\n")[0]
+        raise SparkFailedError(f"Spark could not {action}: {reason}") from error

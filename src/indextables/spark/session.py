@@ -1,26 +1,39 @@
-"""Sessions: a local one that is ready at once, and what makes any other one ready."""
+"""Spark sessions: a local one that is ready to use, and `enable` for any other.
+
+The package imports this module first, so a missing pyspark or Java is reported here.
+"""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Final
 
+from indextables.errors import MissingExtraError, SparkUnavailableError
+
+try:
+    import pyspark
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        "Spark support needs the package pyspark, which is not installed; run: pip install indextables[spark]"
+    ) from error
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from indextables.errors import SparkUnavailableError
-from indextables.spark.availability import require_java
+PYSPARK_VERSION: Final = str(pyspark.__version__)
 
+ENABLED: Final = "spark.indextables.python.enabled"
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 ARROW: Final = "spark.sql.execution.arrow.pyspark.enabled"
 
 WORKERS_PYTHON: Final = "spark.pyspark.python"
-# Batches go to and from Python processes a fifth faster than over TCP, and nobody else can connect.
+# Unix sockets move batches between Spark and Python a fifth faster than TCP, and other users cannot connect.
 LOCAL_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
 
-# Spark keeps settings out of its pages and logs by their names; its own list of them knows nothing of ours.
+# Spark redacts settings in its UI and logs by name. Its default pattern does not cover our settings.
 REDACTION: Final = "spark.redaction.regex"
-_TO_REDACT: Final = "(?i)" + "|".join(
+_REDACTED_NAMES: Final = "(?i)" + "|".join(
     (
         "secret",
         "password",
@@ -40,19 +53,28 @@ _MAX_MEMORY_GIGABYTES: Final = 8
 
 
 def session(**conf: object) -> SparkSession:
-    """A local Spark session in which everything of IndexTables works.
+    """Start a local Spark session with IndexTables enabled, or enable the one that is running.
 
-    `conf` are settings of Spark, which win over the ones chosen here: `session(**{"spark.master": "local[2]"})`.
-    A session that runs already is returned as it is, and enabled. Raises SparkUnavailableError if there is no Java,
-    or if Spark does not start.
+    Args:
+        **conf: Spark settings, which override the defaults chosen here.
+
+    Returns:
+        The session. A running session keeps its own master and memory.
+
+    Raises:
+        SparkUnavailableError: Java is missing, or Spark does not start.
+
+    Example:
+        >>> spark = indextables.spark.session(**{"spark.master": "local[2]"})
+        >>> spark.read.format("indextables").load("logs").where("level = 'ERROR'").count()
     """
     builder = SparkSession.builder
     settings = {**_local_settings(), **{key: _text(value) for key, value in conf.items()}}
-    # Workers must have this package, and so they need this interpreter, unless somebody names another one.
+    # Workers need this package, and so this interpreter, unless the caller names another one.
     os.environ.setdefault("PYSPARK_PYTHON", settings.get(WORKERS_PYTHON, sys.executable))
     is_remote = "spark.remote" in settings or "SPARK_REMOTE" in os.environ
     if is_remote:
-        # A server has its own master, memory and network; only the settings of a session are ours there.
+        # A Connect server has its own master, memory and network. Only the caller's settings apply there.
         settings = {key: _text(value) for key, value in conf.items()}
     elif SparkSession.getActiveSession() is None:
         require_java()
@@ -63,36 +85,53 @@ def session(**conf: object) -> SparkSession:
         return enable(builder.getOrCreate())
     except (PySparkException, RuntimeError) as error:
         raise SparkUnavailableError(
-            f"Spark did not start: {error}; check that Java 17 or newer is installed, and the settings given"
+            f"Spark did not start: {error}; check that Java 17 or newer is installed, and check the settings"
         ) from error
 
 
 def enable(spark: SparkSession) -> SparkSession:
-    """Make an existing session ready, classic or Connect; returns the same one. A second time changes nothing.
+    """Enable IndexTables on an existing session, classic or Connect. Enabling it again has no effect.
 
-    The data source is known under all its names, filters are pushed down to it, `.partitionBy(…)` and all save modes
-    work with it, and `spark.sql` understands the statements of IndexTables.
+    Registers the data source under all its names and turns on filter push-down. `.partitionBy(…)` and all save modes
+    then work with it, and `spark.sql` executes IndexTables statements.
+
+    Args:
+        spark: The session to enable.
+
+    Returns:
+        The same session.
+
+    Example:
+        >>> spark = indextables.spark.enable(SparkSession.builder.getOrCreate())
+        >>> spark.sql("DESCRIBE INDEXTABLES STATE 'logs'").show()
     """
-    # Spark starts many short-lived processes that import this package for the source alone.
-    from indextables.spark.enable import (
-        ENABLED,
-        STATEMENT_HANDLERS,
-        execute_statement,
-        patch_dataframe_api,
-        patch_stream_api,
-    )
+    # Spark starts many short-lived processes that import this package only for the data source.
+    from indextables.spark.patches import patch_spark
     from indextables.spark.source import SOURCES
 
-    if spark.conf.get(ENABLED, "false") != "true":
+    if not is_enabled(spark):
         for source in SOURCES:
             spark.dataSource.register(source)
         spark.conf.set(PUSH_DOWN, "true")
         spark.conf.set(ENABLED, "true")
-    if execute_statement not in STATEMENT_HANDLERS:
-        STATEMENT_HANDLERS.append(execute_statement)
-    patch_dataframe_api(spark)
-    patch_stream_api(spark)
+    patch_spark(spark)
     return spark
+
+
+def is_enabled(spark: SparkSession) -> bool:
+    """Whether `enable` prepared this session."""
+    return spark.conf.get(ENABLED, "false") == "true"
+
+
+def require_java() -> None:
+    """Raise SparkUnavailableError if Spark would find no Java."""
+    home = os.environ.get("JAVA_HOME")
+    found = (Path(home) / "bin" / "java").is_file() if home else shutil.which("java") is not None
+    if not found:
+        raise SparkUnavailableError(
+            "Spark needs Java 17 or newer, which was not found; install it (for example openjdk-17-jre-headless), or "
+            "set JAVA_HOME"
+        )
 
 
 def _local_settings() -> dict[str, str]:
@@ -107,12 +146,12 @@ def _local_settings() -> dict[str, str]:
         PUSH_DOWN: "true",
         ARROW: "true",
         LOCAL_SOCKETS: "true",
-        REDACTION: _TO_REDACT,
+        REDACTION: _REDACTED_NAMES,
     }
 
 
 def _memory_gigabytes() -> int:
-    """A quarter of the machine: the rest is for the Python workers, which do the indexing, and for others."""
+    """A quarter of the machine's memory; the Python workers, which do the indexing, need the rest."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(max(total // 4 // _GIGABYTE, 1), _MAX_MEMORY_GIGABYTES)
 

@@ -1,9 +1,9 @@
-"""What was asked of one DataFrame lately, remembered beside the driver.
+"""The recent scans of one DataFrame, recorded beside the driver so that a shared plan serves all of them.
 
-Spark up to 4.3 keeps one plan for everything that reads the same DataFrame of a Python data source: whichever scan
-is planned last decides what all of them read. So a plan must serve the scans before it, too, for as long as they may
-belong to the same query. Planning runs in several processes: what it remembers is in files that only their owner
-can read. docs/decisions/0009-filters-of-spark.md has the whole story.
+Spark up to 4.3 keeps one plan for all scans of the same DataFrame of a Python data source: the scan that is planned
+last decides what all of them read. A plan must therefore also serve earlier scans that may belong to the same query.
+Planning runs in several processes, which share the requests through files that only their owner can read.
+docs/decisions/0009-filters-of-spark.md explains the problem and the alternatives.
 """
 
 import contextlib
@@ -21,55 +21,54 @@ import msgspec
 from indextables.errors import InvalidOptionError
 from indextables.predicates import Predicate, any_of
 
-# Longer than the planning of any one query should take.
+# Longer than the planning of a query takes.
 WINDOW_SECONDS: Final = 120.0
-_FORGOTTEN_SECONDS: Final = 3600.0
+_DELETE_AFTER_SECONDS: Final = 3600.0
 
 _PRIVATE: Final = 0o700
 _SCAN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """What one scan wants: the rows that a query finds, or all, for which a bound predicate is true."""
+class ScanRequest(msgspec.Struct, frozen=True):
+    """The rows that one scan requests: those that match a query (None: all rows) and a bound predicate."""
 
     query: str | None = None
     where: Predicate | None = None
 
 
-def merged(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
-    """One ask for each query, which all those for it are part of."""
+def merge_requests(requests: tuple[ScanRequest, ...]) -> tuple[ScanRequest, ...]:
+    """Combine requests into one per query, which covers all requests with that query."""
     wheres: dict[str | None, list[Predicate | None]] = {}
-    for ask in asks:
-        wheres.setdefault(ask.query, []).append(ask.where)
-    return tuple(Ask(query, _any(found)) for query, found in wheres.items())
+    for request in requests:
+        wheres.setdefault(request.query, []).append(request.where)
+    return tuple(ScanRequest(query, _any_where(found)) for query, found in wheres.items())
 
 
-def remember(scan_id: str, ask: Ask) -> tuple[Ask, ...]:
-    """Note down what a scan wants; returns that, and all that was asked of the same DataFrame lately.
+def remember(scan_id: str, request: ScanRequest) -> tuple[ScanRequest, ...]:
+    """Record the request of a scan; returns all recent requests of the same DataFrame, including this one.
 
-    Raises InvalidOptionError for an id that is none, and OSError if nothing can be noted down.
+    Raises InvalidOptionError for a malformed id, and OSError if the file cannot be written.
     """
     if _SCAN_ID.fullmatch(scan_id) is None:
-        raise InvalidOptionError(
-            "the option for the id of a scan is set by load() and not by hand; leave it out"
-        )
+        raise InvalidOptionError("option indextables.scan is internal; omit it")
     folder = _folder()
     now = time.time()
     with (folder / scan_id).open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         data = file.read()
-        noted: dict[Ask, float] = pickle.loads(data) if data else {}  # noqa: S301  # nobody else can write it
-        recent = {each: at for each, at in noted.items() if abs(now - at) <= WINDOW_SECONDS}
-        recent[ask] = now
+        # Only this user can write the file.
+        recorded: dict[ScanRequest, float] = pickle.loads(data) if data else {}  # noqa: S301
+        recent = {each: at for each, at in recorded.items() if abs(now - at) <= WINDOW_SECONDS}
+        recent[request] = now
         file.truncate(0)
         file.write(pickle.dumps(recent))
     if not data:
-        _forget_old(folder, now)
+        _delete_old(folder, now)
     return tuple(recent)
 
 
-def _any(wheres: list[Predicate | None]) -> Predicate | None:
+def _any_where(wheres: list[Predicate | None]) -> Predicate | None:
     known = [where for where in wheres if where is not None]
     return any_of(dict.fromkeys(known)) if len(known) == len(wheres) else None
 
@@ -79,12 +78,12 @@ def _folder() -> Path:
     folder.mkdir(mode=_PRIVATE, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or not folder.is_dir():
-        raise PermissionError(f"{folder} belongs to somebody else, or others can write to it; remove it")
+        raise PermissionError(f"{folder} belongs to another user, or other users can access it; remove it")
     return folder
 
 
-def _forget_old(folder: Path, now: float) -> None:
+def _delete_old(folder: Path, now: float) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
-            if now - path.stat().st_mtime > _FORGOTTEN_SECONDS:
+            if now - path.stat().st_mtime > _DELETE_AFTER_SECONDS:
                 path.unlink()

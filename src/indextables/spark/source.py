@@ -1,11 +1,11 @@
-"""A stream that cannot be read, and says why where Spark listens."""
+"""The data source `indextables`, also known to Spark by the names that it has on the JVM."""
 
 import sys
 import uuid
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, NoReturn
+from typing import Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from indextables.errors import (
@@ -31,64 +31,38 @@ from indextables.spark.options import (
 from indextables.spark.read import (
     BatchReader,
     PushDownReader,
+    freeze_loaded_objects,
     schema_to_read,
-    skip_garbage_collection_after_tasks,
 )
-from indextables.spark.stream_read import StreamReader
+from indextables.spark.stream_read import FailedStream, StreamReader
 from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
-from indextables.spark.write import Job, NothingWritten, Replacement, TableWriter, WriteTarget
+from indextables.spark.write import DiscardingWriter, Job, Replacement, TableWriter, WriteTarget
 from indextables.table import Snapshot, load_snapshot
 
-
-class RefusedStream(DataSourceStreamReader):
-    """Raises an error as soon as Spark asks it for anything.
-
-    An error of the method that makes a reader gets lost: Spark goes on to stop the reader that it does not have, and
-    reports that instead. A new query asks for the first offset, one with a checkpoint for the newest one, or for the
-    tasks of the batch that it has to repeat.
-    """
-
-    def __init__(self, error: IndexTablesError) -> None:
-        self._error = error
-
-    def initialOffset(self) -> NoReturn:  # noqa: N802  # the name is Spark's
-        """Raise the error."""
-        raise self._error
-
-    def latestOffset(self) -> NoReturn:  # type: ignore[override]  # noqa: N802  # the name is Spark's
-        """Raise the error. Spark tells readers with another signature about limits, and asks for theirs first."""
-        raise self._error
-
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> NoReturn:
-        """Raise the error."""
-        del start, end
-        raise self._error
-
-    def read(self, partition: InputPartition) -> NoReturn:
-        """Raise the error."""
-        del partition
-        raise self._error
-
-
-# The data source: what Spark finds under `indextables`, and under the names that it has on the JVM.
-
-
-# Spark refuses a reader with push-down where the setting for it is off, and tells readers nothing about settings.
-# But only the processes that it pushes filters in have loaded this module.
-_PUSHING_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+# Spark rejects a reader with `pushFilters` if the setting for push-down is off, and does not show readers the setting.
+# Only a process in which Spark pushes filters has loaded this module.
+_PUSH_DOWN_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class IndexTablesSource(DataSource):
-    """Reads and writes tables by their path: `spark.read.format("indextables").load(path)`.
+    """The Spark data source `indextables`, which reads and writes tables by path.
 
-    Made by Spark, in a process of its own for each step of planning.
+    Spark creates instances, in a separate process for each planning step. Methods raise an `IndexTablesError`, whose
+    message Spark shows.
+
+    Args:
+        options: The options of the reader or writer; keys are case-insensitive.
+
+    Example:
+        >>> df.write.format("indextables").mode("append").save("logs")
+        >>> spark.read.format("indextables").load("logs").where("level = 'ERROR'").show()
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._given: Mapping[str, str] = {key.lower(): value for key, value in options.items()}
-        # One for all scans that Spark plans with this object, which is sent to every process that plans one.
+        self._options: Mapping[str, str] = {key.lower(): value for key, value in options.items()}
+        # Shared by all scans of this object, which Spark pickles to every process that plans one.
         self._scan_id = uuid.uuid4().hex
 
     @classmethod
@@ -97,22 +71,22 @@ class IndexTablesSource(DataSource):
         return "indextables"
 
     def schema(self) -> StructType:
-        """The table's schema, or the part of it that the options ask for."""
-        skip_garbage_collection_after_tasks()
-        return schema_to_read(TablePlace.of(self._given), ReadOptions.of(self._given, self._scan_id))
+        """The table's schema, or the columns that the options select."""
+        freeze_loaded_objects()
+        return schema_to_read(TablePlace.of(self._options), ReadOptions.of(self._options, self._scan_id))
 
     def reader(self, schema: StructType) -> BatchReader:
-        """A reader of the table as it is now, or as it was at the version that the options name."""
-        skip_garbage_collection_after_tasks()
-        options = ReadOptions.of(self._given, self._scan_id)
-        # Without filters there is no search: then Spark has to say that they do not come.
-        has_filters = options.has_search_columns or _PUSHING_MODULE in sys.modules
+        """A reader of the newest version, or of the version that the options name."""
+        freeze_loaded_objects()
+        options = ReadOptions.of(self._options, self._scan_id)
+        # A search needs filters: if push-down is off, Spark's error must name the setting.
+        has_filters = options.has_search_columns or _PUSH_DOWN_MODULE in sys.modules
         kind = PushDownReader if has_filters else BatchReader
-        return kind(TablePlace.of(self._given), options, schema)
+        return kind(TablePlace.of(self._options), options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> TableWriter | NothingWritten:
-        """A writer for rows of this schema. Raises InvalidSchemaError if they do not fit the table."""
-        place, options = TablePlace.of(self._given), WriteOptions.of(self._given)
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter | DiscardingWriter:
+        """A writer for rows of this schema. Raises InvalidSchemaError if it does not fit the table."""
+        place, options = TablePlace.of(self._options), WriteOptions.of(self._options)
         job = Job.new(is_speculative=options.is_speculative)
         try:
             snapshot = load_snapshot(place.context())
@@ -121,26 +95,28 @@ class IndexTablesSource(DataSource):
             replacement = _replacement(options, overwrite, target)
             return TableWriter(place, target, replacement, options.transaction, job)
         if options.save_mode == "ignore":
-            return NothingWritten()
+            return DiscardingWriter()
         if options.save_mode == "errorifexists":
             raise TableAlreadyExistsError(
-                f"{place.url}: a table exists here already; write with mode('append') or mode('overwrite')"
+                f"{place.url}: the table already exists; write with mode('append') or mode('overwrite')"
             )
         target = self._existing_table(schema, options, snapshot)
         replacement = _replacement(options, overwrite, target)
         return TableWriter(place, target, replacement, options.transaction, job)
 
-    def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:  # noqa: N802  # the name is Spark's
-        """A reader that follows the table, or one that says why it cannot."""
+    def streamReader(self, schema: StructType) -> StreamReader | FailedStream:  # noqa: N802  # the name is Spark's
+        """A reader that follows the table, or one that raises the reason why it cannot."""
         try:
-            options = ReadOptions.of(self._given, self._scan_id)
-            return StreamReader(TablePlace.of(self._given), options, StreamOptions.of(self._given), schema)
+            options = ReadOptions.of(self._options, self._scan_id)
+            return StreamReader(
+                TablePlace.of(self._options), options, StreamOptions.of(self._options), schema
+            )
         except IndexTablesError as error:
-            return RefusedStream(error)
+            return FailedStream(error)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # the name is Spark's
-        """A writer for the batches of a query. Raises InvalidSchemaError if its rows do not fit the table."""
-        place, options = TablePlace.of(self._given), WriteOptions.of(self._given)
+        """A writer for the batches of a query. Raises InvalidSchemaError if their schema does not fit the table."""
+        place, options = TablePlace.of(self._options), WriteOptions.of(self._options)
         try:
             target = self._existing_table(schema, options, load_snapshot(place.context()))
         except TableNotFoundError:
@@ -149,9 +125,9 @@ class IndexTablesSource(DataSource):
         return StreamWriter(place, target, _replacement(options, overwrite, target, is_stream=True), job)
 
     def _new_table(self, schema: StructType, options: WriteOptions) -> WriteTarget:
-        place = TablePlace.of(self._given)
+        place = TablePlace.of(self._options)
         columns = nullable_schema(table_schema(schema))
-        properties = index_settings(self._given, columns)
+        properties = index_settings(self._options, columns)
         return WriteTarget(
             columns,
             check_partition_columns(columns, options.partition_by or ()),
@@ -165,11 +141,11 @@ class IndexTablesSource(DataSource):
         url = snapshot.context.url
         check_writable(snapshot.protocol, url)
         check_written(table_schema(schema), snapshot.schema, url)
-        asked, partition_columns = options.partition_by, snapshot.partition_columns
-        if asked is not None and tuple(map(str.lower, asked)) != tuple(map(str.lower, partition_columns)):
+        given, partition_columns = options.partition_by, snapshot.partition_columns
+        if given is not None and tuple(map(str.lower, given)) != tuple(map(str.lower, partition_columns)):
             raise InvalidOptionError(
-                f"{url}: {PARTITION_BY} is {', '.join(asked) or 'empty'}, and the table is partitioned by "
-                f"{', '.join(partition_columns) or 'nothing'}; leave the option out"
+                f"{url}: {PARTITION_BY} is {', '.join(given) or 'empty'}, but the table is partitioned by "
+                f"{', '.join(partition_columns) or 'no column'}; omit the option"
             )
         return WriteTarget(
             snapshot.schema,
@@ -182,7 +158,7 @@ class IndexTablesSource(DataSource):
 
 
 class IndexTablesProvider(IndexTablesSource):
-    """The source under the name of its provider on the JVM."""
+    """The source under the name of the JVM's provider."""
 
     @classmethod
     def name(cls) -> str:
@@ -191,7 +167,7 @@ class IndexTablesProvider(IndexTablesSource):
 
 
 class TableProvider(IndexTablesSource):
-    """The source under the name of the class that provides it on the JVM."""
+    """The source under the name of the JVM's table provider."""
 
     @classmethod
     def name(cls) -> str:
@@ -200,7 +176,7 @@ class TableProvider(IndexTablesSource):
 
 
 class OlderTableProvider(IndexTablesSource):
-    """The source under the name that the class on the JVM had before."""
+    """The source under the previous name of the JVM's table provider."""
 
     @classmethod
     def name(cls) -> str:
@@ -209,7 +185,7 @@ class OlderTableProvider(IndexTablesSource):
 
 
 class OldestTableProvider(IndexTablesSource):
-    """The source under the first name of the class on the JVM."""
+    """The source under the first name of the JVM's table provider."""
 
     @classmethod
     def name(cls) -> str:
@@ -218,7 +194,7 @@ class OldestTableProvider(IndexTablesSource):
 
 
 class Tantivy4SparkSource(IndexTablesSource):
-    """The source under the first name of the format."""
+    """The source under the format's first name."""
 
     @classmethod
     def name(cls) -> str:
@@ -243,17 +219,16 @@ def _replacement(
 ) -> Replacement | None:
     """What a write replaces; None for an append.
 
-    In its complete mode a stream hands over the whole result each time: what a session says about overwrites is not
-    meant for it.
+    In complete mode a stream writes the whole result each time: the session's overwrite mode does not apply to it.
     """
     where = options.where()
     if not overwrite:
         if where is not None or options.is_dynamic:
             name = REPLACE_WHERE if where is not None else OVERWRITE_MODE
-            raise InvalidOptionError(f"{name} is for mode('overwrite'); an append replaces nothing")
+            raise InvalidOptionError(f"{name} needs mode('overwrite'); an append replaces nothing")
         return None
     if where is not None:
-        # Complains about other columns than those of partitions now, and not when all rows are written.
+        # Reject a column that is not a partition column now, not after all rows are written.
         match_partitions(empty_entries(), where, target.schema, target.partition_columns)
     is_dynamic = options.is_dynamic or (options.is_session_dynamic and not is_stream)
     return Replacement(where, options.replace_where, is_dynamic)

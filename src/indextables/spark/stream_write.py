@@ -1,8 +1,8 @@
-"""The streaming sink: every batch of a query becomes one version, exactly once.
+"""The stream writer: every batch of a query becomes one version, exactly once.
 
-The life of a batch: the tasks upload splits that nobody refers to yet and say which query they run for; the commit
-adds them together with a `txn` action, which records the query and the number of the batch. A batch that Spark
-repeats, because it stopped before it could note down that it was done, finds itself in the table and is dropped.
+The life of a batch: the tasks upload splits that no version refers to yet, and report the query they run for. The
+commit adds the splits with a `txn` action that records the query and the batch id. If Spark stops before it records the
+batch as done, it repeats the batch; the commit then finds the `txn` action in the table and drops the batch.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from indextables.log.actions import TransactionAction
 from indextables.spark.options import TablePlace
 from indextables.spark.write import Job, Replacement, SplitsWritten, TableWriter, WriteTarget
 
-# The properties of a task under which Spark says which query, and which of its batches, it runs for.
+# The task properties with the query id and the batch id.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 class BatchWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
-    """What one task uploaded, for which table, and on behalf of which query: the same after every restart."""
+    """The splits that one task uploaded, with the query id, which survives restarts."""
 
     query_id: str
     target: WriteTarget
@@ -33,9 +33,9 @@ class BatchWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a query: appends, or with a replacement (complete mode) overwrites.
+    """Appends the batches of a query, or overwrites with a replacement (complete mode).
 
-    Spark makes one to be sent to the tasks, and a new one for each commit.
+    Spark pickles one instance to the tasks, and creates a new one for each commit.
     """
 
     def __init__(
@@ -47,27 +47,27 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchWritten:
-        """Upload the rows of a task as splits. After a failure none of them is left."""
+        """Upload the rows of a task as splits. A failed task deletes what it uploaded."""
         task = TaskContext.get()
         query_id = None if task is None else task.getLocalProperty(_QUERY_ID)
         if task is None or not query_id:
             raise SparkUnavailableError(
-                f"{self._place.url}: this release of Spark does not tell its tasks which query they belong to, so that "
-                f"no batch could be written exactly once; write with foreachBatch"
+                f"{self._place.url}: this Spark release does not pass the query id to its tasks, so a batch cannot be "
+                f"written exactly once; write with foreachBatch"
             )
         batch_id = task.getLocalProperty(_BATCH_ID)
-        # The splits of other batches are not to be taken for those of this one.
+        # Each batch has its own name prefix, so cleanup never touches the splits of another batch.
         job = self._job.of_batch(batch_id) if batch_id else Job.new()
         splits = TableWriter(self._place, self._target, self._replacement, job=job).write(iterator)
         return BatchWritten(query_id, self._target, splits, job)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Add the splits of a batch in one transaction, unless that was done before: then they are deleted.
+        """Add the splits of a batch in one transaction, or delete them if the batch was committed before.
 
-        A batch without rows is not recorded in append mode. Raises what `table.commit` raises; after any error Spark
-        stops the query, and repeats the batch when it is started again.
+        In append mode an empty batch is not recorded. Raises what `table.commit` raises; after an error Spark stops the
+        query, and repeats the batch when the query restarts.
         """
-        written = _known(messages)
+        written = _batches_written(messages)
         if not written:
             return
         first = written[0]
@@ -77,9 +77,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         writer.commit([message.splits for message in written])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Delete what the tasks of a failed batch uploaded; after a failed commit only that one knows what may go."""
+        """Delete the uploads of a failed batch. A failed commit has already deleted what is safe to delete."""
         del batchId
-        written = _known(messages)
+        written = _batches_written(messages)
         if written:
             writer = TableWriter(self._place, written[0].target, self._replacement, job=written[0].job)
             writer.abort(
@@ -87,5 +87,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
 
 
-def _known(messages: list[WriterCommitMessage | None]) -> list[BatchWritten]:
+def _batches_written(messages: list[WriterCommitMessage | None]) -> list[BatchWritten]:
     return [message for message in messages if isinstance(message, BatchWritten)]

@@ -1,4 +1,4 @@
-"""Spark's schemas and Arrow's: the one that a table has, and the one that Spark wants its batches in."""
+"""Conversion between Spark schemas and Arrow schemas, and checks that data and tables match."""
 
 import inspect
 import json
@@ -13,45 +13,45 @@ from indextables.errors import InvalidSchemaError
 from indextables.schema import find_column, from_spark_json, to_spark_json
 from indextables.split.writer import conform
 
-# Releases before 4.2 do not ask for a time zone, and mean this one.
+# Spark before 4.2 has no parameter for the time zone and uses UTC.
 _IN_UTC: Final[dict[str, Any]] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of an Arrow one. Raises InvalidSchemaError for types that Spark does not have."""
+    """Convert an Arrow schema to a Spark schema. Raises InvalidSchemaError for a type that Spark lacks."""
     return StructType.fromJson(json.loads(to_spark_json(schema)))
 
 
 def table_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that a table has for a Spark one.
+    """Convert a Spark schema to the Arrow schema of a table.
 
-    Raises InvalidSchemaError for a type that tables cannot hold, such as an interval.
+    Raises InvalidSchemaError for a type that tables do not support, such as an interval.
     """
     return from_spark_json(schema.json())
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns, all of which may be null: what Spark's own tables have when a DataFrame creates them."""
+    """The same columns, all nullable, as in tables that Spark itself creates from a DataFrame."""
     return pa.schema([field.with_nullable(True).with_type(_nullable(field.type)) for field in schema])
 
 
 def batch_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects the batches of a data source in."""
+    """The Arrow schema that Spark expects of a data source's batches."""
     return to_arrow_schema(schema, **_IN_UTC)
 
 
 def check_written(given: pa.Schema, table: pa.Schema, place: str) -> None:
-    """Raise InvalidSchemaError if rows of the schema `given` cannot be written to a table, column by column.
+    """Raise InvalidSchemaError if rows of the schema `given` cannot be written to a table.
 
-    Columns are found by name, in any order; none may be missing.
+    Columns are matched by name, in any order; none may be missing.
     """
     missing = [name for name in table.names if find_column(given, name) is None]
     if missing:
         raise InvalidSchemaError(
-            f"{place}: column {missing[0]!r} of the table is missing from the data, which has "
-            f"{', '.join(given.names)}; add it, with nulls if there is nothing to say"
+            f"{place}: the data lacks the table's column {missing[0]!r}; it has {', '.join(given.names)}. Add the "
+            f"column, filled with nulls if needed"
         )
     try:
         conform(given.empty_table(), table)
@@ -63,35 +63,40 @@ def check_written(given: pa.Schema, table: pa.Schema, place: str) -> None:
             continue
         if not _is_same(found.type, field.type):
             raise InvalidSchemaError(
-                f"{place}: column {field.name!r} has the type {found.type}, and the table has {field.type}; cast it"
+                f"{place}: column {field.name!r} has the type {found.type}, but the table has {field.type}; cast it"
             )
 
 
-def read_columns(asked: pa.Schema, table: pa.Schema, virtual: Sequence[str], place: str) -> list[str]:
-    """The columns of a table that a read with the schema `asked` means, as the table spells them.
+def read_columns(requested: pa.Schema, table: pa.Schema, virtual: Sequence[str], place: str) -> list[str]:
+    """The table's columns that a read with the schema `requested` selects, in the table's spelling.
 
-    Raises InvalidSchemaError for columns that the table does not have, or has with another type.
+    Raises InvalidSchemaError for a column that the table lacks or has with another type.
     """
     names: list[str] = []
-    for field in asked:
+    for field in requested:
         if field.name in virtual:
             continue
         found = find_column(table, field.name)
         if found is None:
             raise InvalidSchemaError(
-                f"{place}: there is no column {field.name!r}; the columns are {', '.join(table.names)}"
+                f"{place}: no column {field.name!r}; the columns are {', '.join(table.names)}"
             )
         if not _is_same(field.type, found.type):
             raise InvalidSchemaError(
                 f"{place}: column {found.name!r} has the type {found.type} and cannot be read as {field.type}; read "
-                f"it as it is, and cast the result"
+                f"it as {found.type}, and cast the result"
             )
         names.append(found.name)
     return names
 
 
+def quote_name(name: str) -> str:
+    """Quote a column or table name for Spark SQL."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def _is_same(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two types have the same values, nulls left aside."""
+    """Whether two types are equal, apart from nullability."""
     return bool(_nullable(left).equals(_nullable(right)))
 
 

@@ -1,10 +1,10 @@
 """The batch writer: rows to splits in the tasks, and one commit.
 
-The life of a write: `TableWriter` is made where the query is planned, and travels to the tasks, which upload
-splits that nobody refers to yet; their messages come back to `commit`, which adds the splits of these messages,
-and of no others, in one transaction. Names are unique, and those of one job begin alike: where tasks may have run
-twice, or were lost, what they have uploaded is found after the commit, and deleted, unless nobody knows whether it
-landed. An attempt that uploads splits after that finds the commit, and deletes them itself.
+The life of a write: planning creates a `TableWriter` and pickles it to the tasks, which upload splits that no version
+refers to yet. Their messages return to `commit`, which adds exactly the splits of these messages in one transaction.
+Split names are unique, and all names of a job share a prefix. If task attempts may have run twice or been lost, the
+writer lists that prefix after the commit and deletes the files of losing attempts, unless the outcome of the commit is
+unknown. An attempt that uploads even later finds the commit and deletes its own splits.
 """
 
 import logging
@@ -41,10 +41,9 @@ _JOB_BYTES: Final = 8
 
 
 class WriteTarget(msgspec.Struct, frozen=True):
-    """The table that splits are written for, as it was, or is to be made, when the query was planned.
+    """The table that splits are written for, as of planning.
 
-    `table_id` is None if there was no table yet, and `version` is -1; `properties` are those that it will be created
-    with.
+    If the table did not exist, `table_id` is None, `version` is -1, and the commit creates it with `properties`.
     """
 
     schema: pa.Schema
@@ -56,7 +55,7 @@ class WriteTarget(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """What an overwrite replaces: everything, the partitions of a predicate, or those that rows came for."""
+    """What an overwrite replaces: all rows, the partitions of `where`, or (dynamic) the partitions it has rows for."""
 
     where: Predicate | None = None
     text: str | None = None
@@ -64,9 +63,9 @@ class Replacement(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One run of tasks that upload splits: the names of these begin alike, and like those of no other job.
+    """One run of tasks; the names of all splits that they upload start with the unique `name_prefix`.
 
-    If it is speculative, or nobody knows, Spark may run a task while another attempt at it still runs.
+    `is_speculative` is True unless speculation is known to be off: Spark may then run two attempts of a task at once.
     """
 
     name_prefix: str
@@ -74,19 +73,19 @@ class Job(msgspec.Struct, frozen=True):
 
     @classmethod
     def new(cls, *, is_speculative: bool = True) -> "Job":
-        """A job that nobody knows yet."""
+        """A job with a new name prefix."""
         return cls(f"part-{secrets.token_hex(_JOB_BYTES)}-", is_speculative)
 
     def of_batch(self, batch_id: str) -> "Job":
-        """The part of it that is one batch of a stream."""
+        """The job of one batch of a stream."""
         return Job(f"{self.name_prefix}{batch_id}-", self.is_speculative)
 
 
 class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
-    """What one task uploaded.
+    """The splits that one task uploaded.
 
-    Spark counts the attempts at tasks, those of all jobs, as it starts them: `attempt_id`. How often this task had
-    been tried before is the `attempt_number`.
+    `attempt_id` numbers the task attempts of all jobs in start order. `attempt_number` counts the earlier attempts of
+    this task.
     """
 
     files: tuple[SplitFile, ...]
@@ -97,14 +96,13 @@ class SplitsWritten(WriterCommitMessage, msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> list[str]:
-        """Where the splits are."""
         return [file.path for file in self.files]
 
 
 class TableWriter(DataSourceArrowWriter):
-    """Writes a DataFrame to a table: an append, or with a replacement an overwrite.
+    """Appends a DataFrame to a table, or overwrites with a replacement.
 
-    With a `transaction`, nothing is written if the table records that it was committed before.
+    With a `transaction`, nothing is written if the table has recorded that transaction before.
     """
 
     def __init__(
@@ -123,9 +121,9 @@ class TableWriter(DataSourceArrowWriter):
         self._started_ms = place.store().clock.now_ms()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
-        """Upload the rows of a task as splits. After a failure none of them is left.
+        """Upload the rows of a task as splits. A failed task deletes what it uploaded.
 
-        Raises CommitConflictError if the job was committed with what another attempt at this task uploaded.
+        Raises CommitConflictError if the job was already committed with the splits of another attempt of this task.
         """
         started = time.monotonic()
         target = self._target
@@ -147,12 +145,12 @@ class TableWriter(DataSourceArrowWriter):
         return SplitsWritten(files, num_batches, _ms_since(started), *attempt)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Add the splits of all tasks in one transaction, creating the table if there is none.
+        """Add the splits of all tasks in one transaction, creating the table if it does not exist.
 
-        Raises what `table.commit` raises. Splits are deleted again if the commit provably did not land, and if the
-        transaction was committed before.
+        Raises what `table.commit` raises. Deletes the splits if the commit provably did not land, or if the transaction
+        was committed before.
         """
-        written = _known(messages)
+        written = _splits_written(messages)
         files = [file for message in written for file in message.files]
         context = self._place.context()
         snapshot = self._current_table(context, written)
@@ -163,50 +161,54 @@ class TableWriter(DataSourceArrowWriter):
             _log(result, files, written)
             self._delete_leftovers(context, written, kept=[file.path for file in files])
         elif result.tries == 1:
-            # It was committed before this one tried anything, and so by others, and with other files.
+            # The transaction was committed before the first try, so another write did it, with other files.
             self._delete_all(context, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks of a failed job uploaded.
+        """Delete the uploads of a failed job.
 
-        Spark also calls this after a commit that failed, which has cleaned up as far as that was safe: its splits
-        may be part of the table. It was tried only if every task had succeeded.
+        Spark also calls this after a failed commit, whose splits may be part of the table; `commit` has then already
+        deleted what is safe to delete. Spark tries to commit only if every task succeeded.
         """
         is_before_commit = any(message is None for message in messages)
         if is_before_commit:
-            paths = [path for message in _known(messages) for path in message.paths]
+            paths = [path for message in _splits_written(messages) for path in message.paths]
             delete_quietly(self._place.store(), paths)
-            # Nobody knows which partitions the others had rows for.
+            # The partitions of the other tasks are unknown.
             folders = None if self._target.partition_columns else [""]
             delete_leftovers(self._place.context(), self._job.name_prefix, folders, kept=())
 
     def _check_not_late(self, paths: Sequence[str]) -> None:
         context = self._place.context()
         if are_late(context, self._job.name_prefix, paths, self._target.version):
-            logger.info("%s: deleting %d splits of an attempt that came too late", context.url, len(paths))
+            logger.info(
+                "%s: deleting %d splits of an attempt that finished after the commit",
+                context.url,
+                len(paths),
+            )
             delete_quietly(context.store, paths)
             raise CommitConflictError(
-                f"{context.url}: the rows of this task were committed by another attempt at it; there is nothing to do"
+                f"{context.url}: another attempt of this task was committed; no action is needed"
             )
 
     def _delete_all(self, context: TableContext, written: Sequence[SplitsWritten]) -> None:
-        """Delete all that the job uploaded, of which nothing is part of the table, or ever will be."""
+        """Delete everything that the job uploaded; the table must not refer to any of it, now or later."""
         delete_quietly(context.store, [path for message in written for path in message.paths])
         self._delete_leftovers(context, written, kept=())
 
     def _delete_leftovers(
         self, context: TableContext, written: Sequence[SplitsWritten], kept: Collection[str]
     ) -> None:
-        """Delete what attempts uploaded that were lost, or that lost a race, where there may be some.
+        """Delete the splits of lost or losing attempts, if there may be any.
 
-        They had the same rows as those that are known, and so the same partitions.
+        These attempts had the same rows as the known ones, and so the same partitions.
         """
         if self._job.is_speculative or _may_have_run_twice(written):
             folders = {path.rpartition("/")[0] for message in written for path in message.paths}
             delete_leftovers(context, self._job.name_prefix, folders, kept)
 
     def _current_table(self, context: TableContext, written: Sequence[SplitsWritten]) -> Snapshot:
-        """The table to commit to. Until this returns no log can refer to the splits, which go if it fails."""
+        """Load or create the table to commit to. On an error, deletes the splits: no version can refer to them yet."""
         try:
             return self._create_or_check(context)
         except IndexTablesError:
@@ -219,23 +221,23 @@ class TableWriter(DataSourceArrowWriter):
             return create_table(context, target.schema, target.partition_columns, target.properties)
         snapshot = load_snapshot(context)
         if snapshot.metadata.id != target.table_id:
-            changed = "was dropped and created again"
+            changed = "was dropped and recreated"
         elif snapshot.schema != target.schema or snapshot.partition_columns != target.partition_columns:
-            changed = "got another schema or other partition columns"
+            changed = "changed its schema or partition columns"
         else:
             return snapshot
-        raise CommitConflictError(f"{context.url}: the table {changed} while rows were written; write again")
+        raise CommitConflictError(f"{context.url}: the table {changed} during the write; write again")
 
     def _intent(self, snapshot: Snapshot, files: Sequence[SplitFile]) -> Intent:
         adds = tuple(add_of(file) for file in files)
         mappings = {file.doc_mapping_ref: file.doc_mapping_json for file in files}
         if self._replacement is None:
-            # No rows are no version: to write none twice does no harm.
+            # A write without rows makes no version; repeating it does no harm.
             transaction = self._transaction if adds else None
             return Append(adds, mappings, has_new_paths=True, transaction=transaction)
         where = self._replacement.where
         if where is not None:
-            _check_selected(snapshot, files, where)
+            _check_within(snapshot, files, where)
         if self._replacement.is_dynamic and snapshot.partition_columns:
             if not files:
                 return Append(())
@@ -257,24 +259,23 @@ class TableWriter(DataSourceArrowWriter):
         return Operation("WRITE" if replacement is None else "OVERWRITE", parameters, metrics)
 
 
-class NothingWritten(DataSourceArrowWriter):
-    """Takes rows for a table that is to be left as it is, and forgets them."""
+class DiscardingWriter(DataSourceArrowWriter):
+    """Discards all rows: the save mode `ignore` leaves an existing table unchanged."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
-        """Look at no row."""
         del iterator
         return SplitsWritten((), 0, 0)
 
 
-def _known(messages: Sequence[WriterCommitMessage | None]) -> list[SplitsWritten]:
+def _splits_written(messages: Sequence[WriterCommitMessage | None]) -> list[SplitsWritten]:
     return [message for message in messages if isinstance(message, SplitsWritten)]
 
 
 def _may_have_run_twice(written: Sequence[SplitsWritten]) -> bool:
-    """Whether a task was tried again, or Spark started more of them than these meanwhile, be it for another job.
+    """Whether Spark may have run other attempts: a task was retried, or the attempt ids have gaps.
 
-    Neither tells enough alone. Where the input of a stage is lost, the attempts at its tasks are counted from anew. And
-    where the first task is tried again, the ids of what is left have no gap.
+    Neither check is enough alone. If the input of a stage is lost, Spark resets the attempt numbers of its tasks. If
+    the first task is retried, the remaining ids have no gap. Tasks of other jobs also cause gaps.
     """
     attempts = [message.attempt_id for message in written]
     if not attempts:
@@ -283,7 +284,7 @@ def _may_have_run_twice(written: Sequence[SplitsWritten]) -> bool:
     return has_gaps or any(message.attempt_number > 0 for message in written)
 
 
-def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
+def _check_within(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
     values = [list(file.partition_values.items()) for file in files]
     entries = pa.table({"partitionValues": pa.array(values, STRING_MAP)})
     matches = match_partitions(entries, where, snapshot.schema, snapshot.partition_columns).to_pylist()
@@ -291,13 +292,13 @@ def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predi
     if outside is not None:
         shown = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())
         raise InvalidValueError(
-            f"{snapshot.context.url}: the data has rows with {shown}, which replaceWhere does not select; leave them "
-            f"out, or select their partition, too"
+            f"{snapshot.context.url}: the data has rows with {shown}, which replaceWhere does not select; remove them, "
+            f"or extend replaceWhere"
         )
 
 
 def _partitions_of(files: Sequence[SplitFile]) -> Predicate:
-    """The partitions that splits belong to."""
+    """A predicate that selects the partitions of the splits."""
     partitions = dict.fromkeys(tuple(file.partition_values.items()) for file in files)
     return any_of(
         all_of(
@@ -310,7 +311,7 @@ def _partitions_of(files: Sequence[SplitFile]) -> Predicate:
 
 def _log(result: CommitResult, files: Sequence[SplitFile], written: Sequence[SplitsWritten]) -> None:
     logger.info(
-        "%s: version %d: %d rows in %d splits of %d bytes, from %d tasks that took %d ms",
+        "%s: committed version %d: %d rows in %d splits, %d bytes; %d tasks took %d ms",
         result.snapshot.context.url,
         result.version,
         sum(file.num_records for file in files),

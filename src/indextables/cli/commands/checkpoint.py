@@ -1,4 +1,4 @@
-"""`indextables checkpoint`: write the table's state down in one place."""
+"""`indextables checkpoint`: write a checkpoint of the newest version."""
 
 import time
 from typing import Annotated
@@ -45,16 +45,16 @@ def checkpoint(
             metavar="|".join(_formats()),
             callback=_check_format,
             autocompletion=_formats,
-            help="The format, instead of the one that the table's settings name.",
+            help="The format, instead of the one in the table's settings.",
         ),
     ] = None,
     as_json: AsJson = False,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Write a checkpoint: readers start there instead of replaying the log.
+    """Write a checkpoint, from which readers load the newest version.
 
-    It is of the newest version. A checkpoint that is there already, in the same format, stays.
+    Readers then need not replay the log. An existing checkpoint of the newest version in the same format is kept.
     """
     chosen = [] if format_name is None else [f"{STATE_FORMAT.key}={format_name}"]
     table = open_table(path, [*(option or ()), *chosen], storage_option)
@@ -74,7 +74,7 @@ def checkpoint(
         )
         return
     print_line(
-        f"checkpoint of version {report.version} in the format {report.new_format} "
-        f"(before: {report.previous_format or 'none'}), in {duration(seconds)}"
+        f"checkpoint of version {report.version} in format {report.new_format} "
+        f"(previously {report.previous_format or 'none'}), in {duration(seconds)}"
     )
     print_line(f"{count(report.num_files, 'file')}, {size(report.total_bytes)}")

@@ -28,18 +28,16 @@ _SECTIONS = [section.value for section in Section]
 
 def config(
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="A key, or a part of some.", show_default=False)
+        str | None, typer.Argument(metavar="KEY", help="A key, or part of one.", show_default=False)
     ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Show the values that hold for this table.")
-    ] = None,
+    table: Annotated[str | None, typer.Option(metavar="PATH", help="Show the values for this table.")] = None,
     as_json: AsJson = False,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
     """List the settings: value, default and meaning.
 
-    A value comes from --option, or else from the properties of --table, or else it is the default.
+    A value comes from --option, then from the properties of --table, then from the default.
     """
     chosen = _choose(key)
     properties = _properties(table, option, storage_option)
@@ -73,7 +71,7 @@ def _choose(key: str | None) -> Sequence[Entry]:
             pass
     matching = [entry for entry in everything if any(key.lower() in name.lower() for name in _names(entry))]
     if not matching:
-        raise typer.BadParameter(f"no setting is called {key} or like it; {remedy(key)}", param_hint="'KEY'")
+        raise typer.BadParameter(f"no setting matches {key}; {remedy(key)}", param_hint="'KEY'")
     return matching
 
 
@@ -146,7 +144,7 @@ def _print_table(documents: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_sections(documents: Sequence[dict[str, Any]]) -> None:
-    """For terminals, on which a table of so long keys would be too wide."""
+    """For terminals, which are too narrow for a table with long keys."""
     section = None
     for document in documents:
         if document["section"] != section:

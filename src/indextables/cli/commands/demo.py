@@ -1,4 +1,4 @@
-"""`indextables demo`: the main job from nothing to the end, on this machine."""
+"""`indextables demo`: a tour of the main features on this machine."""
 
 import shlex
 import sys
@@ -26,16 +26,16 @@ DEFAULT_DIRECTORY = "./demo-table"
 
 def demo(
     directory: Annotated[
-        str, typer.Argument(metavar="DIR", help="Where to create the table: an empty or a new directory.")
+        str, typer.Argument(metavar="DIR", help="Where to create the table: a new or empty directory.")
     ] = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
     """Index, search, stream, merge and more, on real text.
 
-    The text is the source of Python's standard library, the engine a local Spark session (Java 17 is needed). An
-    earlier demo table in the same place is replaced; any other directory that is not empty is left alone.
+    Indexes the source code of Python's standard library with a local Spark session (needs Java 17). Replaces an earlier
+    demo table in the same directory; refuses any other directory that is not empty.
     """
-    # The help of all commands must work without Spark.
+    # Help must work without Spark.
     from indextables.cli.demo.story import Demo
 
     place = local_directory(directory)
@@ -52,16 +52,16 @@ def demo(
             }
         )
         return
-    print_line(f"A table in {place}{', in the place of an earlier demo' if is_replaced else ''}.")
+    print_line(f"Table: {place}{' (replaces an earlier demo)' if is_replaced else ''}")
     figures: list[tuple[str, str]] = []
     for number, step in enumerate(steps, start=1):
         _print_step(number, step, str(place))
-        figures.extend(step.told.figures)
-    figures.append(("all of it", duration(time.perf_counter() - started)))
+        figures.extend(step.outcome.figures)
+    figures.append(("total time", duration(time.perf_counter() - started)))
     print_line()
     print_table([Column("figure"), Column("", "right")], figures)
     print_line()
-    print_heading("The table stays. Now try")
+    print_heading("The table is still there. Try:")
     for command in _next_commands(directory):
         print_line(f"   {command}")
 
@@ -69,10 +69,10 @@ def demo(
 def _print_step(number: int, step: "Step", path: str) -> None:
     print_line()
     print_heading(f"{number}. {step.name} ({duration(step.seconds)})")
-    for line in step.told.lines:
+    for line in step.outcome.lines:
         print_line(f"   {line}")
-    if step.told.hits:
-        _print_hits(step.told.hits, path)
+    if step.outcome.hits:
+        _print_hits(step.outcome.hits, path)
 
 
 def _print_hits(hits: "tuple[Hit, ...]", path: str) -> None:
@@ -87,9 +87,9 @@ def _step_document(step: "Step") -> dict[str, object]:
         "name": step.name,
         "milliseconds": round(step.seconds * 1000, 3),
         "version": step.version,
-        "lines": list(step.told.lines),
-        "hits": [{"place": hit.place, "score": hit.score, "text": hit.text} for hit in step.told.hits],
-        "figures": dict(step.told.figures),
+        "lines": list(step.outcome.lines),
+        "hits": [{"place": hit.place, "score": hit.score, "text": hit.text} for hit in step.outcome.hits],
+        "figures": dict(step.outcome.figures),
     }
 
 

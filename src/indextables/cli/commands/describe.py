@@ -1,4 +1,4 @@
-"""`indextables describe`: everything about a table but its files and rows."""
+"""`indextables describe`: schema, size, properties and log state of a table."""
 
 import time
 from typing import Any
@@ -41,7 +41,7 @@ def describe(
 ) -> None:
     """Describe a table: version, schema, size, properties and state.
 
-    The state is what the log knows about itself: checkpoints, manifests and what is left to replay.
+    The state covers checkpoints, manifests and the versions to replay after them.
     """
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
     with working("reading the state of the log"):
@@ -94,9 +94,9 @@ def _facts(document: dict[str, Any], protocol: ProtocolAction) -> list[tuple[str
         ("created", None if created_ms is None else when(created_ms, time.time_ns() // 1_000_000)),
         ("version", str(document["version"])),
         ("protocol", _protocol_text(protocol)),
-        ("partitioned by", ", ".join(document["partitionColumns"]) or "nothing"),
+        ("partitioned by", ", ".join(document["partitionColumns"]) or "-"),
         ("files", f"{document['numFiles']:,}"),
-        ("rows", "unknown: some file does not say" if rows is None else f"{rows:,}"),
+        ("rows", "unknown (not recorded for some files)" if rows is None else f"{rows:,}"),
         ("size", f"{size(document['totalBytes'])} ({document['totalBytes']:,} bytes)"),
     ]
     return [(name, value) for name, value in facts if value is not None]
@@ -113,9 +113,9 @@ def _schema_facts(schema: pa.Schema) -> list[tuple[str, str]]:
 
 
 def _property_facts(properties: dict[str, str]) -> list[tuple[str, str]]:
-    """The properties; registered schemas, which are long, by their size."""
+    """The properties, with registered schemas, which are long, as their length."""
     return [
-        (key, f"{len(value):,} characters, shown by --json" if is_doc_mapping(key) else value)
+        (key, f"{len(value):,} characters; use --json to see them" if is_doc_mapping(key) else value)
         for key, value in properties.items()
     ]
 

@@ -28,9 +28,9 @@ def drop_partitions(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Remove the partitions for which a condition is true, in one commit.
+    """Remove the partitions that satisfy a condition, in one commit.
 
-    Older versions still show them, and their files stay until a purge.
+    Older versions still have them, and their files stay until a purge.
     """
     table = open_table(path, option, storage_option)
     confirm(f"Remove all rows of {path} where {where}?", is_agreed=yes)
@@ -42,6 +42,6 @@ def drop_partitions(
     if as_json:
         print_json({"version": version, "removedFiles": removed, "committed": version > before})
     elif version == before:
-        print_line("there is no such partition, and nothing was committed")
+        print_line("no partition matches; nothing was committed")
     else:
         print_line(f"version {version}: {count(removed, 'split')} removed")

@@ -30,32 +30,32 @@ EXAMPLES = examples(
     "indextables files s3://bucket/logs --version 7 --columns path,size --json",
 )
 
-# The partition is left out where nobody asks for it: it shows in the path, and a terminal is narrow.
+# Without the partition values: the path shows them, and terminals are narrow.
 _TITLES = {"path": "path", "numRecords": "rows", "size": "size", "addedAtTimestamp": "added"}
 _SIZES = frozenset({"size", "uncompressedSizeBytes"})
-_MOMENTS = frozenset({"modificationTime", "addedAtTimestamp"})
+_TIMES = frozenset({"modificationTime", "addedAtTimestamp"})
 
 
 def files(
     path: TablePath,
     where: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="Only splits that may hold rows for which this is true."),
+        typer.Option(metavar="SQL", help="List only splits that may have rows that satisfy this condition."),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="The columns of a file entry to show, separated by commas."),
+        typer.Option(metavar="A,B", help="The columns to show, separated by commas."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most N files.")] = None,
     as_json: AsJson = False,
     version: Version = None,
     timestamp: Timestamp = None,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """List the live files of a table, and skip those that cannot match.
+    """List the live files of a table.
 
-    Only the log is read: no split is opened.
+    Reads only the log, and opens no split. With --where, omits files that cannot match.
     """
     chosen = _parse_columns(columns)
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
@@ -80,7 +80,11 @@ def _parse_columns(columns: str | None) -> list[str] | None:
     for name in names:
         if name not in FILE_ENTRY_SCHEMA.names:
             near = difflib.get_close_matches(name, FILE_ENTRY_SCHEMA.names, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(FILE_ENTRY_SCHEMA.names)}"
+            remedy = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"the columns are {', '.join(FILE_ENTRY_SCHEMA.names)}"
+            )
             raise typer.BadParameter(
                 f"a file entry has no column {name!r}; {remedy}", param_hint="'--columns'"
             )
@@ -100,15 +104,15 @@ def _print_files(entries: pa.Table, titles: Mapping[str, str]) -> None:
 
 
 def _column(field: pa.Field, title: str) -> Column:
-    is_number = pa.types.is_integer(field.type) and field.name not in _MOMENTS
+    is_number = pa.types.is_integer(field.type) and field.name not in _TIMES
     return Column(title, "right" if is_number else "left")
 
 
 def _formatter(field: pa.Field, now_ms: int) -> Callable[[Any], str]:
     if field.name in _SIZES:
         return size
-    if field.name in _MOMENTS:
-        return lambda moment_ms: when(moment_ms, now_ms)
+    if field.name in _TIMES:
+        return lambda time_ms: when(time_ms, now_ms)
     if field.name == "numRecords":
         return lambda number: f"{number:,}"
     if pa.types.is_map(field.type):
@@ -126,7 +130,7 @@ def _text(value: str | None) -> str:
 
 def _print_limit(shown: int, found: int) -> None:
     if shown < found:
-        print_line(f"… the first {shown:,} of {found:,} are shown; leave out --limit for all")
+        print_line(f"… {shown:,} of {found:,} shown; omit --limit to see all")
 
 
 def _skipped(found: int, live: int) -> str:

@@ -1,4 +1,4 @@
-"""`indextables fsck`: is a table whole?"""
+"""`indextables fsck`: check the integrity of a table."""
 
 import time
 from typing import Annotated
@@ -26,9 +26,9 @@ def fsck(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Check a table: every version, every count, every split. Nothing is changed.
+    """Check the integrity of a table: versions, counts and splits. Changes nothing.
 
-    The exit code is 1 if data is lost or wrong.
+    The exit code is 1 if data is missing or corrupt.
     """
     table = open_table(path, option, storage_option)
     started = time.perf_counter()
@@ -59,12 +59,12 @@ def _print(report: FsckReport, seconds: float) -> None:
     if report.findings:
         columns = [Column("severity"), Column("code"), Column("object"), Column("message"), Column("remedy")]
         print_table(columns, [tuple(row.values()) for row in report.to_arrow().to_pylist()])
-    told = (
+    result = (
         "clean"
         if report.is_clean
         else f"{count(len(report.errors), 'error')} in {len(report.findings)} findings"
     )
     print_line(
-        f"{told}: {count(report.versions_checked, 'version')}, {count(report.checkpoints_checked, 'checkpoint')} and "
+        f"{result}: {count(report.versions_checked, 'version')}, {count(report.checkpoints_checked, 'checkpoint')} and "
         f"{count(report.splits_checked, 'split')} checked, in {duration(seconds)}"
     )

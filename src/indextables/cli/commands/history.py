@@ -1,4 +1,4 @@
-"""`indextables history`: the commits that the log still holds."""
+"""`indextables history`: the commits in the log."""
 
 import time
 from typing import Annotated, Any
@@ -36,7 +36,9 @@ _COLUMNS = (
 
 def history(
     path: TablePath,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show the newest N only.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Show only the newest N commits.")
+    ] = None,
     as_json: AsJson = False,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -45,7 +47,7 @@ def history(
 ) -> None:
     """List the commits of a table, newest first.
 
-    Every version in the list can be read with --version, and every moment with --timestamp.
+    Pass a listed version to --version, or a time to --timestamp, to read the table as it was.
     """
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
     with working("reading the log"):
@@ -54,11 +56,11 @@ def history(
         print_json_rows(commits)
         return
     now_ms = time.time_ns() // 1_000_000
-    moments_ms = commits["timestamp"].cast("int64").to_pylist()
+    times_ms = commits["timestamp"].cast("int64").to_pylist()
     rows = [
-        _row(commit, moment_ms, now_ms)
-        for commit, moment_ms in zip(
-            commits.drop_columns(["timestamp"]).to_pylist(maps_as_pydicts="lossy"), moments_ms, strict=True
+        _row(commit, time_ms, now_ms)
+        for commit, time_ms in zip(
+            commits.drop_columns(["timestamp"]).to_pylist(maps_as_pydicts="lossy"), times_ms, strict=True
         )
     ]
     if rows:
@@ -66,17 +68,17 @@ def history(
     print_line(count(len(rows), "commit"))
 
 
-def _row(commit: dict[str, Any], moment_ms: int, now_ms: int) -> tuple[str, ...]:
+def _row(commit: dict[str, Any], time_ms: int, now_ms: int) -> tuple[str, ...]:
     return (
         str(commit["version"]),
-        when(moment_ms, now_ms),
+        when(time_ms, now_ms),
         commit["operation"] or "-",
         _changes(commit["operationMetrics"] or {}),
     )
 
 
 def _changes(metrics: dict[str, int]) -> str:
-    """What a commit did, in short; --json has everything that its writer said."""
+    """A summary of a commit's changes; --json has all metrics."""
     added, removed = metrics.get("numAddedFiles"), metrics.get("numRemovedFiles")
     added_bytes = metrics.get("numAddedBytes")
     parts = (

@@ -1,4 +1,4 @@
-"""`indextables index`: files in, a table out; no Spark."""
+"""`indextables index`: index files into a table, without Spark."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ EXAMPLES = examples(
 
 
 class FileFormat(StrEnum):
-    """The formats that can be indexed."""
+    """The supported file formats."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -46,39 +46,35 @@ _FORMAT_OF_SUFFIX = {
 def index(
     places: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE... PATH", help="Parquet, CSV or JSON lines files, and the table at the end."
-        ),
+        typer.Argument(metavar="FILE... PATH", help="Parquet, CSV or JSON Lines files, then the table."),
     ],
     text: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns to tokenise, if the table is created.")
+        str | None, typer.Option(metavar="A,B", help="Columns to tokenize, for a new table.")
     ] = None,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns to partition by, if the table is created.")
+        str | None, typer.Option(metavar="A,B", help="Columns to partition by, for a new table.")
     ] = None,
     file_format: Annotated[
-        FileFormat | None, typer.Option("--format", help="The files' format, if their names do not tell.")
+        FileFormat | None, typer.Option("--format", help="The files' format, if their names do not show it.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows of the table.")] = False,
     as_json: AsJson = False,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Index files into a table, which is created if there is none.
+    """Index files into a table, creating it if needed.
 
-    All files become visible in one commit, or none of them does.
+    All files become visible in one commit, or none does.
     """
     *files, path = places
     if not files:
-        raise typer.BadParameter(
-            "give at least one file, and the table after it", param_hint="'FILE... PATH'"
-        )
+        raise typer.BadParameter("give at least one file, then the table", param_hint="'FILE... PATH'")
     rows = _open_files(files, file_format)
     settings, storage = parse_settings(option), parse_pairs(storage_option)
     started = time.perf_counter()
     try:
         table = IndexTable(path, options=settings, storage_options=storage)
-        _check_same(table, _names(partition_by), _names(text))
+        _check_unchanged(table, _names(partition_by), _names(text))
     except TableNotFoundError:
         table = IndexTable.create(
             path,
@@ -108,19 +104,19 @@ def index(
     )
 
 
-def _check_same(table: IndexTable, partition_by: Sequence[str], text: Sequence[str]) -> None:
-    """How a table is partitioned and indexed is settled when it is created."""
+def _check_unchanged(table: IndexTable, partition_by: Sequence[str], text: Sequence[str]) -> None:
+    """Reject options that differ from the existing table: partitioning and indexing are fixed at creation."""
     if partition_by and list(partition_by) != table.partition_columns:
         raise typer.BadParameter(
-            f"the table is there already, and partitioned by {', '.join(table.partition_columns) or 'nothing'}; leave "
-            f"the option out",
+            f"the table exists and is partitioned by {', '.join(table.partition_columns) or 'no column'}; omit the "
+            f"option",
             param_hint="'--partition-by'",
         )
     highlighter = table.highlighter("*")
     other = [name for name in text if not highlighter.is_text(name)]
     if other:
         raise typer.BadParameter(
-            f"the table is there already, and {', '.join(other)} is no text in it; leave the option out",
+            f"the table exists, and {', '.join(other)} is not a text column in it; omit the option",
             param_hint="'--text'",
         )
 
@@ -129,10 +125,10 @@ def _open_files(files: Sequence[str], file_format: FileFormat | None) -> ds.Data
     formats = {file_format or _FORMAT_OF_SUFFIX.get(Path(file).suffix.lower()) for file in files}
     for file in files:
         if not Path(file).is_file():
-            raise typer.BadParameter(f"there is no file {file}", param_hint="'FILE... PATH'")
+            raise typer.BadParameter(f"file {file} does not exist", param_hint="'FILE... PATH'")
     if len(formats) != 1 or None in formats:
         raise typer.BadParameter(
-            "the files' names do not tell one format; say which with --format parquet, csv or json",
+            "the file names do not show one format; pass --format parquet, csv or json",
             param_hint="'FILE... PATH'",
         )
     (found,) = formats
@@ -151,7 +147,7 @@ def _read(rows: ds.Dataset) -> Iterator[pa.RecordBatch]:
     try:
         yield from rows.to_batches()
     except (pa.ArrowException, OSError) as error:
-        raise InvalidSchemaError(f"the files cannot be read to the end: {error}") from error
+        raise InvalidSchemaError(f"the files cannot be read completely: {error}") from error
 
 
 def _names(columns: str | None) -> list[str]:

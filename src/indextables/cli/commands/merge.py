@@ -1,4 +1,4 @@
-"""`indextables merge`: small splits become fewer large ones."""
+"""`indextables merge`: merge small splits into larger ones."""
 
 import time
 from typing import Annotated
@@ -34,35 +34,35 @@ def _check_size(text: str | None) -> str | None:
 def merge(
     path: TablePath,
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Merge only in partitions for which this is true.")
+        str | None, typer.Option(metavar="SQL", help="Merge only partitions that satisfy this condition.")
     ] = None,
     target_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
             callback=_check_size,
-            help="Splits of this size are left alone, such as 100M or 1G.",
+            help="Target size of a split, such as 100M or 1G; larger splits are not merged.",
         ),
     ] = None,
     max_dest_splits: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Most new splits that are written.")
+        int | None, typer.Option(metavar="N", min=1, help="Maximum number of new splits.")
     ] = None,
     max_source_splits: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=int(MERGE_MAX_SOURCE_SPLITS.minimum or 0),
-            help="Most splits that become one.",
+            help="Maximum number of splits to merge into one.",
         ),
     ] = None,
     as_json: AsJson = False,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Merge small splits into larger ones, partition by partition; no row changes.
+    """Merge small splits into larger ones within each partition. Rows do not change.
 
-    All of it becomes visible in one commit. A command that is interrupted leaves the table as it was. Splits that
-    cannot be read stay where they are, and are tried again after a day.
+    The result becomes visible in one commit. An interrupted merge leaves the table unchanged. Splits that cannot be
+    read are skipped, and retried after a day.
     """
     table = open_table(path, option, storage_option)
     started = time.perf_counter()
@@ -91,11 +91,11 @@ def _as_json(report: MergeReport) -> dict[str, object]:
 
 def _print(report: MergeReport, seconds: float) -> None:
     for bad in report.skipped:
-        print_warning(f"{bad.path} was left out: {bad.reason}")
+        print_warning(f"{bad.path} was skipped: {bad.reason}")
     for group in report.given_up:
         print_warning(f"{count(len(group.paths), 'split')} were not merged: {group.reason}")
     if not report.merged_groups:
-        print_line("nothing was merged" if report.skipped or report.given_up else "there is nothing to merge")
+        print_line("nothing was merged" if report.skipped or report.given_up else "nothing to merge")
         return
     print_line(
         f"version {report.version}: {count(report.source_splits, 'split')} became {report.new_splits:,}, "

@@ -1,4 +1,4 @@
-"""`indextables purge`: delete what no version of a table needs any more."""
+"""`indextables purge`: delete files that no readable version of a table needs."""
 
 import time
 from typing import Annotated
@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 def check_retention(text: str | None) -> str | None:
-    """An option's text, if it is a length of time. Raises typer.BadParameter."""
+    """Return the text if it is a duration. Raises typer.BadParameter."""
     if text is not None:
         try:
             retention_hours(text)
@@ -42,7 +42,7 @@ def purge(
         typer.Option(
             metavar="TIME",
             callback=check_retention,
-            help="Keep what is younger, such as '7 days' or '36 hours'.",
+            help="Delete only files older than this, such as '7 days' or '36 hours'.",
         ),
     ] = None,
     log_retention: Annotated[
@@ -50,7 +50,7 @@ def purge(
         typer.Option(
             metavar="TIME",
             callback=check_retention,
-            help="Delete versions and checkpoints that are older, too; time travel ends there.",
+            help="Also delete versions and checkpoints older than this, which limits time travel.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
@@ -59,14 +59,13 @@ def purge(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Delete splits and files of the log that no version needs any more.
+    """Delete splits and log files that no readable version needs.
 
-    Removed splits are aged by their removal, others by their modification; nothing goes that a version shows which
-    can still be read.
+    The age of a removed split counts from its removal, the age of any other file from its modification.
     """
     table = open_table(path, option, storage_option)
     if not dry_run and not yes:
-        with working("looking for what may go"):
+        with working("listing files to delete"):
             plan = table.purge(older_than, log_retention, dry_run=True)
         if plan.num_files:
             confirm(f"Delete {count(plan.num_files, 'file')} ({size(plan.size_bytes)})?", is_agreed=False)
@@ -112,15 +111,15 @@ def _print(report: PurgeReport, seconds: float) -> None:
     if report.kept_for_time_travel:
         print_line(
             f"{count(report.kept_for_time_travel, 'removed split')} "
-            f"({size(report.kept_for_time_travel_bytes)}) stay, because older versions show them; --log-retention or "
-            f"`indextables truncate` ends that"
+            f"({size(report.kept_for_time_travel_bytes)}) kept for time travel; --log-retention or "
+            f"`indextables truncate` releases them"
         )
     if report.left_over:
-        print_line(f"{count(report.left_over, 'file')} more than one purge deletes are left for the next")
+        print_line(f"{count(report.left_over, 'file')} over the limit of one purge left for the next")
 
 
 def print_files(files: pa.Table) -> None:
-    """The first of the files that go, for people."""
+    """Print the first of the files to delete."""
     columns = [Column("path"), Column("kind"), Column("size", "right"), Column("age", "right")]
     rows = [
         (row["path"], row["kind"], size(row["size"]), f"{row['ageHours'] / 24:.1f} days")
@@ -128,7 +127,7 @@ def print_files(files: pa.Table) -> None:
     ]
     print_table(columns, rows)
     if files.num_rows > _SHOWN:
-        print_line(f"… the first {_SHOWN} of {files.num_rows:,} are shown; --json shows all")
+        print_line(f"… {_SHOWN} of {files.num_rows:,} shown; use --json to see all")
 
 
 def _bytes(report: PurgeReport) -> int:

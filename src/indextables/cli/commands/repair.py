@@ -1,4 +1,4 @@
-"""`indextables repair`: a new log for a table whose log is damaged or gone."""
+"""`indextables repair`: build a new log for a table whose log is damaged or missing."""
 
 import time
 from collections.abc import Sequence
@@ -36,33 +36,34 @@ def repair(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="PATH", help="Where the repaired table goes; the damaged one is only read."
+            "--at",
+            metavar="PATH",
+            help="Where to write the repaired table; the damaged table is not changed.",
         ),
     ] = None,
     swap: Annotated[
         bool,
-        typer.Option("--swap", help="Put the new log in the place of the old one, which is kept beside it."),
+        typer.Option("--swap", help="Replace the old log with the new one; the old log is kept beside it."),
     ] = False,
     log_only: Annotated[
-        bool, typer.Option("--log-only", help="Write only the new log to --at, and copy no splits.")
+        bool, typer.Option("--log-only", help="Write only the new log to --at, without copying splits.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what can be recovered.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before the log is replaced.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Build a new log for a table whose log is damaged or gone.
+    """Build a new log for a table whose log is damaged or missing.
 
-    From every file of the log that can still be read, and from the splits themselves. Without --swap nothing of the
-    table is touched.
+    Uses every readable file of the log, and the splits themselves. Without --swap the table is not changed.
     """
     if sum((swap, log_only, dry_run)) > 1:
-        raise typer.BadParameter("give one of them", param_hint="'--swap', '--log-only' and '--dry-run'")
+        raise typer.BadParameter("give only one of them", param_hint="'--swap', '--log-only' and '--dry-run'")
     if at is not None and (swap or dry_run):
-        raise typer.BadParameter("it goes with none of --swap and --dry-run", param_hint="'--at'")
+        raise typer.BadParameter("cannot be combined with --swap or --dry-run", param_hint="'--at'")
     if swap:
-        confirm(f"Replace the log of {path}? The old one is kept beside it.", is_agreed=yes)
+        confirm(f"Replace the log of {path}? The old log is kept beside it.", is_agreed=yes)
     started = time.perf_counter()
     with progressing() as show:
         report = repair_table(
@@ -93,20 +94,20 @@ def _camel(name: str) -> str:
 
 def _print(report: RepairReport, seconds: float) -> None:
     if report.status is RepairStatus.NO_ACTION:
-        print_line("nothing is wrong with the log, and nothing was changed")
+        print_line("the log is intact; nothing was changed")
         return
     _print_problems("unreadable log files", report.unreadable_log_files)
     _print_problems("missing splits", report.missing_splits)
     _print_problems("unreadable splits", report.unreadable_splits)
-    _print_problems("splits left out", report.left_out_splits)
+    _print_problems("splits not included", report.left_out_splits)
     for message in report.undecided:
         print_warning(message)
     counts = report.counts
     facts = [
         ("proven version", "none" if report.proven_version is None else str(report.proven_version)),
         ("from that version", count(counts.proven, "split")),
-        ("from files beyond it", count(counts.salvaged, "split")),
-        ("by what splits say", count(counts.described_by_themselves, "split")),
+        ("from later log files", count(counts.salvaged, "split")),
+        ("from the splits themselves", count(counts.described_by_themselves, "split")),
         ("rows", "unknown" if report.num_rows is None else f"{report.num_rows:,}"),
         ("size", size(report.total_bytes)),
     ]
@@ -126,4 +127,4 @@ def _print_problems(title: str, problems: Sequence[Problem]) -> None:
     rows = [(problem.path, problem.reason) for problem in problems[:_SHOWN]]
     print_table([Column(title), Column("reason")], rows)
     if len(problems) > _SHOWN:
-        print_line(f"… the first {_SHOWN} of {len(problems):,} are shown; --json shows all")
+        print_line(f"… {_SHOWN} of {len(problems):,} shown; use --json to see all")

@@ -1,4 +1,4 @@
-"""`indextables restore`: an older version becomes the newest one."""
+"""`indextables restore`: restore an older version as the newest one."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from indextables.cli.command import examples
 from indextables.cli.formatting import count
 from indextables.cli.json_output import print_json
-from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, check_moment, open_table
+from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, check_timestamp, open_table
 from indextables.cli.output import Yes, confirm, print_line
 from indextables.cli.progress import working
 
@@ -20,15 +20,15 @@ EXAMPLES = examples(
 def restore(
     path: TablePath,
     version: Annotated[
-        int | None, typer.Option("--version", metavar="N", min=0, help="The version to go back to.")
+        int | None, typer.Option("--version", metavar="N", min=0, help="The version to restore.")
     ] = None,
     timestamp: Annotated[
         str | None,
         typer.Option(
             "--timestamp",
             metavar="T",
-            callback=check_moment,
-            help="The moment to go back to, such as 2026-01-31T12:00:00Z.",
+            callback=check_timestamp,
+            help="The time to restore the table to, such as 2026-01-31T12:00:00Z.",
         ),
     ] = None,
     yes: Yes = False,
@@ -36,21 +36,21 @@ def restore(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Make a table what it was at an older version.
+    """Restore a table to an older version.
 
-    Its rows, its columns and its properties, in a new commit. Versions in between stay, and can be restored in turn.
+    Restores rows, columns and properties in a new commit. Versions in between are kept, and can be restored too.
     """
     if (version is None) == (timestamp is None):
-        raise typer.BadParameter("give one of them", param_hint="'--version' and '--timestamp'")
+        raise typer.BadParameter("give exactly one of them", param_hint="'--version' and '--timestamp'")
     table = open_table(path, option, storage_option)
     wanted = f"version {version}" if version is not None else f"the version of {timestamp}"
-    confirm(f"Make {path} what it was at {wanted}?", is_agreed=yes)
+    confirm(f"Restore {path} to {wanted}?", is_agreed=yes)
     before = table.version
     with working(f"restoring {wanted}"):
         restored = table.restore(version, timestamp)
     if as_json:
         print_json({"version": restored, "committed": restored > before, "numFiles": table.num_files})
     elif restored == before:
-        print_line(f"the table is as it was at {wanted}, and nothing was committed")
+        print_line(f"the table is already the same as {wanted}; nothing was committed")
     else:
-        print_line(f"version {restored} is what {wanted} was: {count(table.num_files, 'file')}")
+        print_line(f"version {restored} restores {wanted}: {count(table.num_files, 'file')}")

@@ -1,14 +1,15 @@
-"""`indextables search`: the best rows for a query, with the words that were found."""
+"""`indextables search`: the best rows for a query, with matches highlighted."""
 
+import re
 import time
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
 from indextables.cli.command import examples
 from indextables.cli.formatting import count, duration
 from indextables.cli.json_output import print_json_rows
-from indextables.cli.nothing_found import hints
 from indextables.cli.options import (
     AsJson,
     SettingPairs,
@@ -28,14 +29,19 @@ EXAMPLES = examples(
     "indextables search s3://bucket/logs 'hel*' --columns message --limit 100 --json",
 )
 
+# Syntax of other search engines, which our query language treats as characters of a term.
+_QUESTION_MARK: Final = re.compile(r"\w\?\w")
+_SLASHES: Final = re.compile(r"(?:^|[\s(:])/\S+/(?:$|[\s)])")
+_FIELD: Final = re.compile(r"\w:")
+
 
 def search(
     path: TablePath,
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="Words, fields, phrases, ranges; * matches every row.")
+        str, typer.Argument(metavar="QUERY", help="Terms, fields, phrases or ranges; * matches every row.")
     ],
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Only rows for which this is true.")
+        str | None, typer.Option(metavar="SQL", help="Search only rows that satisfy this condition.")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(metavar="A,B", help="The columns to show, separated by commas.")
@@ -43,10 +49,10 @@ def search(
     fields: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Where words without a field are looked for; otherwise in all texts."
+            metavar="A,B", help="Columns that terms without a field search; default: all text columns."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many rows, the best first.")] = 10,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = 10,
     as_json: AsJson = False,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -69,7 +75,7 @@ def search(
         _print_hit(row, highlighter)
     print_line(f"{count(found.num_rows, 'row')} in {duration(seconds)}")
     if not found.num_rows:
-        for hint in hints(query, table.schema.names, highlighter):
+        for hint in _hints(query, table.schema.names, highlighter):
             print_hint(hint)
 
 
@@ -82,3 +88,23 @@ def _print_hit(row: dict[str, Any], highlighter: Highlighter) -> None:
     texts = {name: value for name, value in row.items() if highlighter.is_text(name) and value is not None}
     facts = "  ".join(f"{name}={value}" for name, value in row.items() if name not in texts)
     print_hit(score, facts, texts, highlighter)
+
+
+def _hints(query: str, columns: Sequence[str], highlighter: Highlighter) -> Iterator[str]:
+    """Why a query may have found fewer rows than expected."""
+    if _QUESTION_MARK.search(query):
+        yield "? is not a wildcard; * matches any characters (clo*d), and closd~1 allows one typo"
+    if _SLASHES.search(query):
+        yield "regular expressions between slashes are not supported; * matches any characters"
+    if not _FIELD.search(query):
+        words = [name for name in columns if highlighter.is_text(name)]
+        values = [name for name in highlighter.default_columns() if name not in words]
+        others = [name for name in columns if name not in (*words, *values)]
+        if words:
+            yield f"searched for words in {', '.join(words)}"
+        if values:
+            yield (
+                f"searched for exact values in {', '.join(values)}; use {values[0]}:abc* to search by prefix"
+            )
+        if others:
+            yield f"not searched: {', '.join(others)}; search a column by name, as in {others[0]}:VALUE"

@@ -1,4 +1,4 @@
-"""`indextables sql`: every statement, without Spark."""
+"""`indextables sql`: execute a statement, without Spark."""
 
 from typing import Annotated, Any
 
@@ -33,9 +33,9 @@ def sql(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Execute a SQL statement, such as CHECKPOINT, MERGE SPLITS or PURGE. It is executed at once, without asking.
+    """Execute a SQL statement, such as CHECKPOINT, MERGE SPLITS or PURGE. Does not ask for confirmation.
 
-    A wrong statement is answered with its syntax, and one that is none with all that there are.
+    The error for a malformed statement shows its syntax; the error for an unknown one lists all statements.
     """
     settings, storage = parse_settings(option), parse_pairs(storage_option)
     with progressing() as show:
@@ -49,18 +49,18 @@ def sql(
 
 
 def _execute(text: str, caller: Caller) -> pa.Table:
-    """The answer to a statement. Whether a condition fits the table, only the table says: that is no wrong use."""
+    """Execute a statement. Only its syntax can be wrong usage: a condition that does not fit the table exits with 1."""
     try:
         statement = require_statement(text)
     except (InvalidStatementError, InvalidPredicateError) as error:
-        raise _wrong_use(error) from error
+        raise _wrong_usage(error) from error
     try:
         return run_statement(statement, caller)
     except InvalidStatementError as error:
-        raise _wrong_use(error) from error
+        raise _wrong_usage(error) from error
 
 
-def _wrong_use(error: Exception) -> typer.BadParameter:
+def _wrong_usage(error: Exception) -> typer.BadParameter:
     return typer.BadParameter(str(error), param_hint="'STATEMENT'")
 
 
@@ -72,12 +72,12 @@ def _print(answer: pa.Table) -> None:
     if answer.num_rows:
         columns = [Column(field.name, _side(field.type)) for field in answer.schema]
         print_table(columns, [tuple(map(_cell, row.values())) for row in rows])
-    more = f"; the first {_SHOWN} are shown, --json shows all" if answer.num_rows > _SHOWN else ""
+    more = f"; {_SHOWN} shown, use --json to see all" if answer.num_rows > _SHOWN else ""
     print_line(f"{count(answer.num_rows, 'row')}{more}")
 
 
 def _print_one(row: dict[str, Any]) -> None:
-    """A row by itself is read from top to bottom, and then what it lists."""
+    """Print one row vertically, then its lists."""
     print_table(
         [Column("column"), Column("value")],
         [

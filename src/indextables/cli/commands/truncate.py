@@ -1,4 +1,4 @@
-"""`indextables truncate`: keep the newest version only."""
+"""`indextables truncate`: delete all versions before the newest one."""
 
 from typing import Annotated
 
@@ -27,13 +27,13 @@ def truncate(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """End time travel: delete all versions before the newest one. This cannot be undone.
+    """Delete all versions before the newest one, which ends time travel. This cannot be undone.
 
-    The rows of the newest version stay as they are. Splits that only older versions showed go with the next purge.
+    The rows of the newest version stay. The next purge deletes splits that only older versions had.
     """
     table = open_table(path, option, storage_option)
     if not dry_run:
-        confirm(f"Delete all versions before {table.version}, so that none can be restored?", is_agreed=yes)
+        confirm(f"Delete all versions before {table.version}? They cannot be restored.", is_agreed=yes)
     with working("deleting old versions"):
         report = table.truncate_time_travel(dry_run=dry_run)
     if as_json:
@@ -56,5 +56,5 @@ def truncate(
         f"{count(report.count(PurgeKind.VERSION), 'version')}, "
         f"{count(report.count(PurgeKind.CHECKPOINT), 'checkpoint')} and "
         f"{count(report.count(PurgeKind.MANIFEST), 'manifest')} {verb}, {size(report.size_bytes)}; "
-        f"version {report.version} is left"
+        f"version {report.version} remains"
     )

@@ -1,1 +1,1 @@
-"""The demo: a table of real text, from the first row to the last statement, on a Spark session of its own."""
+"""The demo: a tour of the main features on real text, in its own Spark session."""

@@ -1,4 +1,4 @@
-"""Where the demo may write: a directory that is empty, not there yet, or holds nothing but an earlier demo table."""
+"""Where the demo may write: a directory that is new, empty, or has only an earlier demo table."""
 
 import shutil
 from pathlib import Path
@@ -18,17 +18,17 @@ DEMO_MARK = "created by `indextables demo`, which may replace this table"
 
 
 def local_directory(directory: str) -> Path:
-    """The directory on this machine that a path or a file: URL names. Raises typer.BadParameter for others."""
+    """The local directory of a path or file: URL. Raises typer.BadParameter for any other URL."""
     location = parse_root(directory)
     if location.scheme is not Scheme.LOCAL:
-        raise typer.BadParameter("the demo needs a directory on this machine", param_hint="'DIR'")
+        raise typer.BadParameter("the demo needs a local directory", param_hint="'DIR'")
     return Path("/", location.path)
 
 
 def make_room(directory: Path) -> bool:
     """Remove an earlier demo table; returns whether there was one.
 
-    Raises InvalidOptionError, and has touched nothing, if anything else is there.
+    Raises InvalidOptionError, without changing anything, if the directory has any other content.
     """
     log = directory / LOG_PREFIX.rstrip("/")
     try:
@@ -36,13 +36,13 @@ def make_room(directory: Path) -> bool:
             return False
         if not _is_earlier_demo(directory, log):
             raise InvalidOptionError(
-                f"{directory} is not empty, and it is not an earlier demo table: nothing was touched; name another "
-                f"directory, as in: indextables demo ./another-demo"
+                f"{directory} is not empty and is not an earlier demo table; nothing was changed. Choose another "
+                f"directory, for example: indextables demo ./another-demo"
             )
         for entry in directory.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     except OSError as error:
-        raise StorageError(f"{directory}: cannot be used for the demo: {error.strerror or error}") from error
+        raise StorageError(f"{directory} cannot be used for the demo: {error.strerror or error}") from error
     return True
 
 

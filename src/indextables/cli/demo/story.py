@@ -1,4 +1,4 @@
-"""The text that the demo indexes, which every machine has: the source of Python's standard library."""
+"""The steps of the demo, through the public API, on the source code of Python's standard library."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY
 from indextables.cli.formatting import count, duration, size
 from indextables.errors import StorageError
 from indextables.index_table import IndexTable
-from indextables.spark.jobs import explaining
+from indextables.spark.jobs import translate_spark_errors
 
 SCHEMA: Final = pa.schema(
     [("package", pa.string()), ("path", pa.string()), ("line", pa.int32()), ("text", pa.string())]
@@ -30,50 +30,13 @@ SINGLE_FILES: Final = "modules"
 
 _SKIPPED: Final = frozenset({"site-packages", "dist-packages", "__pycache__", "lib2to3", "idlelib"})
 
-
-def read_corpus() -> pa.Table:
-    """Every line of the standard library that is not blank. Raises StorageError if its source is not there."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    tables = [_lines(path, root) for path in _source_files(root)]
-    if not tables:
-        raise StorageError(
-            f"{root}: the source of the standard library is not here; install it, and try again"
-        )
-    # One chunk: Spark makes a task of each.
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def _source_files(root: Path) -> Iterator[Path]:
-    for path in sorted(root.rglob("*.py")):
-        if not _SKIPPED.intersection(path.relative_to(root).parts):
-            yield path
-
-
-def _lines(path: Path, root: Path) -> pa.Table:
-    # A few files of the tests are in other encodings, or in none.
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    kept = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    relative = path.relative_to(root)
-    package = relative.parts[0] if len(relative.parts) > 1 else SINGLE_FILES
-    columns = [
-        pa.repeat(package, len(kept)),
-        pa.repeat(relative.as_posix(), len(kept)),
-        pa.array([number for number, _ in kept], pa.int32()),
-        pa.array([line for _, line in kept], pa.string()),
-    ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-# The story that the demo tells, step by step, through the same API that everybody uses.
-
-
-# What people would look for, and lines that are nowhere in the library before the demo streams them in.
+# Realistic queries; the second matches nothing until the demo streams new lines in.
 QUERY: Final = 'text:"connection reset" OR text:timeout*'
 PARTITION: Final = "json"
 STREAMED_QUERY: Final = "lazy AND database"
 
 _SEARCH: Final = (
-    f"SELECT path, line, text, _score FROM lines WHERE _query = '{QUERY}' "  # noqa: S608  # our own words
+    f"SELECT path, line, text, _score FROM lines WHERE _query = '{QUERY}' "  # noqa: S608  # no user input
     "ORDER BY _score DESC LIMIT 3"
 )
 _FORMAT: Final = "indextables"
@@ -81,12 +44,12 @@ _SPARK_SETTINGS: Final = {"spark.sql.shuffle.partitions": 4, "spark.ui.showConso
 _STREAMED_LINES: Final = 1_000
 _RUNS: Final = 20
 
-# What the bridge to Spark's JVM logs, with a trace and not only to its own logger, when somebody presses Ctrl-C.
+# Py4J logs this, with a traceback and also to the root logger, on Ctrl-C.
 _INTERRUPTED: Final = "KeyboardInterrupt while sending command"
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A row that was found: by which query, where it is, its score, and its text."""
+    """A search hit: the query that found it, its file and line, score and text."""
 
     query: str
     place: str
@@ -94,8 +57,8 @@ class Hit(msgspec.Struct, frozen=True):
     text: str
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What there is to say about a step, the rows that it found, and a figure for the table at the end."""
+class Outcome(msgspec.Struct, frozen=True):
+    """What a step prints, the hits it found, and figures for the table at the end."""
 
     lines: tuple[str, ...]
     hits: tuple[Hit, ...] = ()
@@ -103,72 +66,72 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing that the demo did, and how long it took."""
+    """A finished step, and how long it took."""
 
     name: str
-    told: Told
+    outcome: Outcome
     seconds: float
     version: int | None
 
 
 class Demo(msgspec.Struct):
-    """A demo in a directory that has room for a table."""
+    """A demo in an empty or new directory."""
 
     path: str
-    spark: Any = None  # a session, once it runs
+    spark: Any = None  # the session, once it is started
     corpus: pa.Table = msgspec.field(default_factory=SCHEMA.empty_table)
 
-    def steps(self) -> list[tuple[str, str, Callable[[], Told]]]:
-        """The name of each step, what people read while it runs, and the step."""
+    def steps(self) -> list[tuple[str, str, Callable[[], Outcome]]]:
+        """Each step's name, progress message and function."""
         return [
             ("start Spark", "starting a local Spark session", self._start),
-            ("read a corpus", "reading the source of the standard library", self._read),
-            ("index it", "writing a DataFrame as a partitioned table", self._index),
+            ("read the text", "reading the source of the standard library", self._read),
+            ("index the text", "writing a DataFrame as a partitioned table", self._index),
             ("search with SQL", "searching on Spark", self._search_with_sql),
             ("search without Spark", "searching", self._search),
             ("stream new lines in", "running a stream", self._stream),
             ("overwrite one partition", "overwriting a partition", self._overwrite),
-            ("travel back", "opening an older version", self._travel),
+            ("time travel", "opening an older version", self._travel),
             ("merge small splits", "merging on Spark", self._merge),
             ("write a checkpoint", "writing a checkpoint", self._checkpoint),
             ("describe the state", "reading the state", self._describe),
-            ("purge, as a dry run", "listing what could go", self._purge),
+            ("purge (dry run)", "listing files to delete", self._purge),
         ]
 
     def run(self, waiting: Callable[[str], contextlib.AbstractContextManager[None]]) -> Iterator[Step]:
-        """Do the steps one by one, each within `waiting`. Raises what the API raises."""
+        """Run the steps one by one, each within `waiting`. Raises what the API raises."""
         try:
             for name, doing, step in self.steps():
                 started = time.perf_counter()
-                with waiting(doing), explaining(f"do this: {name}"):
-                    told = step()
+                with waiting(doing), translate_spark_errors(f"complete the step {name!r}"):
+                    outcome = step()
                 seconds = time.perf_counter() - started
                 has_table = Path(self.path, "_transaction_log").exists()
-                yield Step(name, told, seconds, self._table().version if has_table else None)
+                yield Step(name, outcome, seconds, self._table().version if has_table else None)
         finally:
             if self.spark is not None:
                 self.spark.stop()
 
-    def _start(self) -> Told:
-        logging.getLogger().addFilter(_is_news)
+    def _start(self) -> Outcome:
+        logging.getLogger().addFilter(_is_not_interrupt)
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         self.spark = indextables_spark.session(**_SPARK_SETTINGS)
         cores = self.spark.sparkContext.defaultParallelism
-        return Told((f"Spark {self.spark.version}, local, {count(cores, 'core')}, nothing to download",))
+        return Outcome((f"Spark {self.spark.version}, local, {count(cores, 'core')}, no downloads",))
 
-    def _read(self) -> Told:
+    def _read(self) -> Outcome:
         self.corpus = read_corpus()
         packages = len(self.corpus["package"].unique())
         files = len(self.corpus["path"].unique())
-        return Told(
+        return Outcome(
             (
                 f"{count(self.corpus.num_rows, 'line')} of {count(files, 'file')} in {count(packages, 'package')}",
             ),
-            figures=(("rows in the corpus", f"{self.corpus.num_rows:,}"),),
+            figures=(("rows indexed", f"{self.corpus.num_rows:,}"),),
         )
 
-    def _index(self) -> Told:
-        # Spark makes a small task of every ten thousand rows; larger ones make larger splits.
+    def _index(self) -> Outcome:
+        # Spark makes a task for every ten thousand rows; larger tasks make larger splits.
         frame = self.spark.createDataFrame(self.corpus).coalesce(
             2 * self.spark.sparkContext.defaultParallelism
         )
@@ -185,43 +148,43 @@ class Demo(msgspec.Struct):
         table.set_properties({DEMO_PROPERTY: DEMO_MARK})
         rate = f"{self.corpus.num_rows / seconds:,.0f} rows/s"
         text_bytes = pc.sum(pc.binary_length(self.corpus["text"])).as_py()
-        return Told(
+        return Outcome(
             (
                 'df.write.format("indextables").partitionBy("package").save(path)',
                 f"{count(table.num_files, 'split')}, {size(table.total_bytes)} with index and rows, {rate}",
             ),
             figures=(
                 ("text", size(text_bytes)),
-                ("table, index included", size(table.total_bytes)),
+                ("table including index", size(table.total_bytes)),
                 ("indexing on Spark", rate),
             ),
         )
 
-    def _search_with_sql(self) -> Told:
+    def _search_with_sql(self) -> Outcome:
         frame = self.spark.read.format(_FORMAT).option("search", "true").load(self.path)
         frame.createOrReplaceTempView("lines")
         started = time.perf_counter()
         rows = self.spark.sql(_SEARCH).collect()
         seconds = time.perf_counter() - started
         hits = tuple(Hit(QUERY, f"{row.path}:{row.line}", row["_score"], row.text) for row in rows)
-        return Told((_SEARCH,), hits, (("the best lines with SQL on Spark", duration(seconds)),))
+        return Outcome((_SEARCH,), hits, (("search with SQL on Spark", duration(seconds)),))
 
-    def _search(self) -> Told:
+    def _search(self) -> Outcome:
         table = self._table()
         first, seconds = _timed(lambda: table.search(QUERY, limit=3))
         again = min(_timed(lambda: table.search(QUERY, limit=3))[1] for _ in range(_RUNS))
         matching, counting = _timed(lambda: table.count(QUERY))
         hits = _hits(QUERY, first)
-        return Told(
+        return Outcome(
             (
-                f"IndexTable(path).search({QUERY!r}, limit=3): {duration(seconds)}, and {duration(again)} when warm",
+                f"IndexTable(path).search({QUERY!r}, limit=3): {duration(seconds)}, {duration(again)} when warm",
                 f"{count(matching, 'line')} match, counted in {duration(counting)}",
             ),
             hits,
-            (("the first search without Spark", duration(seconds)), ("the same when warm", duration(again))),
+            (("first search without Spark", duration(seconds)), ("the same search, warm", duration(again))),
         )
 
-    def _stream(self) -> Told:
+    def _stream(self) -> Outcome:
         before = self._table().version
         with tempfile.TemporaryDirectory(prefix="indextables-demo-") as folder:
             inbox = Path(folder, "inbox")
@@ -253,28 +216,30 @@ class Demo(msgspec.Struct):
         table = self._table()
         found, seconds = _timed(lambda: table.search(STREAMED_QUERY, limit=1))
         hits = _hits(STREAMED_QUERY, found)
-        return Told(
+        return Outcome(
             (
-                f"version {before} → {table.version}: {count(_STREAMED_LINES, 'line')} in, exactly once",
+                f"version {before} → {table.version}: {count(_STREAMED_LINES, 'line')} streamed, exactly once",
                 f"found in {duration(seconds)}",
             ),
             hits,
         )
 
-    def _overwrite(self) -> Told:
-        of_partition = self.corpus.filter(pc.field("package") == PARTITION)
-        shouted = of_partition.set_column(3, "text", pc.utf8_upper(of_partition["text"]))
+    def _overwrite(self) -> Outcome:
+        partition = self.corpus.filter(pc.field("package") == PARTITION)
+        in_upper_case = partition.set_column(3, "text", pc.utf8_upper(partition["text"]))
         (
-            self.spark.createDataFrame(shouted.combine_chunks())
+            self.spark.createDataFrame(in_upper_case.combine_chunks())
             .write.format(_FORMAT)
             .option("replaceWhere", f"package = '{PARTITION}'")
             .mode("overwrite")
             .save(self.path)
         )
         version = self._table().version
-        return Told((f"version {version} has package '{PARTITION}' in upper case, and all others as before",))
+        return Outcome(
+            (f"version {version} has package '{PARTITION}' in upper case; the others are unchanged",)
+        )
 
-    def _travel(self) -> Told:
+    def _travel(self) -> Outcome:
         newest = self._table()
         older = IndexTable(self.path, version=newest.version - 1)
         where = f"package = '{PARTITION}'"
@@ -282,46 +247,77 @@ class Demo(msgspec.Struct):
             table.search("JSONDecodeError", where=where, columns=["text"], limit=1)["text"].to_pylist()
             for table in (older, newest)
         )
-        return Told(
+        return Outcome(
             (
-                f"version {older.version}: {_shown(then)}",
-                f"version {newest.version}: {_shown(now)}",
+                f"version {older.version}: {_first_line(then)}",
+                f"version {newest.version}: {_first_line(now)}",
             )
         )
 
-    def _merge(self) -> Told:
+    def _merge(self) -> Outcome:
         before = self._table().num_files
         (row,) = self.spark.sql(f"MERGE SPLITS '{self.path}' TARGET SIZE 100M").collect()
         after = self._table().num_files
-        return Told(
+        return Outcome(
             (
                 f"MERGE SPLITS '{self.path}' TARGET SIZE 100M",
                 f"{count(before, 'split')} became {after:,}: {row['status']}",
             ),
-            figures=(("splits before and after the merge", f"{before:,} and {after:,}"),),
+            figures=(("splits before and after the merge", f"{before:,} → {after:,}"),),
         )
 
-    def _checkpoint(self) -> Told:
+    def _checkpoint(self) -> Outcome:
         (row,) = self.spark.sql(f"CHECKPOINT INDEXTABLES '{self.path}'").collect()
-        return Told((f"CHECKPOINT INDEXTABLES '{self.path}'", f"status {row['status']}"))
+        return Outcome((f"CHECKPOINT INDEXTABLES '{self.path}'", f"status {row['status']}"))
 
-    def _describe(self) -> Told:
+    def _describe(self) -> Outcome:
         rows = self.spark.sql(f"DESCRIBE INDEXTABLES STATE '{self.path}'").collect()
         shown = {"format", "version", "numFiles", "totalBytes", "numManifests", "tombstoneRatio"}
         facts = [f"{row['property']}: {row['value']}" for row in rows if row["property"] in shown]
-        return Told((f"DESCRIBE INDEXTABLES STATE '{self.path}'", *facts))
+        return Outcome((f"DESCRIBE INDEXTABLES STATE '{self.path}'", *facts))
 
-    def _purge(self) -> Told:
+    def _purge(self) -> Outcome:
         report = self._table().purge(older_than="7 days", dry_run=True)
-        return Told(
+        return Outcome(
             (
                 f"PURGE INDEXTABLE '{self.path}' OLDER THAN 7 DAYS DRY RUN",
-                f"{count(report.num_files, 'file')} would go: what was replaced today is kept for time travel",
+                f"{count(report.num_files, 'file')} would be deleted: recently replaced files are kept for time travel",
             )
         )
 
     def _table(self) -> IndexTable:
         return IndexTable(self.path)
+
+
+def read_corpus() -> pa.Table:
+    """All lines of the standard library that are not blank. Raises StorageError if its source is missing."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    tables = [_lines(path, root) for path in _source_files(root)]
+    if not tables:
+        raise StorageError(f"{root} has no source code of the standard library; install it and try again")
+    # Spark makes one task per chunk.
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _source_files(root: Path) -> Iterator[Path]:
+    for path in sorted(root.rglob("*.py")):
+        if not _SKIPPED.intersection(path.relative_to(root).parts):
+            yield path
+
+
+def _lines(path: Path, root: Path) -> pa.Table:
+    # A few test files have other encodings, or are not valid text.
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    relative = path.relative_to(root)
+    package = relative.parts[0] if len(relative.parts) > 1 else SINGLE_FILES
+    columns = [
+        pa.repeat(package, len(kept)),
+        pa.repeat(relative.as_posix(), len(kept)),
+        pa.array([number for number, _ in kept], pa.int32()),
+        pa.array([line for _, line in kept], pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _hits(query: str, rows: pa.Table) -> tuple[Hit, ...]:
@@ -336,9 +332,9 @@ def _timed(action: Callable[[], "pa.Table | int"]) -> tuple["pa.Table", float]:
     return result, time.perf_counter() - started
 
 
-def _shown(texts: list[str]) -> str:
+def _first_line(texts: list[str]) -> str:
     return texts[0].strip() if texts else "nothing"
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_not_interrupt(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(_INTERRUPTED)

@@ -1,0 +1,375 @@
+"""Patches to Spark's readers, writers and `spark.sql`, active for our formats on sessions that `enable` prepared.
+
+Spark rejects `.partitionBy(…)` and most save modes for Python data sources, silently ignores `.partitionBy(…)` on
+streams, and shows data sources no session settings. Patched writers therefore record the calls made on them; when one
+saves in one of our formats, the calls are repeated on a new writer with options in place of what Spark would reject.
+Everything else goes to Spark unchanged.
+"""
+
+import contextlib
+import functools
+import json
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructType
+
+from indextables.config import Settings
+from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
+from indextables.errors import IndexTablesError, InvalidOptionError
+from indextables.spark.filters import MARKER_PREFIX
+from indextables.spark.jobs import check_workers
+from indextables.spark.options import (
+    PARTITION_BY,
+    PATH,
+    SAVE_MODE,
+    SCAN_ID,
+    TablePlace,
+    as_options,
+    parse_names,
+    session_settings,
+)
+from indextables.spark.session import is_enabled
+from indextables.spark.source import FORMATS
+from indextables.spark.statements import execute_statement
+from indextables.spark.types import quote_name
+from indextables.table import load_snapshot
+
+_PATCHED: Final = "_indextables_patched"
+
+# The save modes that Spark accepts for a Python data source. The others reach the source as an option.
+_NATIVE_MODES: Final = frozenset({"append", "overwrite"})
+_OTHER_MODES: Final[Mapping[str, str]] = {
+    "error": "errorifexists",
+    "errorifexists": "errorifexists",
+    "default": "errorifexists",
+    "ignore": "ignore",
+}
+
+_RECORDED_ON_WRITER: Final = ("format", "mode", "option", "options", "partitionBy")
+_RECORDED_ON_STREAM_WRITER: Final = (
+    "format", "option", "options", "outputMode", "partitionBy", "queryName", "trigger", "foreach", "foreachBatch"
+)  # fmt: skip
+
+
+def patch_spark(spark: SparkSession) -> None:
+    """Patch the classes that this kind of session uses, classic or Connect. Patching again has no effect."""
+    frame = spark.range(0)
+    _patch_writer(type(frame.write), type(frame))
+    _patch_reader(type(spark.read))
+    _patch_sql(type(spark))
+    stream_reader_type = type(spark.readStream)
+    _patch_stream_reader(stream_reader_type)
+    # Only a streaming DataFrame has a stream writer. The class is in the same module as the reader's.
+    stream_writer_type = sys.modules[stream_reader_type.__module__].DataStreamWriter
+    _patch_stream_writer(stream_writer_type, type(frame))
+
+
+# Batch.
+
+
+def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
+    if _is_patched(writer_type):
+        return
+    _record_calls(writer_type, _RECORDED_ON_WRITER)
+    original = writer_type.save
+
+    @functools.wraps(original)
+    def save(
+        self: Any,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002  # the name is Spark's
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803  # the name is Spark's
+        **options: Any,
+    ) -> None:
+        if not _is_ours(self, format, self._spark):
+            original(self, path, format, mode, partitionBy, **options)
+            return
+        _activate(self._spark)
+        check_workers(self._spark)
+        frame = self._df if isinstance(self._df, DataFrame) else frame_type(self._df, self._spark)
+        given = _recorded_options(self) | options
+        partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
+        settings = session_settings(self._spark)
+        frame = _repartitioned(frame, partition_by, {**given, **_path_option(path)}, settings)
+        source = format or _last_argument(self, "format")
+        writer = frame.write.format(source).options(**given, **as_options(settings))
+        if partition_by:
+            writer = writer.option(PARTITION_BY, json.dumps(partition_by))
+        original(_with_mode(writer, mode or _last_argument(self, "mode")), path)
+
+    writer_type.save = save
+
+
+def _patch_reader(reader_type: type[Any]) -> None:
+    if _is_patched(reader_type):
+        return
+    _record_calls(reader_type, ("format",))
+    original = reader_type.load
+
+    @functools.wraps(original)
+    def load(
+        self: Any,
+        path: Any = None,
+        format: str | None = None,  # noqa: A002  # the name is Spark's
+        schema: Any = None,
+        **options: Any,
+    ) -> DataFrame:
+        spark = _session_of(self)
+        if not _is_ours(self, format, spark):
+            plain: DataFrame = original(self, path, format, schema, **options)
+            return plain
+        _activate(spark)
+        check_workers(spark)
+        scan_id = uuid.uuid4().hex
+        options = {**as_options(session_settings(spark)), **options}
+        frame: DataFrame = original(self, path, format, schema, **options, **{SCAN_ID: scan_id})
+        marked = _with_marker(frame, scan_id)
+        return original(self, path, format, schema, **options, **{SCAN_ID: ""}) if marked is None else marked
+
+    reader_type.load = load
+
+
+def _patch_sql(session_type: type[Any]) -> None:
+    if _is_patched(session_type):
+        return
+    original = session_type.sql
+
+    @functools.wraps(original)
+    def sql(self: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803  # Spark's name
+        result = execute_statement(self, sqlQuery) if is_enabled(self) else None
+        if result is not None:
+            return result
+        frame: DataFrame = original(self, sqlQuery, *args, **kwargs)
+        return frame
+
+    session_type.sql = sql
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make this the thread's active session: Spark looks up Python data sources only there."""
+    if type(spark).getActiveSession() is None:
+        spark.createDataFrame([], StructType([]))
+
+
+def _with_mode(writer: Any, mode: str | None) -> Any:
+    name = (mode or "error").lower()
+    if name in _NATIVE_MODES:
+        return writer.mode(name)
+    if name not in _OTHER_MODES:
+        raise InvalidOptionError(
+            f"unknown save mode {mode!r}; use append, overwrite, errorifexists or ignore"
+        )
+    return writer.mode("append").option(SAVE_MODE, _OTHER_MODES[name])
+
+
+def _with_marker(frame: DataFrame, scan_id: str) -> DataFrame | None:
+    """The same rows, with a condition that every scan of them pushes to the source; None without a string column.
+
+    The condition is true for every row, null or not. `shared_plans` explains why each scan needs a filter.
+    """
+    strings = [field.name for field in frame.schema if isinstance(field.dataType, StringType)]
+    if not strings:
+        return None
+    return frame.where(f"NOT ({quote_name(strings[-1])} <=> '{MARKER_PREFIX}{scan_id}')")
+
+
+# Streams.
+
+
+def _patch_stream_reader(reader_type: type[Any]) -> None:
+    if _is_patched(reader_type):
+        return
+    _record_calls(reader_type, ("format",))
+    original = reader_type.load
+
+    @functools.wraps(original)
+    def load(
+        self: Any,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002  # the name is Spark's
+        schema: StructType | str | None = None,
+        **options: Any,
+    ) -> DataFrame:
+        spark = _session_of(self)
+        if _is_ours(self, format, spark):
+            check_workers(spark)
+            options = {**as_options(session_settings(spark)), **options}
+        frame: DataFrame = original(self, path, format, schema, **options)
+        return frame
+
+    reader_type.load = load
+
+
+def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
+    if _is_patched(writer_type):
+        return
+    original_partition_by, original = writer_type.partitionBy, writer_type.start
+    _record_calls(writer_type, _RECORDED_ON_STREAM_WRITER)
+
+    @functools.wraps(original)
+    def start(
+        self: Any,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002  # the name is Spark's
+        outputMode: str | None = None,  # noqa: N803  # the name is Spark's
+        partitionBy: str | list[str] | None = None,  # noqa: N803  # the name is Spark's
+        queryName: str | None = None,  # noqa: N803  # the name is Spark's
+        **options: Any,
+    ) -> Any:
+        spark = self._session if hasattr(self, "_session") else self._spark
+        if not _is_ours(self, format, spark):
+            return original(self, path, format, outputMode, partitionBy, queryName, **options)
+        check_workers(spark)
+        partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
+        settings = session_settings(spark)
+        given = {**_recorded_options(self), **options, **_path_option(path)}
+        frame = self._df if hasattr(self, "_df") else frame_type(self._write_stream._child, spark)
+        repartitioned = _repartitioned(frame, partition_by, given, settings)
+        writer = self if repartitioned is frame else _repeat_calls(self, repartitioned.writeStream)
+        if partition_by:
+            original_partition_by(writer, [])
+            writer.option(PARTITION_BY, json.dumps(partition_by))
+        options = {**as_options(settings), **options}
+        return original(writer, path, format, outputMode, None, queryName, **options)
+
+    writer_type.start = start
+
+
+# Repartitioning before a write. A data source takes rows in the order in which they arrive; only a patched writer can
+# bring the rows of each partition together, which makes fewer and larger splits.
+
+
+def _repartitioned(
+    frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any], session: Mapping[str, str]
+) -> DataFrame:
+    """The frame, repartitioned by the table's partition columns if the setting asks for it; else the frame itself.
+
+    The columns come from `partition_by`, from the options, or from the existing table. The frame is returned unchanged
+    if they do not match its columns: the source then reports a better error than Spark would here. Raises
+    InvalidOptionError for invalid settings.
+    """
+    given = {key.lower(): _text(value) for key, value in options.items() if value is not None}
+    if not Settings.resolve(given, session=session)[WRITE_OPTIMIZE_ENABLED]:
+        return frame
+    option = given.get(PARTITION_BY.lower())
+    wanted = partition_by or (
+        _table_partition_columns(given, session) if option is None else parse_names(option)
+    )
+    found = [[name for name in frame.columns if name.lower() == each.lower()] for each in wanted]
+    if not found or any(len(names) != 1 for names in found):
+        return frame
+    return frame.repartition(*(quote_name(name) for (name,) in found))
+
+
+def _table_partition_columns(options: Mapping[str, str], session: Mapping[str, str]) -> tuple[str, ...]:
+    with contextlib.suppress(IndexTablesError):
+        place = TablePlace.of({**options, **as_options(session)})
+        return load_snapshot(place.context()).partition_columns
+    return ()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Recorded calls: a Spark reader or writer cannot be asked for its format, mode, options or partition columns.
+
+_CALLS: Final = "_indextables_calls"
+
+
+class _Call(msgspec.Struct, frozen=True):
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def _record_calls(patched: type[Any], methods: Sequence[str]) -> None:
+    for method in methods:
+        setattr(patched, method, _recording(getattr(patched, method)))
+
+
+def _recording(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def record(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__.setdefault(_CALLS, []).append(_Call(original.__name__, args, kwargs))
+        return original(self, *args, **kwargs)
+
+    return record
+
+
+def _recorded(builder: Any, *methods: str) -> list[_Call]:
+    """The recorded calls of some methods, or of all if none is named, in order."""
+    return [call for call in builder.__dict__.get(_CALLS, []) if not methods or call.method in methods]
+
+
+def _repeat_calls(builder: Any, other: Any) -> Any:
+    """Repeat all recorded calls on another builder; returns that one."""
+    for call in _recorded(builder):
+        getattr(other, call.method)(*call.args, **call.kwargs)
+    return other
+
+
+def _last_argument(builder: Any, method: str) -> Any:
+    """The argument of the last call of a method that takes one."""
+    found = _recorded(builder, method)
+    return next(iter([*found[-1].args, *found[-1].kwargs.values()]), None) if found else None
+
+
+def _recorded_options(builder: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for call in _recorded(builder, "option", "options"):
+        if call.method == "options":
+            options |= call.kwargs
+        else:
+            key, value = [
+                *call.args,
+                *(call.kwargs[name] for name in ("key", "value") if name in call.kwargs),
+            ]
+            options[key] = value
+    return options
+
+
+def _recorded_partition_columns(builder: Any) -> tuple[str, ...]:
+    found = _recorded(builder, "partitionBy")
+    return _flat_names(list(found[-1].args)) if found else ()
+
+
+# What all patches share.
+
+
+def _is_patched(patched: type[Any]) -> bool:
+    """Whether a class is already patched. Marks it as patched."""
+    if _PATCHED in vars(patched):
+        return True
+    setattr(patched, _PATCHED, True)
+    return False
+
+
+def _is_ours(builder: Any, source: str | None, spark: SparkSession) -> bool:
+    """Whether a reader or writer uses one of our formats on an enabled session."""
+    name = source or _last_argument(builder, "format")
+    return isinstance(name, str) and name.lower() in FORMATS and is_enabled(spark)
+
+
+def _session_of(reader: Any) -> SparkSession:
+    spark: SparkSession = getattr(reader, "_spark", None) or reader._client
+    return spark
+
+
+def _path_option(path: str | None) -> dict[str, str]:
+    return {} if path is None else {PATH: path}
+
+
+def _flat_names(columns: Any) -> tuple[str, ...]:
+    """Column names that were given one by one, in lists, or not at all."""
+    if columns is None:
+        return ()
+    if isinstance(columns, str):
+        return (columns,)
+    return tuple(name for each in columns for name in _flat_names(each))
