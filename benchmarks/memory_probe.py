@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
 def _finish_imports() -> None:
     """What libraries import when they are first used belongs to the idle process, as it does for the peer."""
-    for name in ("datafusion", "fastavro", "indextables.predicates.sql"):
+    for name in ("datafusion", "fastavro", "lark"):
         import_module(name)
     pa.array([None])  # pyarrow looks for pandas
 

@@ -3,7 +3,7 @@
 from indextables.predicates.arrow import to_arrow_filter
 from indextables.predicates.binding import bind
 from indextables.predicates.column import Column, col
-from indextables.predicates.text import parse_predicate
+from indextables.predicates.parser import parse_predicate
 from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
