@@ -271,7 +271,7 @@ def test_choosing_files_of_a_partition_loads_no_parser_library(tmp_path):
     )
     code = (
         "import sys, indextables\n"
-        "indextables.IndexTable.open(sys.argv[1]).files(where=\"day = '2024-01-31' AND x > 5\")\n"
+        "indextables.IndexTable(sys.argv[1]).files(where=\"day = '2024-01-31' AND x > 5\")\n"
         "sys.exit('lark' in sys.modules or 'sqlglot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], check=False).returncode == 0

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from indextables._arrow import arrow_from_numpy
 from indextables.errors import LogCorruptedError
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
+from indextables.schema import TableShape
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 STRING_LIST = pa.list_(pa.string())
@@ -214,11 +215,10 @@ def remove_lines(entries: pa.Table, deletion_timestamp_ms: int, data_change: boo
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """A bound predicate, and what is needed to judge a manifest by it."""
+    """A predicate, and the shape of the table, which is needed to prune manifests by it."""
 
-    predicate: Predicate
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    predicate: BoundPredicate
+    shape: TableShape
 
 
 class PathSelection(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
 from indextables.log.actions import AddAction
 from indextables.ops.runner import ordered_streams
-from indextables.predicates import Predicate, bind
+from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.schema import find_column
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
@@ -160,6 +160,6 @@ def projected_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Sch
 
 
 def _scan_split(
-    snapshot: Snapshot, ref: SplitRef, names: Sequence[str], predicate: Predicate | None
+    snapshot: Snapshot, ref: SplitRef, names: Sequence[str], predicate: BoundPredicate | None
 ) -> Iterator[pa.RecordBatch]:
     return open_ref(snapshot, ref).scan(names, predicate)

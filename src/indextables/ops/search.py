@@ -18,7 +18,15 @@ from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import open_again, ordered_refs, projected_schema
 from indextables.ops.runner import parallel_map
-from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
+from indextables.predicates import (
+    BoundPredicate,
+    Predicate,
+    all_of,
+    bind,
+    columns_of,
+    conjuncts_of,
+    to_arrow_filter,
+)
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
 from indextables.search.compile import CompiledQuery, compile_query, compile_with_predicate, everything
@@ -45,7 +53,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     """What is asked of every split: a query, or all rows, restricted by a bound predicate."""
 
     query: QueryNode | None
-    where: Predicate | None
+    where: BoundPredicate | None
     fields: tuple[str, ...] = ()
 
     @classmethod
@@ -123,7 +131,7 @@ def compile_for(snapshot: Snapshot, question: SearchRequest, split: Split) -> Co
     return asked
 
 
-def matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:
+def matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) -> NDArray[np.int64]:
     """Those of the rows for which a bound predicate is true."""
     if not len(rows):
         return rows
@@ -134,22 +142,21 @@ def matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDA
     return matching
 
 
-def _undecided(snapshot: Snapshot, entries: pa.Table, where: Predicate | None) -> Predicate | None:
+def _undecided(snapshot: Snapshot, entries: pa.Table, where: BoundPredicate | None) -> BoundPredicate | None:
     """What partition values leave open of a predicate by which these entries were selected."""
     if where is None:
         return None
-    conjuncts = where.operands if isinstance(where, And) else (where,)
     partition_columns = frozenset(snapshot.partition_columns)
     left = [
         conjunct
-        for conjunct in conjuncts
+        for conjunct in conjuncts_of(where)
         if not columns_of(conjunct) <= partition_columns or not _holds_for_all(snapshot, entries, conjunct)
     ]
     return all_of(left) if left else None
 
 
-def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: Predicate) -> bool:
-    matches = match_partitions(entries, predicate, snapshot.schema, snapshot.partition_columns)
+def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: BoundPredicate) -> bool:
+    matches = match_partitions(entries, predicate, snapshot.shape)
     return not matches.null_count and bool(pc.all(matches).as_py())
 
 

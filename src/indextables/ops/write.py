@@ -22,7 +22,7 @@ from indextables.ops.after_commit import after_commit
 from indextables.ops.merge import merge_on_write
 from indextables.ops.read import add_of
 from indextables.ops.uploads import deleting_unless_landed, uploads_check
-from indextables.predicates import Predicate, parse_predicate
+from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.pruning import match_partitions
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.split.split import SplitFile
@@ -100,12 +100,13 @@ def overwrite(
     Raises InvalidPredicateError, too, for a `where` that needs more than partition values, and
     InvalidValueError for rows of a partition that it does not select: they would be added to what is there.
     """
-    if where is not None:
-        match_partitions(_partitions(()), where, snapshot.schema, snapshot.partition_columns)
+    bound = None if where is None else bind(where, snapshot.schema)
+    if bound is not None:
+        match_partitions(_partitions(()), bound, snapshot.shape)
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
-        if where is not None:
-            _check_selected(snapshot, files, where)
+        if bound is not None:
+            _check_selected(snapshot, files, bound)
         intent = Overwrite(_adds(files), where, _mappings(files))
         check = uploads_check(files)
         result = commit(snapshot, intent, Operation("OVERWRITE"), before_each_try=check)
@@ -150,8 +151,8 @@ def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> 
         return writer.commit()
 
 
-def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
-    matches = match_partitions(_partitions(files), where, snapshot.schema, snapshot.partition_columns)
+def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: BoundPredicate) -> None:
+    matches = match_partitions(_partitions(files), where, snapshot.shape)
     outside = next((file for file, match in zip(files, matches.to_pylist(), strict=True) if not match), None)
     if outside is not None:
         values = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())
@@ -197,7 +198,7 @@ def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
             f"{snapshot.context.url}: the table is not partitioned, so that it has no partitions to drop"
         )
     nothing: pa.Table = empty_entries()
-    match_partitions(nothing, where, snapshot.schema, snapshot.partition_columns)
+    match_partitions(nothing, bind(where, snapshot.schema), snapshot.shape)
 
 
 # Table properties and the protocol: changes to the table itself.

@@ -31,6 +31,7 @@ from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -282,8 +283,8 @@ UPWARD = (Operator.GT, Operator.GE)
 DOWNWARD = (Operator.LT, Operator.LE)
 
 
-def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) -> Predicate:
-    """Return the same predicate in terms of a schema; binding a bound predicate changes nothing.
+def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) -> BoundPredicate:
+    """Fit a predicate to a schema.
 
     Columns are found without regard to case, as Spark does it. Literals become values of the column's type;
     where there is no such value (x > 1.5 for an integer, a number out of range), the comparison becomes one
@@ -293,7 +294,7 @@ def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) ->
     and for trees that are too deep.
     """
     check_depth(predicate)
-    return _Binder(schema, time_zone).bind(predicate)
+    return BoundPredicate(_Binder(schema, time_zone).bind(predicate))
 
 
 class _Binder:

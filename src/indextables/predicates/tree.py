@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TypeAlias
+from typing import NewType, TypeAlias, overload
 
 import msgspec
 
@@ -63,6 +63,13 @@ class Predicate:
     def __bool__(self) -> bool:
         # `a and b`, and `1 < col("x") < 5`, would silently drop one half.
         raise InvalidPredicateError("a predicate has no truth value of its own; combine with &, | and ~")
+
+
+BoundPredicate = NewType("BoundPredicate", Predicate)
+"""A predicate that `bind` has fitted to a schema: columns as the schema spells them, literals of their types.
+
+The same nodes, so it is hashable and picklable like them; its type says that it is not bound again.
+"""
 
 
 class AlwaysTrue(Predicate, msgspec.Struct, frozen=True):
@@ -146,20 +153,34 @@ class Or(Predicate):
         object.__setattr__(self, "operands", _flattened(Or, operands))
 
 
+@overload
+def all_of(predicates: Iterable[BoundPredicate]) -> BoundPredicate: ...
+@overload
+def all_of(predicates: Iterable[Predicate]) -> Predicate: ...
 def all_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Return the conjunction of any number of predicates; of none, AlwaysTrue."""
+    """Return the conjunction of any number of predicates; of none, AlwaysTrue. It is bound if all of them are."""
     operands = tuple(predicates)
     if len(operands) == 1:
         return operands[0]
     return And(*operands) if operands else AlwaysTrue()
 
 
+@overload
+def any_of(predicates: Iterable[BoundPredicate]) -> BoundPredicate: ...
+@overload
+def any_of(predicates: Iterable[Predicate]) -> Predicate: ...
 def any_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Return the disjunction of any number of predicates; of none, AlwaysFalse."""
+    """Return the disjunction of any number of predicates; of none, AlwaysFalse. It is bound if all of them are."""
     operands = tuple(predicates)
     if len(operands) == 1:
         return operands[0]
     return Or(*operands) if operands else AlwaysFalse()
+
+
+def conjuncts_of(predicate: BoundPredicate) -> tuple[BoundPredicate, ...]:
+    """Return the bound predicates whose conjunction the predicate is; itself if it is no AND."""
+    operands = _operands(predicate) if isinstance(predicate, And) else (predicate,)
+    return tuple(map(BoundPredicate, operands))
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:

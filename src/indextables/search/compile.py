@@ -6,7 +6,7 @@ import msgspec
 from tantivy import Index, Occur, Query
 
 from indextables.errors import InvalidQueryError, SearchFailedError
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
 from indextables.search.nodes import Boolean, Boost, Everything, Leaf, QueryNode
 from indextables.search.predicate_query import ExactQueries, any_query, filtered, partition_predicate
 from indextables.search.scope import AbsentColumn, PartitionValue, SearchScope, Target
@@ -109,11 +109,11 @@ class CompiledQuery(msgspec.Struct, frozen=True):
     index: Index
     query: Query
     scope: SearchScope
-    rest: Predicate | None
+    rest: BoundPredicate | None
 
 
 def compile_with_predicate(
-    index: Index, scope: SearchScope, query: QueryNode | None, where: Predicate | None
+    index: Index, scope: SearchScope, query: QueryNode | None, where: BoundPredicate | None
 ) -> CompiledQuery:
     """Put a query (None: all rows) and a bound predicate to an index. Raises InvalidQueryError."""
     wanted = everything() if query is None else compile_query(query, scope)

@@ -15,6 +15,7 @@ from indextables.predicates import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -25,6 +26,7 @@ from indextables.predicates import (
     Predicate,
     Value,
     all_of,
+    conjuncts_of,
 )
 from indextables.search.nodes import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
@@ -61,7 +63,9 @@ _WHOLE_VALUES: Final = frozenset(FieldKind) - {
 _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 
-def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Query | None, Predicate | None]:
+def partition_predicate(
+    predicate: BoundPredicate, mapping: DocMapping
+) -> tuple[Query | None, BoundPredicate | None]:
     """Return what the index answers exactly as a query, and the rest of the predicate for the rows.
 
     The two together, joined by AND, are the predicate; None stands for a part that excludes nothing. The
@@ -69,10 +73,9 @@ def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Quer
     no term; so are tokenised text, JSON, addresses, and columns that the mapping does not have.
     """
     exact = ExactQueries(mapping)
-    conjuncts = predicate.operands if isinstance(predicate, And) else (predicate,)
     queries: list[Query] = []
-    rest: list[Predicate] = []
-    for conjunct in conjuncts:
+    rest: list[BoundPredicate] = []
+    for conjunct in conjuncts_of(predicate):
         if isinstance(conjunct, AlwaysTrue):
             continue
         query = exact.where_true(conjunct)

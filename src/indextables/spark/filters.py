@@ -9,6 +9,7 @@ from pyspark.sql import datasource as spark
 from indextables.errors import InvalidPredicateError, InvalidQueryError
 from indextables.predicates import (
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -46,13 +47,13 @@ MARKER_PREFIX: Final = "indextables scan "
 
 def asked_by(
     filters: Sequence[spark.Filter], schema: pa.Schema, *, has_search_columns: bool
-) -> tuple[str | None, Predicate | None]:
+) -> tuple[str | None, BoundPredicate | None]:
     """The query of filters, and the bound predicate of all those that have one; the others exclude nothing.
 
     Raises InvalidQueryError for conditions on the column of the query that are no search.
     """
     queries: dict[str, None] = {}
-    predicates: list[Predicate] = []
+    predicates: list[BoundPredicate] = []
     for each in filters:
         column = _column(each)
         if _is_marker(each) or (has_search_columns and column == SCORE_COLUMN):
@@ -66,7 +67,7 @@ def asked_by(
     return next(iter(queries), None), all_of(predicates) if predicates else None
 
 
-def to_predicate(given: spark.Filter, schema: pa.Schema) -> Predicate | None:
+def to_predicate(given: spark.Filter, schema: pa.Schema) -> BoundPredicate | None:
     """The same condition as a predicate, bound to the schema; None if there is none."""
     predicate = _predicate(given)
     if predicate is None:

@@ -17,7 +17,7 @@ from indextables.config.kinds import Boolean, Names, Size
 from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import TransactionAction
-from indextables.predicates import Predicate, bind, parse_predicate
+from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.schema import find_column
 from indextables.storage import ObjectStore, StoreLocation
@@ -117,7 +117,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
             timestamp=timestamp,
         )
 
-    def predicate(self, schema: pa.Schema) -> Predicate | None:
+    def predicate(self, schema: pa.Schema) -> BoundPredicate | None:
         """The rows that the option restricts a read to; None: all. Raises InvalidPredicateError."""
         return None if self.where is None else bind(parse_predicate(self.where), schema)
 

@@ -24,7 +24,8 @@ from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import SplitRef, projected_schema, split_refs
 from indextables.ops.search import SearchRequest, check_query
-from indextables.predicates import Predicate, all_of, any_of, columns_of, to_arrow_filter
+from indextables.predicates import BoundPredicate, all_of, any_of, columns_of, to_arrow_filter
+from indextables.schema import TableShape
 from indextables.search.compile import compile_with_predicate
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.nodes import QueryNode
@@ -84,11 +85,10 @@ def pack(sizes: Sequence[int], task_bytes: int, min_tasks: int, max_splits: int)
 _BATCH_ROWS: Final = 8192
 
 
-class TableShape(msgspec.Struct, frozen=True):
+class TaskTable(msgspec.Struct, frozen=True):
     """What a task has to know about the table: picklable, and no part of the list of its files."""
 
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    shape: TableShape
     settings: Settings
 
 
@@ -100,7 +100,7 @@ class Query(msgspec.Struct, frozen=True):
     is_scored: bool
 
 
-def open_task_split(store: ObjectStore, table: TableShape, ref: SplitRef) -> Split:
+def open_task_split(store: ObjectStore, table: TaskTable, ref: SplitRef) -> Split:
     """Open a split by what the log knows about it. Raises what `open_split` raises."""
     return open_split(
         store,
@@ -108,21 +108,21 @@ def open_task_split(store: ObjectStore, table: TableShape, ref: SplitRef) -> Spl
         ref.size,
         ref.footer_start_offset,
         ref.footer_end_offset,
-        schema=table.schema,
-        partition_columns=table.partition_columns,
+        schema=table.shape.schema,
+        partition_columns=table.shape.partition_columns,
         partition_values=ref.partition_values,
     )
 
 
 def search_split(
-    split: Split, table: TableShape, query: Query, names: Sequence[str], where: Predicate | None
+    split: Split, table: TaskTable, query: Query, names: Sequence[str], where: BoundPredicate | None
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of a split that a query finds and for which `where` is true, in order, and their scores.
 
     There is no limit: all rows that match are given. Raises InvalidQueryError.
     """
     index = split.index(index_cache(table.settings))
-    scope = SearchScope(split.mapping, table.schema, split.partition_row, query.fields)
+    scope = SearchScope(split.mapping, table.shape.schema, split.partition_row, query.fields)
     asked = compile_with_predicate(index, scope, query.node, where)
     if query.is_scored:
         hits = search_index(asked.index, asked.query, split.num_records)
@@ -139,7 +139,7 @@ def search_split(
 
 
 def _taken(
-    split: Split, rows: npt.NDArray[np.int64], names: Sequence[str], rest: Predicate | None
+    split: Split, rows: npt.NDArray[np.int64], names: Sequence[str], rest: BoundPredicate | None
 ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
     """Rows by their numbers, without those for which `rest` is not true, and which of the numbers are left."""
     taken = split.take(rows, names)
@@ -216,19 +216,17 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._snapshot: Snapshot | None = options.snapshot(place)
-        self._table = TableShape(
-            self._snapshot.schema, self._snapshot.partition_columns, self._snapshot.context.settings
-        )
+        self._table = TaskTable(self._snapshot.shape, self._snapshot.context.settings)
         virtual = [field.name for field in SEARCH_FIELDS] if options.has_search_columns else []
         asked = table_schema(schema)
         self._names = dict(
             zip(
                 [name for name in asked.names if name not in virtual],
-                read_columns(asked, self._table.schema, virtual, place.url),
+                read_columns(asked, self._table.shape.schema, virtual, place.url),
                 strict=True,
             )
         )
-        self._where = options.predicate(self._table.schema)
+        self._where = options.predicate(self._table.shape.schema)
         self._asks: tuple[Ask, ...] = (Ask(options.query),)
         self._check_queries()
 
@@ -260,7 +258,7 @@ class BatchReader(DataSourceReader):
             question = SearchRequest.of(self._snapshot, ask.query, None, self._options.query_fields)
             check_query(self._snapshot, question)
 
-    def _restricted(self, where: Predicate | None) -> Predicate | None:
+    def _restricted(self, where: BoundPredicate | None) -> BoundPredicate | None:
         """What the option asks for, and what a scan does."""
         both = [each for each in (self._where, where) if each is not None]
         return all_of(both) if both else None
@@ -268,7 +266,7 @@ class BatchReader(DataSourceReader):
     def _rows(self, refs: Sequence[SplitRef]) -> Iterator[pa.RecordBatch]:
         store, schema = self._place.store(), batch_schema(self._schema)
         # A scan of no columns at all could not tell how many rows there are.
-        names = list(self._names.values()) or [self._table.schema.names[0]]
+        names = list(self._names.values()) or [self._table.shape.schema.names[0]]
         for ref in refs:
             split = open_task_split(store, self._table, ref)
             for ask in self._asks:
@@ -310,7 +308,9 @@ class PushDownReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # the name is Spark's
         """Read only what the filters ask for; returns all of them. Raises InvalidQueryError."""
         options = self._options
-        query, where = asked_by(filters, self._table.schema, has_search_columns=options.has_search_columns)
+        query, where = asked_by(
+            filters, self._table.shape.schema, has_search_columns=options.has_search_columns
+        )
         if query is not None and options.query not in (None, query):
             raise InvalidOptionError(
                 f"the option {QUERY} and the condition on {QUERY_COLUMN} ask for different things; keep one"

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from indextables.errors import InvalidOptionError
-from indextables.predicates import Predicate, any_of
+from indextables.predicates import BoundPredicate, any_of
 
 # Longer than the planning of any one query should take.
 WINDOW_SECONDS: Final = 120.0
@@ -33,12 +33,12 @@ class Ask(msgspec.Struct, frozen=True):
     """What one scan wants: the rows that a query finds, or all, for which a bound predicate is true."""
 
     query: str | None = None
-    where: Predicate | None = None
+    where: BoundPredicate | None = None
 
 
 def merged(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
     """One ask for each query, which all those for it are part of."""
-    wheres: dict[str | None, list[Predicate | None]] = {}
+    wheres: dict[str | None, list[BoundPredicate | None]] = {}
     for ask in asks:
         wheres.setdefault(ask.query, []).append(ask.where)
     return tuple(Ask(query, _any(found)) for query, found in wheres.items())
@@ -69,7 +69,7 @@ def remember(scan_id: str, ask: Ask) -> tuple[Ask, ...]:
     return tuple(recent)
 
 
-def _any(wheres: list[Predicate | None]) -> Predicate | None:
+def _any(wheres: list[BoundPredicate | None]) -> BoundPredicate | None:
     known = [where for where in wheres if where is not None]
     return any_of(dict.fromkeys(known)) if len(known) == len(wheres) else None
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import LruCache, lazy_property
 from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
-from indextables.predicates import Predicate, columns_of
+from indextables.predicates import BoundPredicate, columns_of
 from indextables.pruning.evaluate import evaluate
 from indextables.pruning.ranges import ColumnRange, partition_range, unknown_range
 from indextables.pruning.values import order_keys
@@ -29,7 +29,7 @@ SIGN = 1 << 127
 
 def matching_row_groups(
     metadata: pq.FileMetaData,
-    bound: Predicate,
+    bound: BoundPredicate,
     schema: pa.Schema,
     leaves: Mapping[str, int],
     partition_values: Mapping[str, str | None],
@@ -141,7 +141,7 @@ class RowsReader:
         self._table = table
         self._token = object()
 
-    def scan(self, names: Sequence[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+    def scan(self, names: Sequence[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
         """The rows for which a bound predicate is true, with these columns, in order."""
         needed = needed_columns(names, bound)
         groups: Sequence[int] = range(self.metadata.num_row_groups)

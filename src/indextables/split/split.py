@@ -15,7 +15,7 @@ import tantivy
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitCorruptedError
-from indextables.predicates import Predicate, bind, columns_of, to_arrow_filter
+from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import find_column
 from indextables.split.bundle import Bundle
@@ -68,12 +68,12 @@ class TableColumns(msgspec.Struct, frozen=True):
         return pa.Table.from_arrays(arrays, schema=schema) if names else rows.select([])
 
 
-def matching(rows: pa.Table, bound: Predicate | None) -> pa.Table:
+def matching(rows: pa.Table, bound: BoundPredicate | None) -> pa.Table:
     """The rows for which a bound predicate is true."""
     return rows if bound is None else rows.filter(to_arrow_filter(bound))
 
 
-def needed_columns(names: Sequence[str], bound: Predicate | None) -> list[str]:
+def needed_columns(names: Sequence[str], bound: BoundPredicate | None) -> list[str]:
     """The columns that are wanted, and those that the predicate speaks of."""
     return list(dict.fromkeys([*names, *(sorted(columns_of(bound)) if bound is not None else ())]))
 
@@ -181,15 +181,13 @@ class Split(ABC):
         return ()
 
     def scan(
-        self, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+        self, columns: Sequence[str] | None = None, predicate: BoundPredicate | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows for which the predicate is true, in order, with these columns (None: all).
 
-        Raises InvalidPredicateError and InvalidSchemaError for what does not fit the table's schema.
+        The predicate is bound to the table's schema. Raises InvalidSchemaError for columns that it does not have.
         """
-        names = self._table.names(columns)
-        bound = None if predicate is None else bind(predicate, self._table.schema)
-        return self._scan(names, bound)
+        return self._scan(self._table.names(columns), predicate)
 
     def take(self, row_numbers: RowNumbers, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these numbers, in the order given and as often as given, with these columns."""
@@ -212,7 +210,7 @@ class Split(ABC):
         """Read everything, and raise SplitCorruptedError if anything is not as it was written."""
 
     @abstractmethod
-    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]: ...
+    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]: ...
 
     @abstractmethod
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table: ...

@@ -23,6 +23,7 @@ from indextables.config.registry import (
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
 from indextables.log.version_file import publish
+from indextables.schema import TableShape
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.state.avro.container import Codec
 from indextables.state.changes import NetChanges, locate
@@ -135,14 +136,12 @@ class StateTarget(msgspec.Struct, frozen=True):
     origin: str | None = None
 
     @classmethod
-    def from_settings(
-        cls, store: ObjectStore, schema: pa.Schema, partition_columns: tuple[str, ...], settings: Settings
-    ) -> "StateTarget":
+    def from_settings(cls, store: ObjectStore, shape: TableShape, settings: Settings) -> "StateTarget":
         """The target that a table's settings give, of a write that starts now."""
         codec = Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL])
         return cls(
             store=store,
-            form=ManifestForm(schema, partition_columns, codec),
+            form=ManifestForm(shape, codec),
             rules=CompactionRules.from_settings(settings),
             renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
             started_ms=store.clock.now_ms(),
@@ -151,7 +150,7 @@ class StateTarget(msgspec.Struct, frozen=True):
     @property
     def is_partitioned(self) -> bool:
         """Whether entries have partition values to sort by."""
-        return bool(self.form.partition_columns)
+        return self.form.shape.is_partitioned
 
 
 class StateWritten(msgspec.Struct, frozen=True):
@@ -261,7 +260,7 @@ def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]
 
 
 def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
-    places = pieces(entries, target.form.partition_columns, target.form.schema, limit)
+    places = pieces(entries, target.form.shape, limit)
     groups = _groups(entries, list(places))
     work = work_elsewhere()
     written = None if work is None else work.write(target.store, target.form, groups)

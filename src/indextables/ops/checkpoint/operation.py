@@ -68,9 +68,7 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
 
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
-    target = StateTarget.from_settings(
-        snapshot.context.store, snapshot.schema, snapshot.partition_columns, snapshot.context.settings
-    )
+    target = StateTarget.from_settings(snapshot.context.store, snapshot.shape, snapshot.context.settings)
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
         checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
