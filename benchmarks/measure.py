@@ -97,7 +97,8 @@ def _seconds_to_output(command: Sequence[str], expected_output: str | None) -> f
     assert process.stdout is not None  # it is a pipe
     first = process.stdout.read(1)
     seconds = time.perf_counter() - started
-    rest, complaint = process.communicate()
+    rest = process.stdout.read()  # first: `communicate` would miss what is buffered
+    _, complaint = process.communicate()
     if process.returncode or not first:
         raise WrongResultError(f"{' '.join(command)} failed: {complaint.decode()}")
     output = (first + rest).decode().strip()

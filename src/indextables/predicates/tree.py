@@ -18,7 +18,7 @@ from indextables.errors import InvalidPredicateError
 # bool before int, and datetime before date, are the same to a type checker, and are told apart at binding.
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime
 
-# Trees are walked by recursion. This is deeper than a person writes and far from the interpreter's limit.
+# Functions walk the tree by recursion. Hand-written predicates stay far below, and so does this limit below Python's.
 MAX_DEPTH = 100
 
 
@@ -92,8 +92,8 @@ class In(Predicate, msgspec.Struct, frozen=True):
     """The column's value is one of these.
 
     Unknown for a null in the column, and, where None is among the values, for everything that is not found.
-    Without any values it is false for every value and unknown for null: that is how a comparison that no
-    value of the column's type can satisfy is written.
+    Without any values it is false for every value and unknown for null: binding writes a
+    comparison that no value of the column's type satisfies in this way.
     """
 
     column: str
@@ -184,7 +184,7 @@ def conjuncts_of(predicate: BoundPredicate) -> tuple[BoundPredicate, ...]:
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """Return the names of the columns that a predicate speaks of."""
+    """Return the names of the columns in a predicate."""
     return frozenset(_columns(predicate))
 
 
@@ -237,7 +237,7 @@ def like(column: str, pattern: str) -> Predicate:
     """Return the simplest predicate that says `column LIKE pattern`.
 
     A pattern without wildcards is an equality, and text followed by one % is a prefix: both can be answered
-    from a minimum and a maximum. Raises InvalidPredicateError for a pattern that Spark refuses as well.
+    from a minimum and a maximum. Raises InvalidPredicateError for a pattern that Spark rejects, too.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise InvalidPredicateError(

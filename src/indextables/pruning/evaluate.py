@@ -1,4 +1,4 @@
-"""One evaluator for files and manifests: what truth values a predicate may have among the rows of a place.
+"""Evaluates predicates over ranges, for files, manifests and row groups alike, which are called places here.
 
 For every place the evaluator answers two questions: may some row make the predicate true, and may some row
 make it false? Negation exchanges the answers. Rows for which it is unknown count for neither. A place whose

@@ -1,4 +1,4 @@
-"""Which files a predicate can do without: exactly by partition value, then by minimum and maximum."""
+"""Prunes files: exactly by partition value, then by minimum and maximum."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ PARTITION_VALUES, MIN_VALUES, MAX_VALUES = "partitionValues", "minValues", "maxV
 
 
 class PruneResult(msgspec.Struct, frozen=True):
-    """What is left of the candidates: one truth for each, in their order, and why the others went."""
+    """Which candidates are kept, in their order, and how many each step skipped."""
 
     keep: pa.BooleanArray
     candidates: int

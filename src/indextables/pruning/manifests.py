@@ -27,7 +27,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class BoundsOrder(Enum):
-    """In which order a writer has compared the values to find the bounds."""
+    """The order in which the writer compared the values to find the bounds."""
 
     TYPED = auto()  # by the column's type, as `partition_bounds` does
     UNKNOWN = auto()  # perhaps as text: then the bounds of the integers 1 to 12 are 1 and 9
