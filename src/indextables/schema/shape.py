@@ -26,11 +26,6 @@ class TableShape(msgspec.Struct, frozen=True):
         fields = {name: find_column(self.schema, name) for name in self.partition_columns}
         return {field.name: name for name, field in fields.items() if field is not None}
 
-    @property
-    def data_schema(self) -> pa.Schema:
-        """The columns that splits store: all but the partition columns."""
-        return pa.schema([field for field in self.schema if field.name not in self.partition_columns])
-
     def type_of(self, column: str) -> pa.DataType:
         return self.schema.field(column).type
 
