@@ -2,11 +2,12 @@
 
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +69,42 @@ def measure_memory(side: str, task: str, *arguments: str, runs: int) -> Samples:
         finished = subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.PIPE)
         peaks.append(json.loads(finished.stdout)["peak_bytes"])
     return Samples(tuple(peaks))
+
+
+def measure_starts(
+    commands: Mapping[str, Sequence[str]], *, runs: int, expected_output: str | None = None
+) -> dict[str, Samples]:
+    """Seconds from the start of each command to its first output, in turns; the first run of each does not count.
+
+    Raises WrongResultError for a command that fails, or that prints anything but `expected_output`.
+    """
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for run in range(runs + 1):
+        for name, command in commands.items():
+            seconds = _seconds_to_output(command, expected_output)
+            if run:
+                times[name].append(seconds)
+    return {name: Samples(tuple(values)) for name, values in times.items()}
+
+
+def _seconds_to_output(command: Sequence[str], expected_output: str | None) -> float:
+    # Bytecode is kept, as it is wherever a package is installed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None  # it is a pipe
+    first = process.stdout.read(1)
+    seconds = time.perf_counter() - started
+    rest = process.stdout.read()  # first: `communicate` would miss what is buffered
+    _, complaint = process.communicate()
+    if process.returncode or not first:
+        raise WrongResultError(f"{' '.join(command)} failed: {complaint.decode()}")
+    output = (first + rest).decode().strip()
+    if expected_output is not None and output != expected_output:
+        raise WrongResultError(f"{' '.join(command)} printed {output} instead of {expected_output}")
+    return seconds
 
 
 def _timed(name: str, prepare: Preparation, expected_length: int | None) -> float:

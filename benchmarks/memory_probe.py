@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
 def _finish_imports() -> None:
     """Import what libraries import on first use, so that it counts as idle memory, as for the peer."""
-    for name in ("datafusion", "fastavro", "indextables.predicates.sql"):
+    for name in ("datafusion", "fastavro", "lark"):
         import_module(name)
     pa.array([None])  # pyarrow looks for pandas
 

@@ -6,6 +6,7 @@ from benchmarks.suite.cloud import CLOUD
 from benchmarks.suite.commits import COMMITS
 from benchmarks.suite.compaction import COMPACTION
 from benchmarks.suite.curve import CURVE
+from benchmarks.suite.fresh import FRESH
 from benchmarks.suite.manifests import MANIFESTS
 from benchmarks.suite.memory import MEMORY
 from benchmarks.suite.opening import OPENING
@@ -27,6 +28,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     COMPACTION,
     MEMORY,
     PARTITION,
+    FRESH,
     CURVE,
     SPLITS,
     SEARCH,

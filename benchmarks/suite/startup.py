@@ -1,15 +1,12 @@
 """The command line: the time to the first output of a command, in its own process."""
 
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.benchmark import Benchmark
 from benchmarks.figures import AtMost, Figure, Unit
-from benchmarks.measure import PROJECT, Samples, WrongResultError
+from benchmarks.measure import measure_starts
 from benchmarks.rows import word_found_in
 from benchmarks.workshop import Workshop
 
@@ -34,7 +31,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
     commands = {name: [*_our_command(), *arguments] for name, arguments in ours.items()}
     # Prints when the import is done.
     commands[_PEER] = [sys.executable, "-c", f"{_PEER}; print('done')"]
-    times = _measure_starts(commands, runs=workshop.sizes.runs)
+    times = measure_starts(commands, runs=workshop.sizes.runs)
     for name in ours:
         yield Figure(
             name=f"first output of `indextables {name}`",
@@ -51,37 +48,6 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
 def _our_command() -> list[str]:
     script = Path(sys.executable).with_name("indextables")
     return [str(script)] if script.exists() else [sys.executable, "-m", "indextables"]
-
-
-def _measure_starts(commands: Mapping[str, Sequence[str]], *, runs: int) -> dict[str, Samples]:
-    """Seconds of each command to its first output, in turns, after one warm-up run each."""
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for run in range(runs + 1):
-        for name, command in commands.items():
-            seconds = _seconds_to_output(command)
-            if run:
-                times[name].append(seconds)
-    return {name: Samples(tuple(values)) for name, values in times.items()}
-
-
-def _seconds_to_output(command: Sequence[str]) -> float:
-    """Start a command and wait for its first byte of output. Raises WrongResultError if it fails."""
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=PROJECT, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None  # it is a pipe
-    first = process.stdout.read(1)
-    seconds = time.perf_counter() - started
-    _, error = process.communicate()
-    if process.returncode or not first:
-        raise WrongResultError(f"{' '.join(command)} failed: {error.decode()}")
-    return seconds
-
-
-def _environment() -> dict[str, str]:
-    """This environment with bytecode caching, as in an installed package."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 STARTUP = Benchmark("startup", "the first output of commands", _measure)

@@ -17,7 +17,7 @@ from indextables.config import Settings
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.errors import InvalidOptionError, ReadOnlyTableError
 from indextables.log.actions import AddAction, Metadata, ProtocolAction
-from indextables.predicates import Predicate, parse_predicate
+from indextables.predicates import Predicate, bind, parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.storage import StoreLocation
 from indextables.table import (
@@ -156,7 +156,9 @@ class IndexTable:
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None
     ) -> FileSelection:
         """What `files` gives, together with how much was skipped at each level."""
-        return self._snapshot.select(_predicate(where), columns)
+        predicate = _predicate(where)
+        bound = None if predicate is None else bind(predicate, self._snapshot.schema)
+        return self._snapshot.select(bound, columns)
 
     def scan(
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None

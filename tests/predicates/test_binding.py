@@ -1,6 +1,7 @@
 """Predicates in terms of a schema."""
 
 import math
+import pickle
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -13,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import InvalidPredicateError
-from indextables.predicates import Comparison, In, Not, Operator, bind, col, parse_predicate
+from indextables.predicates import (
+    Comparison,
+    In,
+    Not,
+    Operator,
+    bind,
+    col,
+    columns_of,
+    conjuncts_of,
+    parse_predicate,
+)
 from indextables.predicates.binding import Where, locate
 
 SCHEMA = pa.schema(
@@ -234,3 +245,12 @@ def test_pattern_that_is_no_text_is_refused():
 def test_something_that_is_no_predicate_is_refused():
     with pytest.raises(InvalidPredicateError, match="not a predicate"):
         bind("x = 1", SCHEMA)
+
+
+def test_a_bound_predicate_is_hashable_and_picklable():
+    schema = pa.schema([("x", pa.int32()), ("y", pa.string())])
+    bound = bind(parse_predicate("X > 1.5 AND y IN ('a')"), schema)
+    copy = pickle.loads(pickle.dumps(bound))
+    assert copy == bound
+    assert hash(copy) == hash(bound)
+    assert [columns_of(each) for each in conjuncts_of(bound)] == [{"x"}, {"y"}]

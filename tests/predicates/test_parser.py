@@ -1,12 +1,18 @@
 """SQL text to predicates."""
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import indextables
+from indextables import IndexTable
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import (
     AlwaysFalse,
@@ -22,6 +28,7 @@ from indextables.predicates import (
     col,
     parse_predicate,
 )
+from indextables.predicates.parser import parse_by_grammar, parse_simple
 
 X = col("x")
 
@@ -221,3 +228,55 @@ def test_any_text_is_a_predicate_or_a_typed_error(text):
     except InvalidPredicateError:
         return
     assert isinstance(predicate, Predicate)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = 1",
+        "x='a'",
+        " x >= 10 AND day <> '2024-01-31' and y<5 ",
+        "x == 'it' AND y != 2",
+        "x <= '' AND z > 007",
+    ],
+)
+def test_plain_comparisons_mean_the_same_to_both_parsers(text):
+    simple = parse_simple(text)
+    assert simple is not None
+    assert simple == parse_by_grammar(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 'a' 'b'", "x = 'it''s'", "x = 1L", "x <=> 1", "not = 1", "x = 1 OR y = 2", "x = 1AND y = 2"]
+)
+def test_everything_else_is_left_to_the_grammar(text):
+    assert parse_simple(text) is None
+
+
+def test_comments_are_ignored_nested_ones_as_well():
+    assert parse_predicate("/* a /* b */ c */ x -- d\n = /**/ 1") == (X == 1)
+    with pytest.raises(InvalidPredicateError, match="comment is not closed"):
+        parse_predicate("x = 1 /* a /* b */")
+
+
+def test_an_error_marks_its_place_with_a_caret():
+    with pytest.raises(InvalidPredicateError) as caught:
+        parse_predicate("y = 1 AND lower(x) = 'a'")
+    assert str(caught.value).splitlines()[1:] == ["  y = 1 AND lower(x) = 'a'", "            ^~~~~"]
+
+
+def test_choosing_files_of_a_partition_loads_no_parser_library(tmp_path):
+    IndexTable.create(
+        str(tmp_path / "t"), pa.schema([("day", pa.string()), ("x", pa.int64())]), partition_by=["day"]
+    )
+    code = (
+        "import sys, indextables\n"
+        "indextables.IndexTable(sys.argv[1]).files(where=\"day = '2024-01-31' AND x > 5\")\n"
+        "sys.exit('lark' in sys.modules or 'sqlglot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], check=False).returncode == 0
+
+
+def test_no_module_imports_sqlglot():
+    for module in Path(indextables.__file__).parent.rglob("*.py"):
+        assert "sqlglot" not in module.read_text(), module

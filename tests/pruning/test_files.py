@@ -9,6 +9,7 @@ import pytest
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import AlwaysFalse, AlwaysTrue, bind, col, parse_predicate, to_arrow_filter
 from indextables.pruning import match_partitions, prune_files
+from indextables.schema import TableShape
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
@@ -27,6 +28,7 @@ SCHEMA = pa.schema(
     ]
 )
 PARTITION_COLUMNS = ["month", "region", "day", "hour"]
+SHAPE = TableShape(SCHEMA, tuple(PARTITION_COLUMNS))
 
 
 def entries(*files):
@@ -44,7 +46,7 @@ def entries(*files):
 
 def kept(files, where, partition_columns=PARTITION_COLUMNS):
     predicate = parse_predicate(where) if isinstance(where, str) else where
-    keep = prune_files(files, predicate, SCHEMA, partition_columns).keep
+    keep = prune_files(files, bind(predicate, SCHEMA), TableShape(SCHEMA, tuple(partition_columns))).keep
     return [n for n, is_kept in enumerate(keep.to_pylist()) if is_kept]
 
 
@@ -91,7 +93,7 @@ def test_or_of_a_partition_predicate_and_another_does_not_prune_by_partition():
     assert kept(files, "month = 1 OR id = 6") == [0, 1, 2]
     assert kept(files, "month = 1 OR id = 60") == [0, 2]
     assert kept(files, "month = 1 AND id = 6") == [0]
-    result = prune_files(files, parse_predicate("month = 1 OR id = 60"), SCHEMA, PARTITION_COLUMNS)
+    result = prune_files(files, bind(parse_predicate("month = 1 OR id = 60"), SCHEMA), SHAPE)
     assert (result.candidates, result.skipped_by_partition, result.skipped_by_statistics) == (3, 0, 1)
 
 
@@ -101,7 +103,7 @@ def test_skipped_files_are_counted_by_the_reason():
         ({"month": "2"}, {"id": "5"}, {"id": "7"}),
         ({"month": "1"},),
     )
-    result = prune_files(files, parse_predicate("month = 1 AND id > 9"), SCHEMA, PARTITION_COLUMNS)
+    result = prune_files(files, bind(parse_predicate("month = 1 AND id > 9"), SCHEMA), SHAPE)
     assert result.keep.to_pylist() == [False, False, True]
     assert (result.candidates, result.skipped_by_partition, result.skipped_by_statistics) == (3, 1, 1)
 
@@ -191,7 +193,8 @@ def test_column_names_with_odd_characters(name):
     )
     quoted = name.replace("`", "``")
     for where, expected in [(f"`{quoted}` = 10", [False, True]), (f"`x{quoted}` = 10", [True, False])]:
-        assert prune_files(files, parse_predicate(where), schema, [name]).keep.to_pylist() == expected
+        kept = prune_files(files, bind(parse_predicate(where), schema), TableShape(schema, (name,))).keep
+        assert kept.to_pylist() == expected
 
 
 def test_hive_name_of_null_as_a_value_may_be_null_or_the_text():
@@ -351,7 +354,7 @@ def test_constants_keep_everything_or_nothing():
 
 
 def test_no_files_need_no_answer():
-    result = prune_files(entries(), parse_predicate("month = 1 AND id = 2"), SCHEMA, PARTITION_COLUMNS)
+    result = prune_files(entries(), bind(parse_predicate("month = 1 AND id = 2"), SCHEMA), SHAPE)
     assert result.keep.to_pylist() == []
     assert result.candidates == 0
 
@@ -370,24 +373,24 @@ def test_predicate_that_does_not_fit_is_refused():
 
 def test_partition_predicates_are_decided_for_dropping():
     files = entries({"month": "1"}, {"month": "10"}, {}, {"month": "Jan"})
-    assert match_partitions(files, col("month") >= 9, SCHEMA, PARTITION_COLUMNS).to_pylist() == [
+    assert match_partitions(files, bind(col("month") >= 9, SCHEMA), SHAPE).to_pylist() == [
         False,
         True,
         False,
         None,
     ]
-    assert match_partitions(files, ~(col("month") >= 9), SCHEMA, PARTITION_COLUMNS).to_pylist() == [
+    assert match_partitions(files, bind(~(col("month") >= 9), SCHEMA), SHAPE).to_pylist() == [
         True,
         False,
         False,
         None,
     ]
     assert (
-        match_partitions(files, col("day") == date(2024, 1, 1), SCHEMA, PARTITION_COLUMNS).to_pylist()
+        match_partitions(files, bind(col("day") == date(2024, 1, 1), SCHEMA), SHAPE).to_pylist()
         == [False] * 4
     )
 
 
 def test_dropping_by_a_column_that_is_no_partition_is_refused():
     with pytest.raises(InvalidPredicateError, match="'id' is not a partition column; use month"):
-        match_partitions(MONTHS, (col("month") == 1) & (col("id") == 1), SCHEMA, PARTITION_COLUMNS)
+        match_partitions(MONTHS, bind((col("month") == 1) & (col("id") == 1), SCHEMA), SHAPE)

@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from indextables.predicates import parse_predicate
+from indextables.predicates import bind, parse_predicate
 from indextables.pruning import Bounds, BoundsOrder, bounds_may_match, partition_bounds, prune_manifests
+from indextables.schema import TableShape
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
@@ -21,15 +22,16 @@ SCHEMA = pa.schema(
     ]
 )
 PARTITION_COLUMNS = ["month", "region", "day", "ratio", "price", "flag", "hour"]
+SHAPE = TableShape(SCHEMA, tuple(PARTITION_COLUMNS))
 
 
 def bounds_of(column, *texts):
     maps = [[] if text is None else [(column, text)] for text in texts]
-    return partition_bounds(pa.array(maps, STRING_MAP), [column], SCHEMA)
+    return partition_bounds(pa.array(maps, STRING_MAP), TableShape(SCHEMA, (column,)))
 
 
 def may_match(where, bounds, order=BoundsOrder.TYPED):
-    return bounds_may_match(parse_predicate(where), bounds, SCHEMA, PARTITION_COLUMNS, order=order)
+    return bounds_may_match(bind(parse_predicate(where), SCHEMA), bounds, SHAPE, order=order)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_bounds_of_several_columns_in_chunks():
             pa.array([[("month", "10"), ("region", "us")], [("region", "us")]], STRING_MAP),
         ]
     )
-    assert partition_bounds(maps, ["month", "region"], SCHEMA) == {
+    assert partition_bounds(maps, TableShape(SCHEMA, ("month", "region"))) == {
         "month": Bounds("9", "10"),
         "region": Bounds("eu", "us"),
     }
@@ -204,6 +206,6 @@ def test_bounds_by_text_of_booleans_and_dates_in_their_one_spelling_prune():
 
 def test_many_manifests_are_answered_at_once():
     manifests = [{"month": Bounds(str(n), str(n))} for n in range(1, 13)] + [None, {}]
-    kept = prune_manifests(parse_predicate("month > 9"), manifests, SCHEMA, PARTITION_COLUMNS)
+    kept = prune_manifests(bind(parse_predicate("month > 9"), SCHEMA), manifests, SHAPE)
     assert kept.to_pylist() == [False] * 9 + [True] * 5
-    assert prune_manifests(parse_predicate("month > 9"), [], SCHEMA, PARTITION_COLUMNS).to_pylist() == []
+    assert prune_manifests(bind(parse_predicate("month > 9"), SCHEMA), [], SHAPE).to_pylist() == []

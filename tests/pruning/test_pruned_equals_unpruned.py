@@ -41,6 +41,7 @@ from indextables.pruning import (
     prune_files,
     prune_manifests,
 )
+from indextables.schema import TableShape
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 
@@ -185,7 +186,7 @@ def jvm_text(name, value):
 
 
 def typed_bounds(values, names):
-    return partition_bounds(values, names, SCHEMA)
+    return partition_bounds(values, TableShape(SCHEMA, tuple(names)))
 
 
 def text_order_bounds(values, names):
@@ -225,7 +226,7 @@ def matching(tables, predicate):
 
 def check_files(names, files, predicate, statistics):
     tables, entries = make_files(names, files, statistics)
-    result = prune_files(entries, predicate, SCHEMA, list(PARTITIONS))
+    result = prune_files(entries, bind(predicate, SCHEMA), TableShape(SCHEMA, tuple(PARTITIONS)))
     kept = result.keep.to_pylist()
     lost = [n for n, match in enumerate(matching(tables, predicate)) if match and not kept[n]]
     assert not lost, entries.slice(lost[0], 1).to_pylist()
@@ -257,7 +258,9 @@ def test_no_row_is_lost_among_all_files_of_two_rows(name, statistics):
     ]
     tables, entries = make_files([name], files, statistics)
     predicates = with_negations(leaves(name))
-    keeps_all_that_match(tables, predicates, lambda p: prune_files(entries, p, SCHEMA, []).keep)
+    keeps_all_that_match(
+        tables, predicates, lambda p: prune_files(entries, bind(p, SCHEMA), TableShape(SCHEMA)).keep
+    )
 
 
 @pytest.mark.parametrize("bounds_of", [typed_bounds, text_order_bounds])
@@ -272,7 +275,11 @@ def test_no_row_is_lost_among_all_manifests_of_three_files(name, bounds_of):
     orders = [BoundsOrder.UNKNOWN, BoundsOrder.TYPED] if bounds_of is typed_bounds else [BoundsOrder.UNKNOWN]
     for order in orders:
         keeps_all_that_match(
-            tables, predicates, lambda p, order=order: prune_manifests(p, bounds, SCHEMA, [name], order=order)
+            tables,
+            predicates,
+            lambda p, order=order: prune_manifests(
+                bind(p, SCHEMA), bounds, TableShape(SCHEMA, (name,)), order=order
+            ),
         )
 
 
@@ -294,10 +301,13 @@ def test_partition_predicates_are_decided_exactly(drawn):
     names, files, predicate = drawn
     tables, entries = with_one_row_each(names, files)
     expected = matching(tables, predicate)
-    result = prune_files(entries, predicate, SCHEMA, list(PARTITIONS))
+    result = prune_files(entries, bind(predicate, SCHEMA), TableShape(SCHEMA, tuple(PARTITIONS)))
     assert result.keep.to_pylist() == expected
     assert result.skipped_by_partition == expected.count(False)
-    assert match_partitions(entries, predicate, SCHEMA, list(PARTITIONS)).to_pylist() == expected
+    assert (
+        match_partitions(entries, bind(predicate, SCHEMA), TableShape(SCHEMA, tuple(PARTITIONS))).to_pylist()
+        == expected
+    )
 
 
 @settings(max_examples=40)
@@ -317,7 +327,9 @@ def check_manifests(names, files, predicate, cut, order, bounds_of):
     manifests = [slice(0, cut), slice(cut, None)]
     values = entries["partitionValues"].combine_chunks()
     bounds = [bounds_of(values[part], names) for part in manifests]
-    kept = prune_manifests(predicate, bounds, SCHEMA, list(PARTITIONS), order=order).to_pylist()
+    kept = prune_manifests(
+        bind(predicate, SCHEMA), bounds, TableShape(SCHEMA, tuple(PARTITIONS)), order=order
+    ).to_pylist()
     for part, is_kept in zip(manifests, kept, strict=True):
         assert is_kept or not any(matching(tables[part], predicate))
 

@@ -8,9 +8,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from indextables.predicates import parse_predicate
+from indextables.predicates import bind, parse_predicate
 from indextables.pruning import Bounds, partition_bounds, prune_files
-from indextables.schema import from_spark_json
+from indextables.schema import TableShape, from_spark_json
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 STRING_MAP = pa.map_(pa.string(), pa.string())
@@ -53,12 +53,14 @@ def read_table(name):
 )
 def test_statistics_of_the_jvm_are_used(name, where, by_partition, by_statistics):
     entries, schema, partition_columns = read_table(name)
-    result = prune_files(entries, parse_predicate(where), schema, partition_columns)
+    result = prune_files(
+        entries, bind(parse_predicate(where), schema), TableShape(schema, tuple(partition_columns))
+    )
     assert (result.skipped_by_partition, result.skipped_by_statistics) == (by_partition, by_statistics)
 
 
 def test_bounds_of_real_partition_values():
     entries, schema, partition_columns = read_table("04_partitioned")
-    assert partition_bounds(entries["partitionValues"], partition_columns, schema) == {
+    assert partition_bounds(entries["partitionValues"], TableShape(schema, tuple(partition_columns))) == {
         "date": Bounds("2024-01-01", "2024-01-03")
     }

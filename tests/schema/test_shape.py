@@ -1,10 +1,12 @@
 """Finding columns, and the rules for partition columns."""
 
+import pickle
+
 import pyarrow as pa
 import pytest
 
 from indextables.errors import InvalidSchemaError
-from indextables.schema import check_partition_columns, find_column
+from indextables.schema import TableShape, check_partition_columns, find_column
 
 SCHEMA = pa.schema(
     [
@@ -56,3 +58,11 @@ def test_partitioning_by_every_column_is_refused():
 def test_a_table_needs_a_column():
     with pytest.raises(InvalidSchemaError, match="there are no columns"):
         check_partition_columns(pa.schema([]), [])
+
+
+def test_a_shape_tells_partition_columns_from_data_columns():
+    shape = TableShape(pa.schema([("Day", pa.date32()), ("x", pa.int64())]), ("day",))
+    assert shape.is_partitioned
+    assert shape.partition_keys == {"Day": "day"}
+    assert shape.type_of("Day") == pa.date32()
+    assert pickle.loads(pickle.dumps(shape)) == shape

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.pruning import Bounds, map_values
+from indextables.schema import TableShape
 from indextables.state.compaction import (
     CompactionRules,
     Trigger,
@@ -131,7 +132,7 @@ def layout_of(partitions: list[int], limit: int) -> list[int]:
     """The number of entries in each manifest of a compact table with these partitions."""
     entries = entries_with([f"{number:05}" for number, count in enumerate(partitions) for _ in range(count)])
     schema = pa.schema([("day", pa.string())])
-    return [len(rows) for rows in layout(entries, ["day"], schema, limit)]
+    return [len(rows) for rows in layout(entries, TableShape(schema, ("day",)), limit)]
 
 
 def test_only_manifests_that_need_it_are_rewritten():
@@ -183,7 +184,7 @@ def entries_with(days: list[str | None]) -> pa.Table:
 
 def arranged(days, max_entries):
     entries = entries_with(days)
-    return [entries.take(rows) for rows in layout(entries, ["day"], SCHEMA, max_entries)]
+    return [entries.take(rows) for rows in layout(entries, TableShape(SCHEMA, ("day",)), max_entries)]
 
 
 def test_entries_are_sorted_by_the_type_of_the_partition_column():

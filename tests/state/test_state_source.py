@@ -12,6 +12,7 @@ from indextables.log.entries import Selection
 from indextables.log.paths import LOG_PREFIX
 from indextables.predicates import bind, parse_predicate
 from indextables.pruning import Bounds, partition_bounds
+from indextables.schema import TableShape
 from indextables.state.manifest_writer import write_manifest
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, new_manifest_path
@@ -33,7 +34,7 @@ def store() -> ObjectStore:
 def put_manifest(store: ObjectStore, table: pa.Table) -> ManifestInfo:
     path = new_manifest_path()
     store.put(LOG_PREFIX + path, write_manifest(table))
-    bounds = partition_bounds(table["partitionValues"], PARTITION_COLUMNS, SCHEMA)
+    bounds = partition_bounds(table["partitionValues"], TableShape(SCHEMA, tuple(PARTITION_COLUMNS)))
     return ManifestInfo(path, table.num_rows, 1, 1, bounds, has_typed_bounds=True)
 
 
@@ -62,7 +63,7 @@ def with_paths_of_its_own(table: pa.Table, place: int) -> pa.Table:
 
 def selected(source: StateSource, where: str) -> tuple[list[str], int]:
     """The paths that may match a predicate, and the number of skipped manifests."""
-    selection = Selection(bind(parse_predicate(where), SCHEMA), SCHEMA, PARTITION_COLUMNS)
+    selection = Selection(bind(parse_predicate(where), SCHEMA), TableShape(SCHEMA, tuple(PARTITION_COLUMNS)))
     loaded = source.load(selection, ["path"])
     return sorted(loaded.entries["path"].to_pylist()), loaded.manifests_skipped
 

@@ -1,5 +1,6 @@
 """Tables and splits that the tests of several modules use."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.config import Settings
+from indextables.predicates import Predicate, bind
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
@@ -144,9 +146,11 @@ def opened(store: ObjectStore, file: SplitFile, **arguments: object) -> Split:
     )
 
 
-def read_all(split: Split, *arguments: object) -> pa.Table:
+def read_all(
+    split: Split, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+) -> pa.Table:
     """Return the rows of a scan as one table."""
-    batches = list(split.scan(*arguments))  # type: ignore[arg-type]
+    batches = list(split.scan(columns, None if predicate is None else bind(predicate, split.schema)))
     return pa.Table.from_batches(batches, schema=batches[0].schema if batches else split.schema)
 
 

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from indextables._arrow import arrow_from_numpy
 from indextables.errors import LogCorruptedError
 from indextables.log.fields import ADD_FIELDS, FILE_ENTRY_FIELDS, REMOVE_FIELDS, REQUIRED
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
+from indextables.schema import TableShape
 
 FILE_ENTRY_SCHEMA = pa.schema([field.arrow_field for field in FILE_ENTRY_FIELDS])
 
@@ -158,9 +159,8 @@ def _with_unknown(line: bytes, unknown: str) -> bytes:
 class Selection(msgspec.Struct, frozen=True):
     """A bound predicate, and the schema and partition columns that manifest pruning needs."""
 
-    predicate: Predicate
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    predicate: BoundPredicate
+    shape: TableShape
 
 
 class PathSelection(msgspec.Struct, frozen=True):

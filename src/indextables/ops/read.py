@@ -14,7 +14,7 @@ from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
 from indextables.log.actions import AddAction
 from indextables.ops.runner import ordered_streams
-from indextables.predicates import Predicate, bind
+from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.schema import find_column
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
@@ -55,6 +55,7 @@ class SplitRef(msgspec.Struct, frozen=True):
 
 
 _ALL_REFS: WeakKeyDictionary[Snapshot, list[SplitRef]] = WeakKeyDictionary()
+register_cache("ops.read.split_refs", "split references", "one list per live snapshot", _ALL_REFS.clear)
 _OPEN_SPLITS: LruCache[Hashable, Split] = shared_cache(
     "ops.read.splits", "open splits", max_bytes=_OPEN_BYTES
 )
@@ -163,6 +164,6 @@ def add_of(file: SplitFile) -> AddAction:
 
 
 def _scan_split(
-    snapshot: Snapshot, ref: SplitRef, names: Sequence[str], predicate: Predicate | None
+    snapshot: Snapshot, ref: SplitRef, names: Sequence[str], predicate: BoundPredicate | None
 ) -> Iterator[pa.RecordBatch]:
     return open_ref(snapshot, ref).scan(names, predicate)

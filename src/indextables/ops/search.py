@@ -22,7 +22,15 @@ from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import open_again, ordered_refs, projected_schema
 from indextables.ops.runner import parallel_map
-from indextables.predicates import And, Predicate, all_of, bind, columns_of, to_arrow_filter
+from indextables.predicates import (
+    BoundPredicate,
+    Predicate,
+    all_of,
+    bind,
+    columns_of,
+    conjuncts_of,
+    to_arrow_filter,
+)
 from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
 from indextables.search.compile import (
@@ -61,7 +69,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     """A query, or None for all rows, restricted by a bound predicate. `fields` are the default fields of the query."""
 
     query: QueryNode | None
-    where: Predicate | None
+    where: BoundPredicate | None
     fields: tuple[str, ...] = ()
 
     @classmethod
@@ -184,20 +192,19 @@ def _narrow(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, Searc
     return entries, replace(request, where=_undecided(snapshot, entries, request.where))
 
 
-def _undecided(snapshot: Snapshot, entries: pa.Table, where: Predicate) -> Predicate | None:
+def _undecided(snapshot: Snapshot, entries: pa.Table, where: BoundPredicate) -> BoundPredicate | None:
     """The part of a predicate that the partition values of the selected entries do not decide."""
-    conjuncts = where.operands if isinstance(where, And) else (where,)
     partition_columns = frozenset(snapshot.partition_columns)
     left = [
         conjunct
-        for conjunct in conjuncts
+        for conjunct in conjuncts_of(where)
         if not columns_of(conjunct) <= partition_columns or not _holds_for_all(snapshot, entries, conjunct)
     ]
     return all_of(left) if left else None
 
 
-def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: Predicate) -> bool:
-    matches = match_partitions(entries, predicate, snapshot.schema, snapshot.partition_columns)
+def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: BoundPredicate) -> bool:
+    matches = match_partitions(entries, predicate, snapshot.shape)
     return not matches.null_count and bool(pc.all(matches).as_py())
 
 
@@ -235,7 +242,7 @@ def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> Co
     return compiled
 
 
-def _matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:
+def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) -> NDArray[np.int64]:
     """The rows for which a bound predicate is true."""
     if not len(rows):
         return rows

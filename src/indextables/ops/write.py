@@ -25,7 +25,7 @@ from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.ops.after_commit import after_commit, after_write
 from indextables.ops.read import add_of
 from indextables.ops.uploads import deleting_unless_landed, uploads_check
-from indextables.predicates import Predicate, parse_predicate
+from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.pruning import match_partitions
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.split.split import SplitFile
@@ -68,12 +68,13 @@ def overwrite(
     Also raises InvalidPredicateError if `where` needs more than partition values, and InvalidValueError for rows of
     partitions that `where` does not select: an overwrite must not add rows to partitions that it does not replace.
     """
-    if where is not None:
-        match_partitions(_partitions(()), where, snapshot.schema, snapshot.partition_columns)
+    bound = None if where is None else bind(where, snapshot.schema)
+    if bound is not None:
+        match_partitions(_partitions(()), bound, snapshot.shape)
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
-        if where is not None:
-            _check_selected(snapshot, files, where)
+        if bound is not None:
+            _check_selected(snapshot, files, bound)
         intent = Overwrite(_adds(files), where, _mappings(files))
         check = uploads_check(files)
         result = commit(snapshot, intent, Operation("OVERWRITE"), before_each_try=check)
@@ -133,7 +134,7 @@ def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
         raise InvalidPredicateError(
             f"{snapshot.context.url}: the table is not partitioned, so it has no partitions to drop"
         )
-    match_partitions(empty_entries(), where, snapshot.schema, snapshot.partition_columns)
+    match_partitions(empty_entries(), bind(where, snapshot.schema), snapshot.shape)
 
 
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitResult:
@@ -212,8 +213,8 @@ def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> 
         return writer.commit()
 
 
-def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
-    matches = match_partitions(_partitions(files), where, snapshot.schema, snapshot.partition_columns)
+def _check_selected(snapshot: Snapshot, files: Sequence[SplitFile], where: BoundPredicate) -> None:
+    matches = match_partitions(_partitions(files), where, snapshot.shape)
     outside = next((file for file, match in zip(files, matches.to_pylist(), strict=True) if not match), None)
     if outside is not None:
         values = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())

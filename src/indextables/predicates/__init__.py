@@ -3,11 +3,12 @@
 from indextables.predicates.arrow import to_arrow_filter
 from indextables.predicates.binding import bind
 from indextables.predicates.column import Column, col
-from indextables.predicates.text import parse_predicate
+from indextables.predicates.parser import parse_predicate
 from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -22,6 +23,7 @@ from indextables.predicates.tree import (
     all_of,
     any_of,
     columns_of,
+    conjuncts_of,
     literal_prefix,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "AlwaysFalse",
     "AlwaysTrue",
     "And",
+    "BoundPredicate",
     "Column",
     "Comparison",
     "In",
@@ -46,6 +49,7 @@ __all__ = [
     "bind",
     "col",
     "columns_of",
+    "conjuncts_of",
     "literal_prefix",
     "parse_predicate",
     "to_arrow_filter",

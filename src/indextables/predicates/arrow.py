@@ -14,6 +14,7 @@ from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -41,20 +42,24 @@ COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
 }
 
 
-def to_arrow_filter(predicate: Predicate) -> pc.Expression:
+def to_arrow_filter(predicate: BoundPredicate) -> pc.Expression:
     """Return the Arrow expression of a bound predicate, for `Table.filter` and dataset scans.
 
     The expression is null where the predicate is unknown; filters drop those rows. NaN equals itself and is
     greater than every other number, and 0.0 equals -0.0, as in Spark. Raises InvalidPredicateError for
     something that is no predicate.
     """
+    return _expression(predicate)
+
+
+def _expression(predicate: Predicate) -> pc.Expression:
     match predicate:
         case And(operands=operands):
-            return _combined(operator.and_, [to_arrow_filter(operand) for operand in operands])
+            return _combined(operator.and_, [_expression(operand) for operand in operands])
         case Or(operands=operands):
-            return _combined(operator.or_, [to_arrow_filter(operand) for operand in operands])
+            return _combined(operator.or_, [_expression(operand) for operand in operands])
         case Not(operand=operand):
-            return ~to_arrow_filter(operand)
+            return ~_expression(operand)
         case AlwaysTrue():
             return pc.scalar(True)
         case AlwaysFalse():

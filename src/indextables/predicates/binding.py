@@ -1,8 +1,4 @@
-"""Where a literal lies among the values of a column's type.
-
-A literal need not be a value that the column can hold: 1.5 lies between two integers, 300 lies above every
-byte. Knowing the place, a comparison keeps its meaning without a cast of the column.
-"""
+"""Binds predicates to a schema: columns by their real names, literals as values of the columns' types."""
 
 import math
 import sys
@@ -31,6 +27,7 @@ from indextables.predicates.tree import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -46,6 +43,116 @@ from indextables.predicates.tree import (
     check_pattern,
 )
 from indextables.schema import find_column
+
+UPWARD = (Operator.GT, Operator.GE)
+DOWNWARD = (Operator.LT, Operator.LE)
+
+
+def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) -> BoundPredicate:
+    """Fit a predicate to a schema.
+
+    Columns are found without regard to case, as in Spark. Literals become values of the column's type;
+    where there is no such value (x > 1.5 for an integer, a number out of range), the comparison becomes one
+    that holds for the same rows. Timestamps without a zone are read in `time_zone`.
+
+    Raises InvalidPredicateError for unknown columns, for literals that cannot be compared with their column,
+    and for trees that are too deep.
+    """
+    check_depth(predicate)
+    return BoundPredicate(_Binder(schema, time_zone).bind(predicate))
+
+
+class _Binder:
+    __slots__ = ("schema", "time_zone")
+
+    def __init__(self, schema: pa.Schema, time_zone: tzinfo) -> None:
+        self.schema = schema
+        self.time_zone = time_zone
+
+    def bind(self, predicate: Predicate) -> Predicate:
+        match predicate:
+            case And(operands=operands):
+                return And(*map(self.bind, operands))
+            case Or(operands=operands):
+                return Or(*map(self.bind, operands))
+            case Not(operand=operand):
+                return Not(self.bind(operand))
+            case AlwaysTrue() | AlwaysFalse():
+                return predicate
+            case IsNull(column=column):
+                return IsNull(self.field(column).name)
+            case IsNotNull(column=column):
+                return IsNotNull(self.field(column).name)
+            case Comparison():
+                return self.comparison(predicate)
+            case In():
+                return self.membership(predicate)
+            case StartsWith(column=column, prefix=prefix):
+                return StartsWith(self.text_field(column, prefix).name, prefix)
+            case Like(column=column, pattern=pattern):
+                check_pattern(column, pattern)
+                return Like(self.text_field(column, pattern).name, pattern)
+        raise InvalidPredicateError(f"{predicate!r} is not a predicate; use parse_predicate, or col()")
+
+    def comparison(self, predicate: Comparison) -> Predicate:
+        field = self.field(predicate.column)
+        if predicate.value is None:
+            return Comparison(field.name, predicate.operator, None)
+        place = locate(predicate.value, field, self.time_zone)
+        return _at_place(field.name, predicate.operator, place)
+
+    def membership(self, predicate: In) -> Predicate:
+        field = self.field(predicate.column)
+        known = [value for value in predicate.values if value is not None]
+        unknown = (None,) if len(known) < len(predicate.values) else ()
+        if are_values_of(known, field.type):
+            return In(field.name, (*dict.fromkeys(known), *unknown))
+        places = [locate(value, field, self.time_zone) for value in known]
+        values = dict.fromkeys(place.value for place in places if place.where is Where.AT)
+        return In(field.name, (*values, *unknown))
+
+    def text_field(self, column: str, text: str) -> pa.Field:
+        field = self.field(column)
+        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+            raise InvalidPredicateError(
+                f"column {field.name!r} has the type {field.type}; LIKE applies to text only"
+            )
+        if not is_encodable(text):
+            raise InvalidPredicateError(f"the pattern {text!r} for column {field.name!r} is not valid text")
+        return field
+
+    def field(self, column: str) -> pa.Field:
+        field = find_column(self.schema, column)
+        if field is not None:
+            return field
+        nearest = get_close_matches(column, self.schema.names, n=1, cutoff=0.5)
+        remedy = f"did you mean {nearest[0]!r}?" if nearest else f"they are {', '.join(self.schema.names)}"
+        raise InvalidPredicateError(f"there is no column {column!r}; {remedy}")
+
+
+def _at_place(column: str, operator: Operator, place: "Place") -> Predicate:
+    if place.where is Where.AT:
+        return Comparison(column, operator, place.value)
+    no_value = In(column, ())  # false for every value, unknown for null
+    any_value = Not(no_value)
+    if operator is Operator.EQ:
+        return no_value
+    if operator is Operator.NE:
+        return any_value
+    match place.where:
+        case Where.AFTER:
+            # Nothing lies between the value and the literal, so the border may stand on either side of it.
+            border = Operator.LE if operator in DOWNWARD else Operator.GT
+            return Comparison(column, border, place.value)
+        case Where.BELOW_ALL:
+            return any_value if operator in UPWARD else no_value
+        case _:
+            return any_value if operator in DOWNWARD else no_value
+
+
+# Typed literals: where a literal lies among the values of a column's type. A literal need not be a value that the
+# column can hold: 1.5 lies between two integers, and 300 lies above every byte. With the place, a comparison keeps its
+# meaning without a cast of the column.
 
 
 class Where(Enum):
@@ -98,9 +205,9 @@ def locate(value: Any, field: pa.Field, time_zone: tzinfo) -> Place:
 
 
 def are_values_of(values: Collection[Any], data_type: pa.DataType) -> bool:
-    """Say whether each of these literals is a value of the type as it stands: its place is AT itself.
+    """Return whether every literal is already a value of the type, so that its place is AT.
 
-    For long lists, whose literals are looked at together; False if that takes a look at each of them.
+    A quick test for long lists, which checks all literals at once. False means that each has to be located.
     """
     kinds = set(map(type, values))
     if kinds == {int} and pa.types.is_integer(data_type):
@@ -112,7 +219,7 @@ def are_values_of(values: Collection[Any], data_type: pa.DataType) -> bool:
 
 
 def expected_form(data_type: pa.DataType) -> str:
-    """Say how a literal for this type is written."""
+    """Return how to write a literal of this type, for error messages."""
     for is_type, form in EXPECTED_FORMS:
         if is_type(data_type):
             return f"write {form}"
@@ -207,7 +314,7 @@ def _in_zone(moment: datetime, zone: tzinfo) -> datetime | None:
 
 
 def _as_decimal(number: Any) -> Decimal | None:
-    # The shortest text of a float is what its writer meant: 0.1, and not 0.1000000000000000055….
+    # The shortest text of a float is the number that was meant: 0.1, and not 0.1000000000000000055….
     if isinstance(number, bool):
         return None
     if isinstance(number, float):
@@ -233,7 +340,7 @@ def _on_grid(number: Decimal | None, scale: int, low: Decimal, high: Decimal) ->
 
 
 def is_encodable(text: str) -> bool:
-    """Say whether text can be stored at all: half of a surrogate pair cannot."""
+    """Return whether text can be stored as UTF-8; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -273,112 +380,3 @@ EXPECTED_FORMS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_date32, f"a date such as '{DATE_FORM}'"),
     (pa.types.is_timestamp, f"a timestamp such as '{TIMESTAMP_FORM}'"),
 )
-
-
-# Binds a predicate to a schema: columns by their real names, literals as values of the columns' types.
-
-
-UPWARD = (Operator.GT, Operator.GE)
-DOWNWARD = (Operator.LT, Operator.LE)
-
-
-def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) -> Predicate:
-    """Return the same predicate in terms of a schema; binding a bound predicate changes nothing.
-
-    Columns are found without regard to case, as Spark does it. Literals become values of the column's type;
-    where there is no such value (x > 1.5 for an integer, a number out of range), the comparison becomes one
-    that holds for the same rows. Timestamps without a zone are read in `time_zone`.
-
-    Raises InvalidPredicateError for unknown columns, for literals that cannot be compared with their column,
-    and for trees that are too deep.
-    """
-    check_depth(predicate)
-    return _Binder(schema, time_zone).bind(predicate)
-
-
-class _Binder:
-    __slots__ = ("schema", "time_zone")
-
-    def __init__(self, schema: pa.Schema, time_zone: tzinfo) -> None:
-        self.schema = schema
-        self.time_zone = time_zone
-
-    def bind(self, predicate: Predicate) -> Predicate:
-        match predicate:
-            case And(operands=operands):
-                return And(*map(self.bind, operands))
-            case Or(operands=operands):
-                return Or(*map(self.bind, operands))
-            case Not(operand=operand):
-                return Not(self.bind(operand))
-            case AlwaysTrue() | AlwaysFalse():
-                return predicate
-            case IsNull(column=column):
-                return IsNull(self.field(column).name)
-            case IsNotNull(column=column):
-                return IsNotNull(self.field(column).name)
-            case Comparison():
-                return self.comparison(predicate)
-            case In():
-                return self.membership(predicate)
-            case StartsWith(column=column, prefix=prefix):
-                return StartsWith(self.text_field(column, prefix).name, prefix)
-            case Like(column=column, pattern=pattern):
-                check_pattern(column, pattern)
-                return Like(self.text_field(column, pattern).name, pattern)
-        raise InvalidPredicateError(f"{predicate!r} is not a predicate; use parse_predicate, or col()")
-
-    def comparison(self, predicate: Comparison) -> Predicate:
-        field = self.field(predicate.column)
-        if predicate.value is None:
-            return Comparison(field.name, predicate.operator, None)
-        place = locate(predicate.value, field, self.time_zone)
-        return _at_place(field.name, predicate.operator, place)
-
-    def membership(self, predicate: In) -> Predicate:
-        field = self.field(predicate.column)
-        known = [value for value in predicate.values if value is not None]
-        unknown = (None,) if len(known) < len(predicate.values) else ()
-        if are_values_of(known, field.type):
-            return In(field.name, (*dict.fromkeys(known), *unknown))
-        places = [locate(value, field, self.time_zone) for value in known]
-        values = dict.fromkeys(place.value for place in places if place.where is Where.AT)
-        return In(field.name, (*values, *unknown))
-
-    def text_field(self, column: str, text: str) -> pa.Field:
-        field = self.field(column)
-        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-            raise InvalidPredicateError(
-                f"column {field.name!r} has the type {field.type}; LIKE applies to text only"
-            )
-        if not is_encodable(text):
-            raise InvalidPredicateError(f"the pattern {text!r} for column {field.name!r} is not valid text")
-        return field
-
-    def field(self, column: str) -> pa.Field:
-        field = find_column(self.schema, column)
-        if field is not None:
-            return field
-        nearest = get_close_matches(column, self.schema.names, n=1, cutoff=0.5)
-        remedy = f"did you mean {nearest[0]!r}?" if nearest else f"they are {', '.join(self.schema.names)}"
-        raise InvalidPredicateError(f"there is no column {column!r}; {remedy}")
-
-
-def _at_place(column: str, operator: Operator, place: Place) -> Predicate:
-    if place.where is Where.AT:
-        return Comparison(column, operator, place.value)
-    no_value = In(column, ())  # false for every value, unknown for null
-    any_value = Not(no_value)
-    if operator is Operator.EQ:
-        return no_value
-    if operator is Operator.NE:
-        return any_value
-    match place.where:
-        case Where.AFTER:
-            # Nothing lies between the value and the literal, so the border may stand on either side of it.
-            border = Operator.LE if operator in DOWNWARD else Operator.GT
-            return Comparison(column, border, place.value)
-        case Where.BELOW_ALL:
-            return any_value if operator in UPWARD else no_value
-        case _:
-            return any_value if operator in DOWNWARD else no_value

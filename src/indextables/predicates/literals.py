@@ -1,4 +1,4 @@
-"""Texts of dates, timestamps and numbers, read strictly: what is not exactly one of these forms is None."""
+"""Parses dates, timestamps and numbers strictly: any text that is not exactly in the expected form is None."""
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -58,22 +58,19 @@ def parse_decimal(text: str) -> Decimal | None:
 
 
 def _begins_with_date(text: str) -> bool:
-    # The library reads basic and week forms as well (20240131, 2024-W05-3), which are no dates here.
+    # `fromisoformat` also accepts basic and week dates (20240131, 2024-W05-3), which are no dates here.
     head = text[:DATE_LENGTH]
     digits = head[:4] + head[5:7] + head[8:]
     return text.isascii() and head[4:5] == head[7:8] == "-" and len(digits) == 8 and digits.isdigit()
-
-
-# Moments in time as users write them.
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp_ms(moment: str | datetime) -> int:
-    """Epoch milliseconds of an ISO 8601 text or a datetime; without a zone it is UTC.
+    """Return the epoch milliseconds of an ISO 8601 text or a datetime, in UTC unless it has a time zone.
 
-    Raises InvalidOptionError if it is neither.
+    Raises InvalidOptionError for any other text.
     """
     if isinstance(moment, str):
         try:
@@ -84,5 +81,5 @@ def timestamp_ms(moment: str | datetime) -> int:
             ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    # In whole numbers: the seconds as a floating point number would lose a millisecond now and then.
+    # Integer arithmetic: seconds as a float would be off by a millisecond at times.
     return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TypeAlias
+from typing import NewType, TypeAlias, overload
 
 import msgspec
 
@@ -18,7 +18,7 @@ from indextables.errors import InvalidPredicateError
 # bool before int, and datetime before date, are the same to a type checker, and are told apart at binding.
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime
 
-# Trees are walked by recursion. This is deeper than a person writes and far from the interpreter's limit.
+# Functions walk the tree by recursion. Hand-written predicates stay far below, and so does this limit below Python's.
 MAX_DEPTH = 100
 
 
@@ -65,6 +65,13 @@ class Predicate:
         raise InvalidPredicateError("a predicate has no truth value of its own; combine with &, | and ~")
 
 
+BoundPredicate = NewType("BoundPredicate", Predicate)
+"""A predicate that `bind` has fitted to a schema: columns as the schema spells them, literals of their types.
+
+The same nodes, so it is hashable and picklable like them; its type says that it is not bound again.
+"""
+
+
 class AlwaysTrue(Predicate, msgspec.Struct, frozen=True):
     """True for every row."""
 
@@ -85,8 +92,8 @@ class In(Predicate, msgspec.Struct, frozen=True):
     """The column's value is one of these.
 
     Unknown for a null in the column, and, where None is among the values, for everything that is not found.
-    Without any values it is false for every value and unknown for null: that is how a comparison that no
-    value of the column's type can satisfy is written.
+    Without any values it is false for every value and unknown for null: binding writes a
+    comparison that no value of the column's type satisfies in this way.
     """
 
     column: str
@@ -146,24 +153,38 @@ class Or(Predicate):
         object.__setattr__(self, "operands", _flattened(Or, operands))
 
 
+@overload
+def all_of(predicates: Iterable[BoundPredicate]) -> BoundPredicate: ...
+@overload
+def all_of(predicates: Iterable[Predicate]) -> Predicate: ...
 def all_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Return the conjunction of any number of predicates; of none, AlwaysTrue."""
+    """Return the conjunction of any number of predicates; of none, AlwaysTrue. It is bound if all of them are."""
     operands = tuple(predicates)
     if len(operands) == 1:
         return operands[0]
     return And(*operands) if operands else AlwaysTrue()
 
 
+@overload
+def any_of(predicates: Iterable[BoundPredicate]) -> BoundPredicate: ...
+@overload
+def any_of(predicates: Iterable[Predicate]) -> Predicate: ...
 def any_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Return the disjunction of any number of predicates; of none, AlwaysFalse."""
+    """Return the disjunction of any number of predicates; of none, AlwaysFalse. It is bound if all of them are."""
     operands = tuple(predicates)
     if len(operands) == 1:
         return operands[0]
     return Or(*operands) if operands else AlwaysFalse()
 
 
+def conjuncts_of(predicate: BoundPredicate) -> tuple[BoundPredicate, ...]:
+    """Return the bound predicates whose conjunction the predicate is; itself if it is no AND."""
+    operands = _operands(predicate) if isinstance(predicate, And) else (predicate,)
+    return tuple(map(BoundPredicate, operands))
+
+
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """Return the names of the columns that a predicate speaks of."""
+    """Return the names of the columns in a predicate."""
     return frozenset(_columns(predicate))
 
 
@@ -216,7 +237,7 @@ def like(column: str, pattern: str) -> Predicate:
     """Return the simplest predicate that says `column LIKE pattern`.
 
     A pattern without wildcards is an equality, and text followed by one % is a prefix: both can be answered
-    from a minimum and a maximum. Raises InvalidPredicateError for a pattern that Spark refuses as well.
+    from a minimum and a maximum. Raises InvalidPredicateError for a pattern that Spark rejects, too.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise InvalidPredicateError(

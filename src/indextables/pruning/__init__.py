@@ -1,4 +1,4 @@
-"""Which files and manifests a predicate can do without: partition values, bounds and statistics, typed."""
+"""Prunes files and manifests by partition values, partition bounds and column statistics, compared by type."""
 
 from indextables.pruning.files import PruneResult, match_partitions, prune_files
 from indextables.pruning.manifests import (

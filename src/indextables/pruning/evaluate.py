@@ -1,4 +1,4 @@
-"""One evaluator for files and manifests: what truth values a predicate may have among the rows of a place.
+"""Evaluates predicates over ranges, for files, manifests and row groups alike, which are called places here.
 
 For every place the evaluator answers two questions: may some row make the predicate true, and may some row
 make it false? Negation exchanges the answers. Rows for which it is unknown count for neither. A place whose
@@ -18,6 +18,7 @@ from indextables.predicates import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -45,23 +46,27 @@ class Truth(msgspec.Struct, frozen=True):
         return Truth(self.may_be_false, self.may_be_true)
 
 
-def evaluate(predicate: Predicate, ranges: Mapping[str, ColumnRange], count: int) -> Truth:
-    """Evaluate a bound predicate over `count` places, given the range of each column it names."""
+def evaluate(predicate: BoundPredicate, ranges: Mapping[str, ColumnRange], count: int) -> Truth:
+    """Evaluate a predicate over `count` places, given the range of each column it names."""
+    return _evaluate(predicate, ranges, count)
+
+
+def _evaluate(predicate: Predicate, ranges: Mapping[str, ColumnRange], count: int) -> Truth:
     match predicate:
         case And(operands=operands):
-            truths = [evaluate(operand, ranges, count) for operand in operands]
+            truths = [_evaluate(operand, ranges, count) for operand in operands]
             return Truth(
                 np.logical_and.reduce([truth.may_be_true for truth in truths]),
                 np.logical_or.reduce([truth.may_be_false for truth in truths]),
             )
         case Or(operands=operands):
-            truths = [evaluate(operand, ranges, count) for operand in operands]
+            truths = [_evaluate(operand, ranges, count) for operand in operands]
             return Truth(
                 np.logical_or.reduce([truth.may_be_true for truth in truths]),
                 np.logical_and.reduce([truth.may_be_false for truth in truths]),
             )
         case Not(operand=operand):
-            return evaluate(operand, ranges, count).negated()
+            return _evaluate(operand, ranges, count).negated()
         case AlwaysTrue():
             return Truth(np.ones(count, np.bool_), np.zeros(count, np.bool_))
         case AlwaysFalse():

@@ -4,7 +4,7 @@ Bounds are pairs of texts, as partition values are. (None, None) says that all v
 skipped. Bounds do not say whether nulls occur beside the values, so IS NULL never skips either.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 import msgspec
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.predicates import Predicate, bind, columns_of
+from indextables.predicates import BoundPredicate, columns_of
 from indextables.pruning.evaluate import evaluate
-from indextables.pruning.files import partition_keys
 from indextables.pruning.ranges import HIVE_NULL, ColumnRange, text_lower_keys, text_upper_keys, unknown_range
 from indextables.pruning.values import DATE, map_values, order_keys, parse_values
+from indextables.schema import TableShape
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class BoundsOrder(Enum):
-    """In which order a writer has compared the values to find the bounds."""
+    """The order in which the writer compared the values to find the bounds."""
 
     TYPED = auto()  # by the column's type, as `partition_bounds` does
     UNKNOWN = auto()  # perhaps as text: then the bounds of the integers 1 to 12 are 1 and 9
@@ -38,9 +38,7 @@ class BoundsOrder(Enum):
 _SORT_LIKE_TEXT = ((pa.types.is_boolean, "^(?:true|false)$"), (pa.types.is_date32, f"^{DATE}$"))
 
 
-def partition_bounds(
-    partition_values: pa.MapArray | pa.ChunkedArray, columns: Iterable[str], schema: pa.Schema
-) -> dict[str, Bounds]:
+def partition_bounds(partition_values: pa.MapArray | pa.ChunkedArray, shape: TableShape) -> dict[str, Bounds]:
     """Return the bounds of each partition column, compared by type, in the texts of the values themselves.
 
     All null: (None, None). A column with a value that does not parse is left out: it has no bounds.
@@ -51,48 +49,45 @@ def partition_bounds(
         else partition_values
     )
     bounds: dict[str, Bounds] = {}
-    for column, key in partition_keys(schema, columns).items():
-        found = _bounds(map_values(maps, key).unique(), schema.field(column).type)
+    for column, key in shape.partition_keys.items():
+        found = _bounds(map_values(maps, key).unique(), shape.type_of(column))
         if found is not None:
             bounds[key] = found
     return bounds
 
 
 def bounds_may_match(
-    predicate: Predicate,
+    predicate: BoundPredicate,
     bounds: Mapping[str, Bounds] | None,
-    schema: pa.Schema,
-    partition_columns: Sequence[str],
+    shape: TableShape,
     *,
     order: BoundsOrder = BoundsOrder.UNKNOWN,
 ) -> bool:
     """Say whether a manifest may hold files with matching rows; see `prune_manifests`."""
-    return bool(prune_manifests(predicate, [bounds], schema, partition_columns, order=order)[0].as_py())
+    return bool(prune_manifests(predicate, [bounds], shape, order=order)[0].as_py())
 
 
 def prune_manifests(
-    predicate: Predicate,
+    predicate: BoundPredicate,
     manifests: Sequence[Mapping[str, Bounds] | None],
-    schema: pa.Schema,
-    partition_columns: Sequence[str],
+    shape: TableShape,
     *,
     order: BoundsOrder = BoundsOrder.UNKNOWN,
 ) -> pa.BooleanArray:
     """Find the manifests that may hold files with matching rows: one truth for each, in order.
 
     Absent bounds, and bounds that do not parse, prove nothing. Claim TYPED only for manifests whose bounds
-    come from `partition_bounds`. Raises InvalidPredicateError if the predicate does not fit the schema.
+    come from `partition_bounds`.
     """
-    bound = bind(predicate, schema)
-    keys = partition_keys(schema, partition_columns)
+    keys = shape.partition_keys
     ranges: dict[str, ColumnRange] = {}
-    for name in columns_of(bound):
-        data_type = schema.field(name).type
+    for name in columns_of(predicate):
+        data_type = shape.type_of(name)
         if name in keys:
             ranges[name] = _bounds_range(manifests, keys[name], data_type, order)
         else:
             ranges[name] = unknown_range(data_type, len(manifests))
-    return pa.array(evaluate(bound, ranges, len(manifests)).may_be_true)
+    return pa.array(evaluate(predicate, ranges, len(manifests)).may_be_true)
 
 
 def _bounds(texts: pa.Array, data_type: pa.DataType) -> Bounds | None:

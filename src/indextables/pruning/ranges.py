@@ -1,7 +1,7 @@
-"""What a minimum and a maximum prove, whoever wrote them.
+"""The range of a column in each of many places (files or manifests), and what statistics prove about it.
 
-Nothing in a table says which writer left a statistic, so each is read as the most careless writer in use may
-have meant it. A file that is kept for nothing costs time; a file that is skipped wrongly costs rows.
+A table does not record which writer computed a statistic, so each is trusted only as far as the least careful
+known writer allows. A file kept in vain costs time; a file skipped wrongly costs rows.
 """
 
 from typing import TypeAlias
@@ -89,7 +89,7 @@ def _exact_decimals(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def _filled_with_first_value(data_type: pa.DataType) -> bool:
-    # Writers on the JVM have had no comparison for these types, and then took the first value for both ends.
+    # The JVM writers cannot compare these types, and use the first value as both minimum and maximum.
     is_zone_less = pa.types.is_timestamp(data_type) and data_type.tz is None
     is_short = pa.types.is_int8(data_type) or pa.types.is_int16(data_type)
     return is_zone_less or is_short or bool(pa.types.is_decimal(data_type))
@@ -119,10 +119,8 @@ def _unless_inverted(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Arr
     return pc.if_else(inverted, nothing, lower), pc.if_else(inverted, nothing, upper)
 
 
-# What is known of one column in each of many places, be they files or manifests.
-#
 # A place may hold nulls, and it may hold values; the values lie between a lower and an upper key, either of
-# which may be unknown. Everything here errs in one direction: what is not known for certain may be there.
+# which may be unknown. All functions err in one direction: a value that is not excluded for certain may be there.
 
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -144,7 +142,7 @@ class ColumnRange(msgspec.Struct, frozen=True):
 
 
 def unknown_range(data_type: pa.DataType, count: int) -> ColumnRange:
-    """Return the range of a column about which nothing is known."""
+    """Return the range of a column without any statistics."""
     no_keys = order_keys(pa.nulls(count, data_type))
     return ColumnRange(data_type, no_keys, no_keys, np.ones(count, np.bool_), np.ones(count, np.bool_))
 
@@ -161,7 +159,7 @@ def partition_range(texts: pa.Array, data_type: pa.DataType) -> ColumnRange:
 
 
 def statistics_range(minima: pa.Array, maxima: pa.Array, data_type: pa.DataType) -> ColumnRange:
-    """Return the range of a column from the statistics of some writer; they say nothing about nulls."""
+    """Return the range of a column from statistics, which do not cover nulls."""
     lower, upper = trusted_statistics(minima, maxima, data_type)
     anything = np.ones(len(minima), np.bool_)
     return ColumnRange(data_type, lower, upper, anything, anything, pa.types.is_floating(data_type))

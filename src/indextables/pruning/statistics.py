@@ -1,4 +1,4 @@
-"""Statistics that a writer leaves for each file: minima and maxima that stay bounds, whatever the data."""
+"""Computes the column statistics of a file: minima and maxima that are bounds for any data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -79,7 +79,7 @@ def column_statistics(
 def merge_statistics(left: ColumnStatistics, right: ColumnStatistics, schema: pa.Schema) -> ColumnStatistics:
     """Return the statistics of the rows of both, compared by type.
 
-    Both must come from `column_statistics`. What either side does not know, the result does not know.
+    Both must come from `column_statistics`. A bound that one side lacks is missing from the result.
     """
     return ColumnStatistics(
         _merged(left.min_values, right.min_values, left, right, schema, "min"),

@@ -1,6 +1,6 @@
 """Typed values and their texts: partition values and statistics are strings on disk.
 
-Parsing is strict. A text in any other form than those below is not understood, and nobody may draw a
+Parsing is strict. A text in any other form than those below does not parse, and pruning must not draw a
 conclusion from it: 2024-9 is no date, 20260322 is no count of days, a number is no timestamp (it could count
 seconds, milliseconds or microseconds), and a timestamp without a zone says nothing about an instant.
 """
@@ -166,9 +166,8 @@ def _same(left: pa.Scalar, right: pa.Scalar) -> bool:
     return bool(left.equals(right))
 
 
-# One order for every type: values become keys that compare as Spark orders the values.
-#
-# Booleans, integers, dates, timestamps and floats become 64-bit integers; decimals and text become bytes.
+# Order keys compare as Spark orders the values. Booleans, integers, dates, timestamps and floats become 64-bit
+# integers; decimals and text become bytes.
 
 
 # The bits of the positive quiet NaN, which lie above those of infinity: Spark sorts NaN highest.
@@ -228,9 +227,6 @@ def _decimal_keys(values: pa.Array) -> pa.Array:
 def _nulls(values: pa.Array) -> np.ndarray:
     nulls: np.ndarray = values.is_null().to_numpy(zero_copy_only=False)
     return nulls
-
-
-# One key's values out of a column of maps.
 
 
 def map_values(maps: pa.MapArray | pa.ChunkedArray, key: str) -> pa.Array:

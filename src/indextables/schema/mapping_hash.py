@@ -1,4 +1,4 @@
-"""The hash by which a doc mapping is known: equal mappings have equal hashes, however they were written."""
+"""The hash that identifies a doc mapping: equal mappings have equal hashes, whatever the order of their keys."""
 
 import base64
 import hashlib

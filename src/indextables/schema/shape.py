@@ -1,12 +1,33 @@
-"""Finding columns by name as Spark does, and the rules for partition columns."""
+"""The shape of a table, column lookup by name as in Spark, and the rules for partition columns."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import InvalidSchemaError
 from indextables.schema.spark_json import from_spark_json, to_spark_json
+
+
+class TableShape(msgspec.Struct, frozen=True):
+    """The columns of a table, and those of them that it is partitioned by, in order."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...] = ()
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.partition_columns)
+
+    @property
+    def partition_keys(self) -> dict[str, str]:
+        """The key of each partition column's values in the log, by the column's name in the schema."""
+        fields = {name: find_column(self.schema, name) for name in self.partition_columns}
+        return {field.name: name for name, field in fields.items() if field is not None}
+
+    def type_of(self, column: str) -> pa.DataType:
+        return self.schema.field(column).type
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:

@@ -1,4 +1,7 @@
-"""Rules that hold at every level of a schema: names are unique without regard to case, depth is bounded."""
+"""Converts between Arrow schemas and the schema JSON of Spark (`StructType.json`).
+
+At every level, names are unique without regard to case, and the depth is bounded.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
@@ -8,7 +11,7 @@ import pyarrow as pa
 
 from indextables.errors import InvalidSchemaError
 
-# Deeper than any schema that people write, and far from the depth at which recursion becomes a risk.
+# Deeper than any schema in practice, and far from Python's recursion limit.
 MAX_NESTING = 64
 
 
@@ -33,10 +36,8 @@ def check_names(names: Iterable[str], place: str) -> None:
         seen[key] = name
 
 
-# Field metadata in both worlds: a JSON object in Spark, pairs of bytes in Arrow.
-#
-# Text values keep their key on both sides, so that a comment is a comment in either. Values of other kinds
-# travel in one extra Arrow entry, as JSON, and come back as what they were.
+# Field metadata is a JSON object in Spark, and pairs of bytes in Arrow. Text values keep their key on both sides, so
+# that a comment stays a comment. Other values are stored in one extra Arrow entry, as JSON.
 
 
 SPARK_METADATA_KEY = b"spark.metadata"
@@ -88,9 +89,6 @@ def _non_text_values(value: bytes, column: str) -> dict[str, Any]:
             f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is no JSON object; remove it"
         )
     return decoded
-
-
-# Reads the schema JSON that Spark writes (`StructType.json`) into an Arrow schema.
 
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -208,10 +206,8 @@ def _decimal(arguments: str, name: str, column: str) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-# Writes an Arrow schema as the schema JSON of Spark.
-#
-# Arrow has many more types than Spark. Those whose every value fits a Spark type are mapped to it; the others
-# are refused, with the cast that the user has to choose, because only they know what may be lost.
+# Arrow has many more types than Spark. A type is mapped if every value of it fits a Spark type; others are rejected
+# with a suggested cast, because only the caller knows which loss is acceptable.
 
 
 UINT64_AS_DECIMAL = "decimal(20,0)"
@@ -319,7 +315,7 @@ def _nested_type(data_type: pa.DataType, column: str, depth: int) -> dict[str, A
 
 def _timestamp(data_type: pa.TimestampType, column: str) -> str:
     if data_type.unit == "ns":
-        # Spark counts microseconds: the digits below would be lost without a word.
+        # Spark counts microseconds: the digits below would be lost silently.
         zone = f", tz={data_type.tz!r}" if data_type.tz else ""
         raise _refused(column, data_type, f"timestamp('us'{zone})")
     return "timestamp" if data_type.tz else "timestamp_ntz"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tantivy import Index, Occur, Query
 
 from indextables.errors import InvalidQueryError, SearchFailedError
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
 from indextables.schema import find_column
 from indextables.search.nodes import Boolean, Boost, Everything, FieldPath, Leaf, QueryNode
 from indextables.search.parser import split_path
@@ -36,11 +36,11 @@ class CompiledQuery(msgspec.Struct, frozen=True):
     index: Index
     query: Query
     scope: "SearchScope"
-    rest: Predicate | None
+    rest: BoundPredicate | None
 
 
 def compile_with_predicate(
-    index: Index, scope: "SearchScope", query: QueryNode | None, where: Predicate | None
+    index: Index, scope: "SearchScope", query: QueryNode | None, where: BoundPredicate | None
 ) -> CompiledQuery:
     """Compile a query (None: all rows) and a bound predicate for an index. Raises InvalidQueryError."""
     wanted = everything() if query is None else compile_query(query, scope)

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import msgspec
 from lark import Lark, Token
-from lark.exceptions import UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput
 from msgspec.structs import replace
 
+from indextables._syntax import error_position
 from indextables.errors import InvalidQueryError
 from indextables.search.nodes import (
     Boolean,
@@ -391,7 +392,7 @@ _REASONS: Final = {
 
 def _syntax_error(text: str, error: UnexpectedInput) -> InvalidQueryError:
     """Return the error for a query that does not parse."""
-    start = _position(text, error)
+    start = error_position(text, error)
     inside = _unclosed(error)
     if start >= len(text.rstrip()):
         return _at_end(text, inside)
@@ -415,13 +416,6 @@ def _at_end(text: str, inside: Token | None) -> InvalidQueryError:
     end = len(text.rstrip())
     last = text.split()[-1]
     return Place(text, end, end).error(f"the query ends after {last[-20:]}, and something must follow")
-
-
-def _position(text: str, error: UnexpectedInput) -> int:
-    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        return len(text)
-    position: int | None = error.pos_in_stream  # lark omits it from some errors
-    return len(text) if position is None else position
 
 
 def _unclosed(error: UnexpectedInput) -> Token | None:

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from indextables._syntax import caret_lines
 from indextables.errors import InvalidQueryError
-from indextables.search.caret import caret_lines
 
 
 class Place(msgspec.Struct, frozen=True):

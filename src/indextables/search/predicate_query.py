@@ -20,6 +20,7 @@ from indextables.predicates import (
     AlwaysFalse,
     AlwaysTrue,
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -30,6 +31,7 @@ from indextables.predicates import (
     Predicate,
     Value,
     all_of,
+    conjuncts_of,
 )
 from indextables.search.nodes import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
@@ -68,7 +70,9 @@ _WHOLE_VALUES: Final = frozenset(FieldKind) - {
 _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 
-def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Query | None, Predicate | None]:
+def partition_predicate(
+    predicate: BoundPredicate, mapping: DocMapping
+) -> tuple[Query | None, BoundPredicate | None]:
     """Partition a bound predicate into a query that the index answers exactly, and the rest for the rows.
 
     The predicate is the conjunction of both; None is a part that excludes nothing. Ranges and prefixes of strings are
@@ -76,10 +80,9 @@ def partition_predicate(predicate: Predicate, mapping: DocMapping) -> tuple[Quer
     that the mapping does not have.
     """
     queries_of = PredicateQueries(mapping)
-    conjuncts = predicate.operands if isinstance(predicate, And) else (predicate,)
     queries: list[Query] = []
-    rest: list[Predicate] = []
-    for conjunct in conjuncts:
+    rest: list[BoundPredicate] = []
+    for conjunct in conjuncts_of(predicate):
         if isinstance(conjunct, AlwaysTrue):
             continue
         query = queries_of.where_true(conjunct)

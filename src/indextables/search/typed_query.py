@@ -10,6 +10,7 @@ from tantivy import FieldType, Query, Schema
 from indextables.errors import InvalidPredicateError, InvalidQueryError
 from indextables.predicates import (
     And,
+    BoundPredicate,
     Comparison,
     IsNotNull,
     Like,
@@ -83,7 +84,7 @@ def address_query(leaf: Leaf, field: FieldMapping, schema: Schema) -> Query:
     )
 
 
-def _bound_predicate(leaf: Leaf, column: pa.Field, time_zone: tzinfo) -> Predicate:
+def _bound_predicate(leaf: Leaf, column: pa.Field, time_zone: tzinfo) -> BoundPredicate:
     try:
         return bind(_predicate(leaf, column), pa.schema([column]), time_zone=time_zone)
     except InvalidPredicateError as error:

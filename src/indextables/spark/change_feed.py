@@ -25,7 +25,7 @@ from indextables.log.decode import LogFile, decode_tail
 from indextables.log.entries import empty_entries
 from indextables.log.segment import LogListing, VersionEntry, list_log
 from indextables.ops.read import SplitRef, split_refs
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.pruning import prune_files
 from indextables.spark.options import (
@@ -105,7 +105,7 @@ class _Stretch(msgspec.Struct, frozen=True):
 class ChangeFeed:
     """A table as a stream of files. Only files that may match `where` are read and count against limits."""
 
-    def __init__(self, snapshot: Snapshot, options: StreamOptions, where: Predicate | None) -> None:
+    def __init__(self, snapshot: Snapshot, options: StreamOptions, where: BoundPredicate | None) -> None:
         self._snapshot = snapshot
         self._options = options
         self._where = where
@@ -177,7 +177,7 @@ class ChangeFeed:
     def _may_match(self, entries: pa.Table) -> pa.Array:
         if self._where is None or not entries.num_rows:
             return pa.array(np.ones(entries.num_rows, np.bool_))
-        return prune_files(entries, self._where, self._snapshot.schema, self._snapshot.partition_columns).keep
+        return prune_files(entries, self._where, self._snapshot.shape).keep
 
     def _version_from(self, since_ms: int, next_version: int) -> int:
         """The first version committed at or after a timestamp, or `next_version` if there is none."""

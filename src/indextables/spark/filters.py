@@ -9,6 +9,7 @@ from pyspark.sql import datasource as spark
 from indextables.errors import InvalidPredicateError, InvalidQueryError
 from indextables.predicates import (
     And,
+    BoundPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -45,13 +46,13 @@ MARKER_PREFIX: Final = "indextables scan "
 
 def requested_by(
     filters: Sequence[spark.Filter], schema: pa.Schema, *, has_search_columns: bool
-) -> tuple[str | None, Predicate | None]:
+) -> tuple[str | None, BoundPredicate | None]:
     """The search query in the filters, and the bound predicate of all filters that can be translated.
 
     Other filters are left to Spark. Raises InvalidQueryError for a condition on `_query` that is not a search.
     """
     queries: dict[str, None] = {}
-    predicates: list[Predicate] = []
+    predicates: list[BoundPredicate] = []
     for each in filters:
         column = _column(each)
         if _is_marker(each) or (has_search_columns and column == SCORE_COLUMN):
@@ -65,7 +66,7 @@ def requested_by(
     return next(iter(queries), None), all_of(predicates) if predicates else None
 
 
-def to_predicate(given: spark.Filter, schema: pa.Schema) -> Predicate | None:
+def to_predicate(given: spark.Filter, schema: pa.Schema) -> BoundPredicate | None:
     """Translate a filter to a predicate bound to the schema; None if there is no equivalent."""
     predicate = _predicate(given)
     if predicate is None:

@@ -19,7 +19,7 @@ from indextables.config.setting import OLDER_PREFIX, PREFIX
 from indextables.config.settings import FamilyMatch, SettingMatch, find, is_ours
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import TransactionAction
-from indextables.predicates import Predicate, bind, parse_predicate
+from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.schema import find_column
 from indextables.spark.session import ENABLED
@@ -145,7 +145,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
             timestamp=timestamp,
         )
 
-    def predicate(self, schema: pa.Schema) -> Predicate | None:
+    def predicate(self, schema: pa.Schema) -> BoundPredicate | None:
         """The option `where`, bound to the schema; None reads all rows. Raises InvalidPredicateError."""
         return None if self.where is None else bind(parse_predicate(self.where), schema)
 

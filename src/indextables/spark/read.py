@@ -24,7 +24,8 @@ from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import SplitRef, projected_schema, split_refs
 from indextables.ops.search import SearchRequest, check_query
-from indextables.predicates import Predicate, all_of, any_of, columns_of, to_arrow_filter
+from indextables.predicates import BoundPredicate, all_of, any_of, columns_of, to_arrow_filter
+from indextables.schema import TableShape
 from indextables.search.compile import SearchScope, compile_with_predicate
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.nodes import QueryNode
@@ -34,9 +35,8 @@ from indextables.spark.options import QUERY, ReadOptions, TablePlace
 from indextables.spark.shared_plans import ScanRequest, merge_requests, remember
 from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
 from indextables.split.index_cache import index_cache
-from indextables.split.reader import open_split
 from indextables.split.split import Split
-from indextables.storage import ObjectStore, relative_key
+from indextables.storage import ObjectStore
 from indextables.table import Snapshot
 
 SEARCH_FIELDS = (pa.field(QUERY_COLUMN, pa.string()), pa.field(SCORE_COLUMN, pa.float32()))
@@ -74,19 +74,17 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._snapshot: Snapshot | None = options.snapshot(place)
-        self._table = _TaskTable(
-            self._snapshot.schema, self._snapshot.partition_columns, self._snapshot.context.settings
-        )
+        self._table = _TaskTable(self._snapshot.shape, self._snapshot.context.settings)
         virtual = [field.name for field in SEARCH_FIELDS] if options.has_search_columns else []
         requested = table_schema(schema)
         self._names = dict(
             zip(
                 [name for name in requested.names if name not in virtual],
-                read_columns(requested, self._table.schema, virtual, place.url),
+                read_columns(requested, self._table.shape.schema, virtual, place.url),
                 strict=True,
             )
         )
-        self._where = options.predicate(self._table.schema)
+        self._where = options.predicate(self._table.shape.schema)
         self._requests: tuple[ScanRequest, ...] = (ScanRequest(options.query),)
         self._check_queries()
 
@@ -118,7 +116,7 @@ class BatchReader(DataSourceReader):
             search = SearchRequest.of(self._snapshot, request.query, None, self._options.query_fields)
             check_query(self._snapshot, search)
 
-    def _with_option_where(self, where: Predicate | None) -> Predicate | None:
+    def _with_option_where(self, where: BoundPredicate | None) -> BoundPredicate | None:
         """The option `where` and the condition of a scan, combined."""
         both = [each for each in (self._where, where) if each is not None]
         return all_of(both) if both else None
@@ -126,7 +124,7 @@ class BatchReader(DataSourceReader):
     def _rows(self, refs: Sequence[SplitRef]) -> Iterator[pa.RecordBatch]:
         store, schema = self._place.store(), batch_schema(self._schema)
         # A scan without any column could not report its number of rows.
-        names = list(self._names.values()) or [self._table.schema.names[0]]
+        names = list(self._names.values()) or [self._table.shape.schema.names[0]]
         for ref in refs:
             split = _open_task_split(store, self._table, ref)
             for request in self._requests:
@@ -169,7 +167,7 @@ class PushDownReader(BatchReader):
         """Restrict the read to the filters; returns all of them, for Spark to apply. Raises InvalidQueryError."""
         options = self._options
         query, where = requested_by(
-            filters, self._table.schema, has_search_columns=options.has_search_columns
+            filters, self._table.shape.schema, has_search_columns=options.has_search_columns
         )
         if query is not None and options.query not in (None, query):
             raise InvalidOptionError(
@@ -248,8 +246,7 @@ def pack(sizes: Sequence[int], task_bytes: int, min_tasks: int, max_splits: int)
 class _TaskTable(msgspec.Struct, frozen=True):
     """What a task needs to know about the table: picklable, and without its list of files."""
 
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    shape: TableShape
     settings: Settings
 
 
@@ -263,27 +260,18 @@ class _Query(msgspec.Struct, frozen=True):
 
 def _open_task_split(store: ObjectStore, table: _TaskTable, ref: SplitRef) -> Split:
     """Open a split by its log entry. Raises what `open_split` raises."""
-    return open_split(
-        store,
-        relative_key(ref.path, store.url),
-        ref.size,
-        ref.footer_start_offset,
-        ref.footer_end_offset,
-        schema=table.schema,
-        partition_columns=table.partition_columns,
-        partition_values=ref.partition_values,
-    )
+    return ref.open(store, table.shape.schema, table.shape.partition_columns)
 
 
 def _search_split(
-    split: Split, table: _TaskTable, query: _Query, names: Sequence[str], where: Predicate | None
+    split: Split, table: _TaskTable, query: _Query, names: Sequence[str], where: BoundPredicate | None
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """All rows of a split that match the query and `where`, in row order, with their scores.
 
     Raises InvalidQueryError.
     """
     index = split.index(index_cache(table.settings))
-    scope = SearchScope(split.mapping, table.schema, split.partition_row, query.fields)
+    scope = SearchScope(split.mapping, table.shape.schema, split.partition_row, query.fields)
     compiled = compile_with_predicate(index, scope, query.node, where)
     if query.is_scored:
         hits = search_index(compiled.index, compiled.query, split.num_records)
@@ -300,7 +288,7 @@ def _search_split(
 
 
 def _take(
-    split: Split, rows: npt.NDArray[np.int64], names: Sequence[str], rest: Predicate | None
+    split: Split, rows: npt.NDArray[np.int64], names: Sequence[str], rest: BoundPredicate | None
 ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
     """Take rows by number and filter them by `rest`; returns them, and the positions in `rows` that remain."""
     taken = split.take(rows, names)

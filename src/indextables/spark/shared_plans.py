@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from indextables.errors import InvalidOptionError
-from indextables.predicates import Predicate, any_of
+from indextables.predicates import BoundPredicate, any_of
 
 # Longer than the planning of a query takes.
 WINDOW_SECONDS: Final = 120.0
@@ -33,12 +33,12 @@ class ScanRequest(msgspec.Struct, frozen=True):
     """The rows that one scan requests: those that match a query (None: all rows) and a bound predicate."""
 
     query: str | None = None
-    where: Predicate | None = None
+    where: BoundPredicate | None = None
 
 
 def merge_requests(requests: tuple[ScanRequest, ...]) -> tuple[ScanRequest, ...]:
     """Combine requests into one per query, which covers all requests with that query."""
-    wheres: dict[str | None, list[Predicate | None]] = {}
+    wheres: dict[str | None, list[BoundPredicate | None]] = {}
     for request in requests:
         wheres.setdefault(request.query, []).append(request.where)
     return tuple(ScanRequest(query, _any_where(found)) for query, found in wheres.items())
@@ -68,7 +68,7 @@ def remember(scan_id: str, request: ScanRequest) -> tuple[ScanRequest, ...]:
     return tuple(recent)
 
 
-def _any_where(wheres: list[Predicate | None]) -> Predicate | None:
+def _any_where(wheres: list[BoundPredicate | None]) -> BoundPredicate | None:
     known = [where for where in wheres if where is not None]
     return any_of(dict.fromkeys(known)) if len(known) == len(wheres) else None
 

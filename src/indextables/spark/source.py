@@ -16,6 +16,7 @@ from indextables.errors import (
 )
 from indextables.log.entries import empty_entries
 from indextables.log.protocol import check_writable
+from indextables.predicates import bind
 from indextables.pruning import match_partitions
 from indextables.schema import check_partition_columns
 from indextables.spark.options import (
@@ -229,6 +230,6 @@ def _replacement(
         return None
     if where is not None:
         # Reject a column that is not a partition column now, not after all rows are written.
-        match_partitions(empty_entries(), where, target.schema, target.partition_columns)
+        match_partitions(empty_entries(), bind(where, target.schema), target.shape)
     is_dynamic = options.is_dynamic or (options.is_session_dynamic and not is_stream)
     return Replacement(where, options.replace_where, is_dynamic)

@@ -27,8 +27,9 @@ from indextables.log.fields import STRING_MAP
 from indextables.ops.read import add_of
 from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, undoing_unless_landed
 from indextables.ops.write import run
-from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of
+from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of, bind
 from indextables.pruning import match_partitions
+from indextables.schema import TableShape
 from indextables.spark.options import TablePlace
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
@@ -52,6 +53,11 @@ class WriteTarget(msgspec.Struct, frozen=True):
     properties: dict[str, str]
     table_id: str | None
     version: int
+
+    @property
+    def shape(self) -> TableShape:
+        """The columns, and those that partition the table."""
+        return TableShape(self.schema, self.partition_columns)
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -287,7 +293,7 @@ def _may_have_run_twice(written: Sequence[SplitsWritten]) -> bool:
 def _check_within(snapshot: Snapshot, files: Sequence[SplitFile], where: Predicate) -> None:
     values = [list(file.partition_values.items()) for file in files]
     entries = pa.table({"partitionValues": pa.array(values, STRING_MAP)})
-    matches = match_partitions(entries, where, snapshot.schema, snapshot.partition_columns).to_pylist()
+    matches = match_partitions(entries, bind(where, snapshot.schema), snapshot.shape).to_pylist()
     outside = next((file for file, match in zip(files, matches, strict=True) if not match), None)
     if outside is not None:
         shown = ", ".join(f"{name} = {value!r}" for name, value in outside.partition_values.items())

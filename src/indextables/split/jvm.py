@@ -22,7 +22,7 @@ import tantivy
 
 from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
 from indextables.schema import to_spark_json
 from indextables.split.bundle import read_member
 from indextables.split.doc_mapping import (
@@ -79,7 +79,7 @@ class JvmSplit(Split):
                 f"{self._place}: the split has {count} documents, and meta.json says {self.num_records}"
             )
 
-    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
         needed = needed_columns(names, bound)
         searcher, addresses = self._documents
         for start in range(0, len(addresses), _BATCH_ROWS):

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from indextables.errors import SplitCorruptedError, UnsupportedSplitError
-from indextables.predicates import Predicate
+from indextables.predicates import BoundPredicate
 from indextables.schema import check_partition_columns
 from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_range
 from indextables.split.doc_mapping import DocMapping
@@ -102,7 +102,7 @@ class OwnSplit(Split):
                 f"{self.info.num_records}"
             )
 
-    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
         return self._rows.scan(names, bound)
 
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import LruCache, lazy_property, shared_cache
 from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
-from indextables.predicates import Predicate, columns_of
+from indextables.predicates import BoundPredicate, columns_of
 from indextables.pruning.evaluate import evaluate
 from indextables.pruning.ranges import ColumnRange, partition_range, unknown_range
 from indextables.pruning.values import order_keys
@@ -63,7 +63,7 @@ class RowsReader:
         self._table = table
         self._token = object()
 
-    def scan(self, names: Sequence[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]:
+    def scan(self, names: Sequence[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows for which a bound predicate is true, in order, with these columns."""
         needed = needed_columns(names, bound)
         groups: Sequence[int] = range(self.metadata.num_row_groups)
@@ -264,7 +264,7 @@ _SIGN_BIT: Final = 1 << 127
 
 def _matching_row_groups(
     metadata: pq.FileMetaData,
-    bound: Predicate,
+    bound: BoundPredicate,
     schema: pa.Schema,
     leaves: Mapping[str, int],
     partition_values: Mapping[str, str | None],

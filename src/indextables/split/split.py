@@ -15,7 +15,7 @@ import tantivy
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitCorruptedError
-from indextables.predicates import Predicate, bind, columns_of, to_arrow_filter
+from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import find_column
 from indextables.split.bundle import Bundle
@@ -78,15 +78,13 @@ class Split(ABC):
         return ()
 
     def scan(
-        self, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+        self, columns: Sequence[str] | None = None, predicate: BoundPredicate | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows for which the predicate is true, in order, with these columns (None: all).
 
         Raises InvalidPredicateError and InvalidSchemaError if an argument does not fit the table's schema.
         """
-        names = self._table.names(columns)
-        bound = None if predicate is None else bind(predicate, self._table.schema)
-        return self._scan(names, bound)
+        return self._scan(self._table.names(columns), predicate)
 
     def take(self, row_numbers: RowNumbers, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these numbers, in the given order; a repeated number repeats its row."""
@@ -109,7 +107,7 @@ class Split(ABC):
         """Read the whole split. Raises SplitCorruptedError if anything differs from what was written."""
 
     @abstractmethod
-    def _scan(self, names: list[str], bound: Predicate | None) -> Iterator[pa.RecordBatch]: ...
+    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]: ...
 
     @abstractmethod
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table: ...
@@ -199,12 +197,12 @@ class TableColumns(msgspec.Struct, frozen=True):
         return pa.Table.from_arrays(arrays, schema=schema) if names else rows.select([])
 
 
-def matching(rows: pa.Table, bound: Predicate | None) -> pa.Table:
+def matching(rows: pa.Table, bound: BoundPredicate | None) -> pa.Table:
     """Return the rows for which a bound predicate is true."""
     return rows if bound is None else rows.filter(to_arrow_filter(bound))
 
 
-def needed_columns(names: Sequence[str], bound: Predicate | None) -> list[str]:
+def needed_columns(names: Sequence[str], bound: BoundPredicate | None) -> list[str]:
     """Return the selected columns and those of the predicate."""
     return list(dict.fromkeys([*names, *(sorted(columns_of(bound)) if bound is not None else ())]))
 

@@ -22,6 +22,7 @@ from indextables.config.registry import (
     STATE_ENTRIES_PER_MANIFEST,
 )
 from indextables.pruning import map_values, parse_values
+from indextables.schema import TableShape
 from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 
@@ -37,18 +38,16 @@ def target_entries(total_entries: int, entries_per_manifest: int, *, is_partitio
     return min(ideal, entries_per_manifest)
 
 
-def layout(
-    entries: pa.Table, partition_columns: Sequence[str], schema: pa.Schema, max_entries: int
-) -> Iterator[pa.Array]:
+def layout(entries: pa.Table, shape: TableShape, max_entries: int) -> Iterator[pa.Array]:
     """The rows of each new manifest, at most `max_entries`, sorted by partition values.
 
     Values are compared by the columns' types, nulls last. A column with invalid values is compared as text: the order
     affects only speed. Manifests end where partitions end if possible.
     """
-    values = [map_values(entries["partitionValues"], column) for column in partition_columns]
+    values = [map_values(entries["partitionValues"], column) for column in shape.partition_columns]
     keys = {
-        f"key{index}": _sort_key(texts, schema.field(column).type)
-        for index, (column, texts) in enumerate(zip(partition_columns, values, strict=True))
+        f"key{index}": _sort_key(texts, shape.type_of(column))
+        for index, (column, texts) in enumerate(zip(shape.partition_columns, values, strict=True))
     }
     order = pa.array(np.arange(entries.num_rows))
     if keys:

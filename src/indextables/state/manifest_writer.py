@@ -21,6 +21,7 @@ from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.log.fields import FILE_ENTRY_FIELDS
 from indextables.log.paths import LOG_PREFIX
 from indextables.pruning import partition_bounds
+from indextables.schema import TableShape
 from indextables.state.avro.arrow import avro_field_json
 from indextables.state.avro.container import (
     DEFAULT_CODEC,
@@ -291,8 +292,7 @@ def _single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 class ManifestForm(msgspec.Struct, frozen=True):
     """What all new manifests of a state share: the table's schema and partitioning, and the codec."""
 
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    shape: TableShape
     codec: Codec
 
 
@@ -339,8 +339,8 @@ def _upload(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: byt
     versions = pc.min_max(entries["addedAtVersion"]).as_py()
     paths = pc.min_max(entries["path"]).as_py()
     bounds = None
-    if form.partition_columns:
-        bounds = partition_bounds(entries["partitionValues"], form.partition_columns, form.schema)
+    if form.shape.is_partitioned:
+        bounds = partition_bounds(entries["partitionValues"], form.shape)
     info = ManifestInfo(
         path=path,
         num_entries=entries.num_rows,

@@ -102,8 +102,7 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         keep = prune_manifests(
             selection.predicate,
             [info.partition_bounds for info in infos],
-            selection.schema,
-            selection.partition_columns,
+            selection.shape,
             order=order,
         )
         return compress(infos, keep.to_pylist())

@@ -27,6 +27,7 @@ from indextables.config.registry import (
 from indextables.log.checkpoint import publish_checkpoint
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
+from indextables.schema import TableShape
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.state.avro.container import Codec
 from indextables.state.changes import NetChanges, locate
@@ -73,8 +74,7 @@ class StateTarget(msgspec.Struct, frozen=True):
     def from_settings(
         cls,
         store: ObjectStore,
-        schema: pa.Schema,
-        partition_columns: tuple[str, ...],
+        shape: TableShape,
         settings: Settings,
         executor: ManifestExecutor | None = None,
     ) -> "StateTarget":
@@ -82,7 +82,7 @@ class StateTarget(msgspec.Struct, frozen=True):
         codec = Codec.from_option(settings[STATE_COMPRESSION], settings[STATE_COMPRESSION_LEVEL])
         return cls(
             store=store,
-            form=ManifestForm(schema, partition_columns, codec),
+            form=ManifestForm(shape, codec),
             rules=CompactionRules.from_settings(settings),
             renormalize_threshold=settings[STATE_SCHEMA_RENORMALIZE_THRESHOLD],
             started_ms=store.clock.now_ms(),
@@ -91,7 +91,7 @@ class StateTarget(msgspec.Struct, frozen=True):
 
     @property
     def is_partitioned(self) -> bool:
-        return bool(self.form.partition_columns)
+        return self.form.shape.is_partitioned
 
 
 class StateWritten(msgspec.Struct, frozen=True):
@@ -201,7 +201,7 @@ def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]
 
 
 def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
-    places = layout(entries, target.form.partition_columns, target.form.schema, limit)
+    places = layout(entries, target.form.shape, limit)
     groups = _groups(entries, list(places))
     written = None if target.executor is None else target.executor.write(target.form, groups)
     return _write_here(target, groups) if written is None else written

@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from indextables._syntax import caret_lines, error_position
 from indextables.config.kinds import Size
 from indextables.errors import InvalidOptionError, InvalidStatementError
 from indextables.predicates import parse_predicate
 from indextables.predicates.literals import timestamp_ms
-from indextables.search.caret import caret_lines
 from indextables.statements import nodes
 from indextables.statements.forms import FORMS, is_ours, nearest_forms
 from indextables.statements.nodes import Statement, TableName, TablePath, Target
@@ -71,7 +71,7 @@ _WORD: Final = re.compile(r"\w+|.", re.DOTALL)
 
 def syntax_error(text: str, error: UnexpectedInput) -> InvalidStatementError:
     """The error for a text that does not parse."""
-    start = _position(text, error)
+    start = error_position(text, error)
     word = _WORD.match(text, start)
     if word is None:
         return statement_error(
@@ -100,14 +100,6 @@ def _about_quotes(text: str, start: int, error: UnexpectedInput) -> str:
     if text.count(text[start], start) < 2 or isinstance(error, UnexpectedCharacters):
         return "this quote is not closed"
     return f"expected {_expected(error)}"
-
-
-def _position(text: str, error: UnexpectedInput) -> int:
-    end = len(text.rstrip())
-    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        return end
-    position: int | None = error.pos_in_stream  # the library leaves it out of some errors
-    return end if position is None else min(position, end)
 
 
 def _expected(error: UnexpectedInput) -> str:

@@ -26,9 +26,9 @@ from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, S
 from indextables.log.protocol import check_readable
 from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
 from indextables.log.segment import Gap, LogSegment, VersionEntry, list_log
-from indextables.predicates import Predicate, bind
+from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.pruning import match_partitions, prune_files
-from indextables.schema import from_spark_json
+from indextables.schema import TableShape, from_spark_json
 from indextables.storage import ObjectMeta
 from indextables.table.context import Stamp, TableContext, cached, stamp
 from indextables.table.log_reader import read_last_actions, summary_of
@@ -109,6 +109,11 @@ class Snapshot:
         return from_spark_json(self.metadata.schema_string)
 
     @lazy_property
+    def shape(self) -> TableShape:
+        """The columns and the partition columns."""
+        return TableShape(self.schema, self.partition_columns)
+
+    @lazy_property
     def tail(self) -> Tail:
         """The versions after the base, reduced to the actions that a replay needs."""
         return read_last_actions(self.context, self.segment.version_files)
@@ -146,20 +151,18 @@ class Snapshot:
         return None if counts.null_count else pc.sum(counts).as_py() or 0
 
     def select(
-        self, predicate: Predicate | None = None, columns: Sequence[str] | None = None
+        self, predicate: BoundPredicate | None = None, columns: Sequence[str] | None = None
     ) -> FileSelection:
         """The live files that may contain rows for which `predicate` is true: a superset of those that do.
 
-        Manifests are skipped by partition bounds, then files by partition value and by statistics. Raises
-        InvalidPredicateError if the predicate does not fit the table.
+        Manifests are skipped by partition bounds, then files by partition value and by statistics.
         """
         if predicate is None:
             loaded = self._load(None, columns)
             return FileSelection(_project(loaded.entries, columns), loaded.manifests, 0, 0, 0)
-        bound = bind(predicate, self.schema)
         wanted = None if columns is None else tuple(dict.fromkeys([*columns, *_PRUNING_COLUMNS]))
-        loaded = self._load(Selection(bound, self.schema, self.partition_columns), wanted)
-        pruned = prune_files(loaded.entries, bound, self.schema, self.partition_columns)
+        loaded = self._load(Selection(predicate, self.shape), wanted)
+        pruned = prune_files(loaded.entries, predicate, self.shape)
         return FileSelection(
             entries=_project(loaded.entries.filter(pruned.keep), columns),
             manifests=loaded.manifests,
@@ -307,8 +310,9 @@ def files_of_partitions(snapshot: Snapshot, where: Predicate, columns: Sequence[
     """
     # Pruning returns a superset, cheaply; the exact match then looks at few files.
     wanted = tuple(dict.fromkeys([*columns, "path", "partitionValues", "minValues", "maxValues"]))
-    candidates = snapshot.select(where, wanted).entries
-    matches = match_partitions(candidates, where, snapshot.schema, snapshot.partition_columns)
+    predicate = bind(where, snapshot.schema)
+    candidates = snapshot.select(predicate, wanted).entries
+    matches = match_partitions(candidates, predicate, snapshot.shape)
     if matches.null_count:
         path = candidates["path"].filter(matches.is_null())[0].as_py()
         raise InvalidPredicateError(

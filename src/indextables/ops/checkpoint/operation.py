@@ -415,8 +415,7 @@ def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     target = StateTarget.from_settings(
         snapshot.context.store,
-        snapshot.schema,
-        snapshot.partition_columns,
+        snapshot.shape,
         snapshot.context.settings,
         snapshot.context.manifest_executor,
     )

@@ -37,7 +37,7 @@ from indextables.ops.repair.evidence import REPAIR_OPERATION
 from indextables.ops.repair.identity import Identity
 from indextables.ops.repair.plan import RepairPlan
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, parallel_map, results
-from indextables.schema import from_spark_json
+from indextables.schema import TableShape, from_spark_json
 from indextables.split.builder import memory_mapped
 from indextables.state.writer import StateTarget, write_full_state
 from indextables.storage import ObjectMeta, ObjectStore
@@ -88,7 +88,7 @@ def write_log(context: TableContext, plan: RepairPlan, identity: Identity, befor
         )
     schema = from_spark_json(identity.metadata.schema_string)
     target = StateTarget.from_settings(
-        context.store, schema, identity.metadata.partition_columns, context.settings
+        context.store, TableShape(schema, identity.metadata.partition_columns), context.settings
     )
     state = write_full_state(target, header, plan.entries).state
     hint = LastCheckpoint(

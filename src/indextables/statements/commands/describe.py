@@ -60,7 +60,6 @@ _LIBRARIES: Final = (
     "obstore",
     "pyarrow",
     "pyspark",
-    "sqlglot",
     "tantivy",
 )
 # Variables that stores and Spark look at. Their values are not shown: any of them may be a credential.

@@ -1,6 +1,10 @@
-"""Showing a place in a text to a person: the text around it, and a line of marks below."""
+"""What the parsers of predicates, queries and statements share: where a text is wrong, and how to show the place."""
 
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # importing lark takes longer than opening most tables
+    from lark.exceptions import UnexpectedInput
 
 # How much of the text is shown on each side of the place.
 CONTEXT_CHARACTERS = 40
@@ -10,8 +14,18 @@ INDENT = "  "
 CUT = "…"
 
 
+def error_position(text: str, error: "UnexpectedInput") -> int:
+    """Return the index at which lark rejected the text; the end of its last word if the text ends too early."""
+    end = len(text.rstrip())
+    token = getattr(error, "token", None)
+    if token is not None and token.type == "$END":
+        return end
+    position: int | None = error.pos_in_stream  # lark omits it from some errors
+    return end if position is None else min(position, end)
+
+
 def caret_lines(text: str, start: int, end: int) -> str:
-    """The text around `start` on one line, and below it a caret, with waves up to `end`."""
+    """Return the text around `start` on one line, and a line that marks `start` to `end` with `^~~~`."""
     first = max(0, start - CONTEXT_CHARACTERS)
     last = min(len(text), max(start, end) + CONTEXT_CHARACTERS, start + MAX_MARKS + CONTEXT_CHARACTERS)
     before = _printable(text[first:start])
@@ -28,7 +42,7 @@ def _printable(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns a terminal gives to a text."""
+    """Return the number of columns that a terminal uses for the text."""
     return sum(map(_character_width, text))
 
 
