@@ -113,7 +113,7 @@ def test_compactions_at_the_same_time_agree_on_one_state(store):
     assert (described(store)["numManifests"], described(store)["numTombstones"]) == ("1", "0")
     # What the losers wrote is gone: nothing lies about that no state refers to.
     store.clock.advance(2 * HOUR)
-    assert collect_garbage(context(store), dry_run=True).keys == ()
+    assert collect_garbage(load_snapshot(context(store)), dry_run=True).paths == ()
 
 
 @pytest.mark.parametrize("moment", ["put", "put_if_absent"])
@@ -143,8 +143,8 @@ def test_collection_that_another_one_overtakes_finds_its_work_done(store):
     clean_up(context(store, ALL_AT_ONCE), 4)
     store.clock.advance(2 * HOUR)
     late = BetweenCalls(store, lambda operation, _: operation == "delete_many")
-    late.meanwhile = lambda: collect_garbage(context(store), dry_run=False)
-    assert len(collect_garbage(context(late), dry_run=False).keys) == 3
+    late.meanwhile = lambda: collect_garbage(load_snapshot(context(store)), dry_run=False)
+    assert len(collect_garbage(load_snapshot(context(late)), dry_run=False).paths) == 3
     assert late.meanwhile is None
     assert len(manifests(store)) == 1
     assert live(newest(store)) == FILES
@@ -160,7 +160,7 @@ def test_reader_that_has_a_table_open_goes_on_when_its_state_is_cleaned_up(store
     clean_up(context(store, ALL_AT_ONCE), 6)
     if is_collecting:
         store.clock.advance(2 * HOUR)
-        collect_garbage(context(store), dry_run=False)
+        collect_garbage(load_snapshot(context(store)), dry_run=False)
         with pytest.raises(VersionNotFoundError, match=r"manifest-.*there is no other way to version 4"):
             live(reader)
     else:

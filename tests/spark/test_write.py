@@ -221,7 +221,7 @@ def test_history_tells_what_a_write_took(spark: SparkSession, path: str) -> None
     frame = logs(spark).repartition(2)
     frame.write.format("indextables").partitionBy("level").mode("append").save(path)
     entry = IndexTable(path).history().to_pylist()[0]
-    metrics, parameters = dict(entry["operationMetrics"]), dict(entry["operationParameters"])
+    metrics, parameters = dict(entry["operation_metrics"]), dict(entry["operation_parameters"])
     assert parameters == {"mode": "Append", "partitionBy": "level"}
     assert metrics["numAddedRows"] == 5
     assert metrics["numAddedFiles"] == IndexTable(path).num_files

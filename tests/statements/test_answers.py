@@ -10,11 +10,11 @@ import pytest
 
 import indextables
 from indextables import IndexTable, errors
+from indextables._results import schema_of
 from indextables.log.paths import version_key
 from indextables.ops.merge import wait_for_merges
 from indextables.ops.runner import LocalRunner
 from indextables.statements import Caller, parse_statement, run_statement
-from indextables.statements.columns import schema_of
 from indextables.statements.forms import FORMS
 from support.row_tables import SCHEMA, ids, rows
 

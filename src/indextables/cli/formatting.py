@@ -1,7 +1,8 @@
 """Numbers, times and texts as people read them."""
 
 import unicodedata
-from datetime import UTC, datetime
+
+from indextables._results import iso
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SECONDS_PER = (
@@ -33,15 +34,6 @@ def count(number: int, noun: str) -> str:
 def duration(seconds: float) -> str:
     """How long something took: 12 ms, 3.4 s."""
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
-
-
-def iso(moment_ms: int) -> str:
-    """Epoch milliseconds in ISO 8601, exact, as `--timestamp` takes it."""
-    try:
-        moment = datetime.fromtimestamp(moment_ms // 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{moment_ms} ms"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment_ms % 1000:03d}Z" if moment.year > 999 else f"{moment_ms} ms"
 
 
 def ago(moment_ms: int, now_ms: int) -> str:

@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from indextables.config.setting import Setting
 from indextables.errors import InvalidOptionError, OperationInterruptedError
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import TableContext
@@ -147,6 +148,13 @@ class LocalRunner:
                 for future, index in running.items():
                     if future.exception() is None:
                         tasks[index].discard(future.result())
+
+
+def local_runner(
+    context: TableContext, parallelism: Setting[int], progress: Callable[[Progress], None] | None = None
+) -> LocalRunner:
+    """Threads of this process for an operation on a table, as many as its parallelism setting allows."""
+    return LocalRunner(context.settings[parallelism], progress)
 
 
 def _outcome(future: Future[T], index: int) -> TaskOutcome[T]:

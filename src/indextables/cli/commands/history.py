@@ -71,7 +71,7 @@ def _row(commit: dict[str, Any], moment_ms: int, now_ms: int) -> tuple[str, ...]
         str(commit["version"]),
         when(moment_ms, now_ms),
         commit["operation"] or "-",
-        _changes(commit["operationMetrics"] or {}),
+        _changes(commit["operation_metrics"] or {}),
     )
 
 

@@ -1,5 +1,5 @@
 """CHECKPOINT and COMPACT: the table's state in one place, and the cleanup of the log that it makes possible."""
 
-from indextables.ops.checkpoint.operation import CheckpointReport, compact, write_checkpoint
+from indextables.ops.checkpoint.operation import CheckpointResult, compact, write_checkpoint
 
-__all__ = ["CheckpointReport", "compact", "write_checkpoint"]
+__all__ = ["CheckpointResult", "compact", "write_checkpoint"]

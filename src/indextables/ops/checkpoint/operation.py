@@ -3,12 +3,14 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from indextables._results import MESSAGE, TABLE_PATH, Column, Columns, Result, Status
 from indextables.config.registry import (
     CHECKPOINT_COMPRESSION,
     CHECKPOINT_MAX_FILE_SIZE,
@@ -122,17 +124,50 @@ def _changes(source: StateSource, tail: Tail) -> NetChanges:
 logger = logging.getLogger(__name__)
 
 
-class CheckpointReport(msgspec.Struct, frozen=True):
-    """What a checkpoint did. Formats are those of `_last_checkpoint`; none before the first checkpoint."""
+class CheckpointResult(Result, frozen=True):
+    """What `IndexTable.checkpoint` or `IndexTable.compact` wrote.
 
+    Attributes:
+        table_path: The URL of the table.
+        version: The version of the checkpoint.
+        previous_format: The format of the newest checkpoint before; None if there was none.
+        new_format: The format of the checkpoint: "avro-state", "json" or "parquet".
+        num_files: The number of live splits.
+        total_bytes: The size of the live splits.
+    """
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`"),
+        Column(
+            "previous_format", pa.string(), "the format of the newest checkpoint before; null: there was none"
+        ),
+        Column("new_format", pa.string(), "the format of the checkpoint: `avro-state`, `json` or `parquet`"),
+        Column("version", pa.int64(), "the version of the checkpoint"),
+        Column("num_files", pa.int64(), "the number of live splits"),
+        Column("total_bytes", pa.int64(), "the size of the live splits"),
+        MESSAGE,
+    )
+
+    table_path: str
     version: int
     previous_format: str | None
     new_format: str
     num_files: int
     total_bytes: int
 
+    @property
+    def status(self) -> Status:
+        """Always SUCCESS: a checkpoint that cannot be written raises an error."""
+        return Status.SUCCESS
 
-def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointReport:
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        return f"version {self.version} has a checkpoint in the format {self.new_format}"
+
+
+def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointResult:
     """Write the snapshot down in the configured format, read it back, and point the hint at it.
 
     If that version has a checkpoint in this format already, it stays, unless it cannot be read to the last entry: then
@@ -147,7 +182,7 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
 
 def compact(
     snapshot: Snapshot, runner: Runner | None = None, trigger: Trigger = Trigger.FORCED
-) -> CheckpointReport:
+) -> CheckpointResult:
     """Write the state anew, without tombstones and fragments; a compact state stays as it is.
 
     All of it, or with another `trigger` only the manifests that need it.
@@ -160,7 +195,7 @@ def compact(
         return _compact(reload_from_newest_base(snapshot), trigger)
 
 
-def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
+def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointResult:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write(snapshot, _WRITERS[_configured_format(snapshot)])
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
@@ -173,7 +208,7 @@ class _Readable(msgspec.Struct, frozen=True):
     source: EntrySource
 
 
-def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
+def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointResult:
     context, version, wanted = snapshot.context, snapshot.version, _configured_format(snapshot)
     # Whoever does not know what the table needs might leave something out.
     check_writable(snapshot.protocol, context.url)
@@ -186,7 +221,8 @@ def _write(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> Checkpoin
         raise _lost(context, version)
     previous, hint = read_hint(context.store), _hint(snapshot, found)
     _advance_hint(context, previous, hint)
-    return CheckpointReport(
+    return CheckpointResult(
+        table_path=context.url,
         version=version,
         previous_format=None if previous is None else previous.format_name,
         new_format=hint.format_name,

@@ -6,6 +6,7 @@ deletion is that of `PurgeKind`: pointers, then what they point at. A crash at a
 
 import contextlib
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -36,67 +37,63 @@ from indextables.ops.checkpoint.cleanup import CleanupRules
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import BATCH_KEYS, checkpoint_files_in_use, delete_keys
 from indextables.ops.purge.plan import PurgePlan, PurgeRules, plan_purge, purge_rules
-from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeReport, Retention, with_outcome
+from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeRequest, PurgeResult, with_outcome
 from indextables.ops.references import LivePaths, among, normalised_paths
-from indextables.ops.runner import LocalRunner, Runner
+from indextables.ops.runner import Runner, local_runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
 from indextables.table.commit import draw_purge_fence
 from indextables.table.load import catch_up
 
 _PLANNING_ATTEMPTS: Final = 3
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 # How many splits are deleted between two looks at what was committed meanwhile.
 _KEYS_PER_ROUND: Final = 16 * BATCH_KEYS
 
 
-def purge(
-    context: TableContext,
-    older_than: Retention | None = None,
-    log_retention: Retention | None = None,
-    *,
-    dry_run: bool,
-    runner: Runner | None = None,
-) -> PurgeReport:
-    """Delete, or with `dry_run` only list, what no version that is kept refers to and what is old enough.
+def purge(snapshot: Snapshot, request: PurgeRequest, runner: Runner) -> PurgeResult:
+    """Delete, or in a dry run list, old files that no retained version refers to.
 
     Removed splits are aged by their removal, splits that the log has never seen by their modification, both by the
-    store's clock. Versions and checkpoints go by `log_retention`, or by the table's settings. Without `older_than`,
-    the settings decide.
+    store's clock. The plan is made on the newest version, with the settings of `snapshot`.
 
-    Before splits go that nobody has committed, a version is committed that says so (`purge_fence`).
+    Before deleting uncommitted splits, PURGE commits a marker version that stops late writers (`draw_purge_fence`).
 
     Raises InvalidOptionError for a retention that is too short, ClockSkewError, LogGapError, LogCorruptedError,
     UnsafePathError, and what `commit` raises, with nothing deleted; StorageError if files of the log could not be
     deleted: no split was then; VersionNotFoundError and CommitConflictError if others cleaned up at the same time, or
     created the table again: what is left goes with the next purge. Splits that could not be deleted are in the report.
     """
-    settled = load_snapshot(context).context
-    return run_purge(settled, purge_rules(settled, older_than, log_retention), dry_run=dry_run, runner=runner)
+    context = snapshot.context
+    rules = purge_rules(context, request.older_than, request.log_retention)
+    return purge_by_rules(context, rules, runner, dry_run=request.dry_run)
 
 
-def run_purge(
-    context: TableContext, rules: PurgeRules, *, dry_run: bool, runner: Runner | None = None
-) -> PurgeReport:
-    """What `purge` does, by rules of the caller's own."""
+def purge_by_rules(context: TableContext, rules: PurgeRules, runner: Runner, *, dry_run: bool) -> PurgeResult:
+    """Purge as `purge` does, by explicit rules."""
     plan = _plan(context, rules)
     files, newest = _untouched(plan.doomed), plan.head
     if not dry_run and plan.doomed.num_rows:
         if plan.fence_ms is not None:
             newest = draw_purge_fence(plan.head, plan.fence_ms)
-        files = _execute(context, plan, newest, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
+        files = _execute(context, plan, newest, runner)
         context.cache.invalidate(context.store)
-    return PurgeReport(
-        url=context.url,
+    return PurgeResult(
+        table_path=context.url,
         version=newest.version,
         is_dry_run=dry_run,
-        now_ms=plan.now_ms,
-        split_cutoff_ms=plan.split_cutoff_ms,
-        orphan_cutoff_ms=plan.orphan_cutoff_ms,
         files=files,
-        kept_for_time_travel=plan.kept_for_time_travel,
-        kept_for_time_travel_bytes=plan.kept_for_time_travel_bytes,
-        left_over=plan.left_over,
+        split_cutoff=_moment(plan.split_cutoff_ms),
+        orphan_cutoff=_moment(plan.orphan_cutoff_ms),
+        num_kept_for_time_travel=plan.kept_for_time_travel,
+        bytes_kept_for_time_travel=plan.kept_for_time_travel_bytes,
+        num_left_over=plan.left_over,
     )
+
+
+def _moment(epoch_ms: int) -> datetime:
+    """A cutoff as a datetime; a retention may be longer than datetime reaches back."""
+    return _EPOCH + timedelta(milliseconds=max(epoch_ms, 0))
 
 
 def ensure_hint(context: TableContext, version: int) -> None:
@@ -245,7 +242,8 @@ def _purge(snapshot: Snapshot) -> None:
             CleanupRules.from_settings(settings),
             version_retention_hours=settings[PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS],
         )
-        report = run_purge(context, replace(rules, log_rules=log_rules), dry_run=False)
+        runner = local_runner(context, PURGE_PARALLELISM)
+        report = purge_by_rules(context, replace(rules, log_rules=log_rules), runner, dry_run=False)
         if report.failures.num_rows:
             logger.warning(
                 "%s: %d files could not be purged: %s",

@@ -8,6 +8,7 @@
 A crash leaves the old log or the new one in force, and at least one copy of everything. The next repair finishes it.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from indextables._results import Status
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import (
     InvalidOptionError,
@@ -32,10 +34,10 @@ from indextables.ops.references import among, split_files, stored_table
 from indextables.ops.repair.evidence import LogEvidence, read_evidence
 from indextables.ops.repair.identity import Identity, identify
 from indextables.ops.repair.plan import RepairPlan, log_entries, make_plan
-from indextables.ops.repair.report import RepairReport, RepairStatus
+from indextables.ops.repair.report import RepairResult
 from indextables.ops.repair.splits import survey_splits
 from indextables.ops.repair.write import copy_splits, write_log
-from indextables.ops.runner import LocalRunner, Runner, TaskStore, parallel_map
+from indextables.ops.runner import Runner, TaskStore, parallel_map
 from indextables.storage import ObjectMeta, ObjectStore, parse_root, require_put_if_absent
 from indextables.table import TableContext, load_snapshot
 
@@ -149,15 +151,15 @@ class Repair(msgspec.Struct, frozen=True):
     identity: Identity
 
     def report(
-        self, status: RepairStatus, location: str | None = None, damaged_log: str | None = None
-    ) -> RepairReport:
+        self, status: Status, location: str | None = None, damaged_log: str | None = None
+    ) -> RepairResult:
         """What was found, and what became of it. A success with something amiss is a partial one."""
         plan, evidence = self.plan, self.evidence
         undecided = (*plan.undecided, *self.identity.undecided)
-        if status is RepairStatus.SUCCESS and (plan.missing or plan.unreadable or undecided):
-            status = RepairStatus.PARTIAL
-        return RepairReport(
-            url=self.context.url,
+        if status is Status.SUCCESS and (plan.missing or plan.unreadable or undecided):
+            status = Status.PARTIAL
+        return RepairResult(
+            table_path=self.context.url,
             location=location,
             status=status,
             version=plan.version,
@@ -175,24 +177,36 @@ class Repair(msgspec.Struct, frozen=True):
         )
 
 
-def repair(
-    context: TableContext, target: TableContext | None, mode: RepairMode, runner: Runner | None = None
-) -> RepairReport:
+class RepairRequest(msgspec.Struct, frozen=True):
+    """How to repair a table.
+
+    Attributes:
+        target: The path or URL of the repaired table, for the modes COPY and LOG_ONLY.
+        mode: What becomes of the new log.
+    """
+
+    target: str | None = None
+    mode: RepairMode = RepairMode.COPY
+
+
+def repair(context: TableContext, request: RepairRequest, runner: Runner) -> RepairResult:
     """Repair a table in one of the modes; COPY and LOG_ONLY need a target, the others have none.
 
     Without a target, COPY is refused with InvalidOptionError as long as anything of the old log is there, which is
     never touched without being asked for; if there is nothing, the new one is simply put there.
     """
+    mode, target = request.mode, request.target
     if (mode in (RepairMode.SWAP, RepairMode.PLAN)) and target is not None:
         raise InvalidOptionError(
-            f"{context.url}: a repair in place, or one that only plans, has no other location; leave out {target.url}"
+            f"{context.url}: a repair in place, or one that only plans, has no other location; leave out {target}"
         )
     if mode is RepairMode.PLAN:
-        return plan_repair(context, runner).report(RepairStatus.DRY_RUN)
+        return plan_repair(context, runner).report(Status.DRY_RUN)
     if mode is RepairMode.SWAP:
         return repair_in_place(context, runner)
     if target is not None:
-        return (repair_to if mode is RepairMode.COPY else repair_log_to)(context, target, runner)
+        write = repair_to if mode is RepairMode.COPY else repair_log_to
+        return write(context, _context_at(context, target), runner)
     if mode is RepairMode.LOG_ONLY or has_log(context.store):
         raise InvalidOptionError(
             f"{context.url}: say where the repaired table goes, or ask for a swap, which puts the new log in the place "
@@ -201,13 +215,19 @@ def repair(
     return repair_in_place(context, runner)
 
 
-def plan_repair(context: TableContext, runner: Runner | None = None) -> Repair:
+def _context_at(context: TableContext, path: str) -> TableContext:
+    """Another place, with the same settings and credentials."""
+    assert context.location is not None  # a table that is repaired to a path was opened by a path
+    location = dataclasses.replace(context.location, path=path)
+    return TableContext(location.open(), context.settings, location)
+
+
+def plan_repair(context: TableContext, runner: Runner) -> Repair:
     """Find out what can be recovered. Reads everything that is left, and writes nothing.
 
     Raises TableNotFoundError if there is nothing of a table, LogCorruptedError if nothing tells its schema,
     UnsupportedProtocolError, and StorageError if the store does not answer.
     """
-    runner = runner or LocalRunner(context.settings[READ_PARALLELISM])
     # What was remembered tells nothing about what is there.
     context.cache.invalidate(context.store)
     stored = split_files(stored_table(context.store.list("")))
@@ -224,7 +244,7 @@ def plan_repair(context: TableContext, runner: Runner | None = None) -> Repair:
     return Repair(context, evidence, plan, identity)
 
 
-def repair_in_place(context: TableContext, runner: Runner | None = None) -> RepairReport:
+def repair_in_place(context: TableContext, runner: Runner) -> RepairResult:
     """Put a new log in the place of the old one, which is kept in a folder beside it.
 
     If nothing is wrong with the log, nothing is done. Under any failure the old log or the new one is in force, and
@@ -233,38 +253,36 @@ def repair_in_place(context: TableContext, runner: Runner | None = None) -> Repa
     """
     repair = plan_repair(context, runner)
     if not _is_needed(repair):
-        return repair.report(RepairStatus.NO_ACTION)
+        return repair.report(Status.NO_ACTION)
     require_put_if_absent(context.store)
     metas = repair.evidence.metas
     folder = set_aside(context, metas) if metas else None
     write_log(context, repair.plan, repair.identity, repair.evidence.header)
     remove_old(context, metas)
     damaged = None if folder is None else f"{context.url}/{folder.rstrip('/')}"
-    return repair.report(RepairStatus.SUCCESS, context.url, damaged)
+    return repair.report(Status.SUCCESS, context.url, damaged)
 
 
-def repair_to(context: TableContext, target: TableContext, runner: Runner | None = None) -> RepairReport:
+def repair_to(context: TableContext, target: TableContext, runner: Runner) -> RepairResult:
     """Write the repaired table to another place: its splits are copied there, and then the new log is written.
 
     The source is only read. Raises as `plan_repair` does, TableAlreadyExistsError if the target has a log already, and
     InvalidOptionError if one of both lies within the other.
     """
     repair = _repair_for(context, target, runner)
-    copy_splits(
-        context, target, repair.plan.entries, runner or LocalRunner(context.settings[READ_PARALLELISM])
-    )
+    copy_splits(context, target, repair.plan.entries, runner)
     write_log(target, repair.plan, repair.identity, repair.evidence.header)
-    return repair.report(RepairStatus.SUCCESS, target.url)
+    return repair.report(Status.SUCCESS, target.url)
 
 
-def repair_log_to(context: TableContext, target: TableContext, runner: Runner | None = None) -> RepairReport:
+def repair_log_to(context: TableContext, target: TableContext, runner: Runner) -> RepairResult:
     """Write only the new log to another place: to be looked at, and to be put in the place of the old one by hand.
 
     It can be opened, but its splits are at the source. Raises as `repair_to` does.
     """
     repair = _repair_for(context, target, runner)
     write_log(target, repair.plan, repair.identity, repair.evidence.header)
-    return repair.report(RepairStatus.SUCCESS, target.url)
+    return repair.report(Status.SUCCESS, target.url)
 
 
 def has_log(store: ObjectStore) -> bool:
@@ -286,7 +304,7 @@ def _is_needed(repair: Repair) -> bool:
     return head.gap is not None or head.version != evidence.proven_version
 
 
-def _repair_for(context: TableContext, target: TableContext, runner: Runner | None) -> Repair:
+def _repair_for(context: TableContext, target: TableContext, runner: Runner) -> Repair:
     _check_apart(context.url, target.url)
     if has_log(target.store):
         raise TableAlreadyExistsError(
