@@ -13,6 +13,7 @@ import indextables
 from indextables import IndexTable
 from indextables._results import Result, schema_of
 from indextables.errors import IndexTablesError
+from indextables.table_reader import TableReader
 
 SCHEMA = pa.schema([("date", pa.string()), ("level", pa.string()), ("message", pa.string())])
 ROWS = [
@@ -25,8 +26,8 @@ EXPORTS = [getattr(indextables, name) for name in indextables.__all__]
 RESULTS = [each for each in EXPORTS if isinstance(each, type) and issubclass(each, Result)]
 EXAMPLES = [
     example
-    for each in (indextables, IndexTable, indextables.repair_table, indextables.sql)
-    for example in doctest.DocTestFinder(recurse=each is IndexTable).find(each, globs={})
+    for each in (indextables, IndexTable, TableReader, indextables.repair_table, indextables.sql)
+    for example in doctest.DocTestFinder(recurse=isinstance(each, type)).find(each, globs={})
     if example.examples
 ]
 
@@ -52,9 +53,12 @@ def test_example_of_a_docstring_runs(example, table):
 
 def test_every_method_of_a_table_has_an_example():
     methods = {
-        name for name, member in vars(IndexTable).items() if not name.startswith("_") and callable(member)
+        f"{kind.__name__}.{name}"
+        for kind in (IndexTable, TableReader)
+        for name, member in vars(kind).items()
+        if not name.startswith("_") and callable(member)
     }
-    assert {f"IndexTable.{name}" for name in methods} <= {example.name for example in EXAMPLES}
+    assert methods <= {example.name for example in EXAMPLES}
 
 
 def test_names_are_listed_and_importable():

@@ -75,5 +75,5 @@ def test_text_that_is_no_statement_is_answered_with_all_that_there_are(text):
 
 
 def test_a_name_without_a_catalog_asks_for_the_path():
-    with pytest.raises(errors.InvalidStatementError, match="give the path of the table in quotes"):
+    with pytest.raises(errors.InvalidStatementError, match="write the path of the table in quotes"):
         indextables.sql("CHECKPOINT INDEXTABLES db.logs")

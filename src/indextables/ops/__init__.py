@@ -7,8 +7,8 @@
 - The *request* is a frozen value that holds every choice of the caller. An operation with only one or two plain
   arguments takes those in its place: `restore(snapshot, request)`, but `append(snapshot, data)` and
   `describe_state(snapshot)`. Flags such as `dry_run` are keyword-only then.
-- The *runner* executes the tasks of an operation that hands out work; other operations take none. `index_table` chooses
-  it: the caller's, or threads of this process. `checkpoint` and `compact` take None for no runner.
+- The *runner* executes the tasks of an operation that hands out work; other operations take none. `IndexTable`
+  chooses it: the caller's, or threads of this process. `checkpoint` and `compact` take None for no runner.
 - The *result* is a frozen value with `to_arrow()` and `to_dict()`, or an Arrow table where rows are the result. The
   result of an operation that commits has a `snapshot`: the table after it.
 
