@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from indextables import IndexTable, errors, repair_table
+from indextables import IndexTable, Status, errors, repair_table
 from indextables.log.paths import LOG_PREFIX
 from indextables.ops.purge.operation import purge
 from indextables.ops.purge.report import PurgeRequest
-from indextables.ops.repair.report import Status
 from indextables.ops.runner import LocalRunner
 from indextables.storage import ObjectStore, open_store
 from indextables.table import load_snapshot

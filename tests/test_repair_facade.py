@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from indextables import IndexTable, errors, repair_table
+from indextables import IndexTable, Status, errors, repair_table
 from indextables.log.paths import version_key
-from indextables.ops.repair.report import Status
 from support.row_tables import SCHEMA, ids, rows
 
 

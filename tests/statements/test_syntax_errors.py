@@ -62,13 +62,13 @@ def test_error_points_at_the_word_and_shows_the_syntax(marked, reason):
     assert all(line.startswith(f"  {head} ") for line in syntax)
 
 
-def test_error_in_a_condition_says_where_in_the_condition():
+def test_error_in_a_condition_has_a_position():
     with pytest.raises(errors.InvalidPredicateError, match="functions are not supported"):
         parse_statement("DROP INDEXTABLES PARTITIONS FROM 'p' WHERE upper(a) = 'B'")
 
 
 @pytest.mark.parametrize("text", ["", "SELECT 1", "DESCRIBE TABLE t", "CHECKPOIN INDEXTABLES 'p'"])
-def test_text_that_is_no_statement_is_answered_with_all_that_there_are(text):
+def test_a_text_that_is_not_a_statement_raises_an_error_with_all_statements(text):
     with pytest.raises(errors.InvalidStatementError, match="not a statement of IndexTables") as caught:
         indextables.sql(text)
     assert all(f"\n  {form.syntax}" in str(caught.value) for form in FORMS)

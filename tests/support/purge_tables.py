@@ -175,7 +175,7 @@ def run_purge(store, older_than="7 days", log_retention=None, *, dry_run=False, 
 
 
 def doomed(report: PurgeResult, *kinds: PurgeKind) -> set[str]:
-    rows = report.to_arrow().to_pylist()
+    rows = report.files.to_pylist()
     return {row["path"] for row in rows if not kinds or row["kind"] in {kind.value for kind in kinds}}
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a table's splits, and how each of them understands it."""
+"""Search, count and aggregate over the splits of a snapshot, and highlight matches."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,14 +35,20 @@ from indextables.split.index_files import row_index
 from indextables.split.split import Split
 from indextables.table import Snapshot
 
-# Of each open split, so many questions are kept as its index understands them.
-_KEPT_QUESTIONS: Final = 256
+# How many compiled queries are cached for each open split.
+_COMPILED_PER_SPLIT: Final = 256
 
 T = TypeVar("T")
 
 
 class SearchRequest(msgspec.Struct, frozen=True):
-    """What is asked of every split: a query, or all rows, restricted by a bound predicate."""
+    """Which rows to search, count or aggregate. `SearchRequest.of` makes one from text.
+
+    Attributes:
+        query: The parsed full-text query; None matches all rows.
+        where: A predicate, bound to the schema of the table.
+        fields: The columns to search for terms without a field; all text columns if empty.
+    """
 
     query: QueryNode | None
     where: Predicate | None
@@ -52,7 +58,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     def of(
         cls, snapshot: Snapshot, query: str | None, where: Predicate | None, fields: Sequence[str] = ()
     ) -> "SearchRequest":
-        """The question in a caller's words. Raises InvalidQueryError and InvalidPredicateError."""
+        """Parse a query and bind a predicate. Raises InvalidQueryError and InvalidPredicateError."""
         return cls(
             query=None if query is None else parse_query(query),
             where=None if where is None else bind(where, snapshot.schema),
@@ -60,36 +66,36 @@ class SearchRequest(msgspec.Struct, frozen=True):
         )
 
 
-_ASKED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
+_COMPILED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
 
 
-def narrowed(snapshot: Snapshot, question: SearchRequest) -> tuple[pa.Table, SearchRequest]:
-    """The entries that may have matching rows, and the question without what their partition values decide."""
-    entries = snapshot.select(question.where).entries
-    if question.where is None:
-        return entries, question
-    return entries, replace(question, where=_undecided(snapshot, entries, question.where))
+def narrowed(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, SearchRequest]:
+    """The entries that may have matching rows, and the request without the conditions that their partitions decide."""
+    entries = snapshot.select(request.where).entries
+    if request.where is None:
+        return entries, request
+    return entries, replace(request, where=_undecided(snapshot, entries, request.where))
 
 
-def open_splits(snapshot: Snapshot, entries: pa.Table, question: SearchRequest) -> list[Split]:
+def open_splits(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) -> list[Split]:
     """The splits of entries, in a fixed order. If there are none, raises InvalidQueryError as `check_query` does."""
     if not entries.num_rows:
-        check_query(snapshot, question)
-    # Equal scores go by the order of the splits, and that of entries depends on what they were read from.
+        check_query(snapshot, request)
+    # Rows with equal scores are ordered by split, and the order of entries depends on the files they were read from.
     refs = ordered_refs(snapshot, entries)
     return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
 
 
-def check_query(snapshot: Snapshot, question: SearchRequest) -> None:
-    """Raise InvalidQueryError for a query that fits no mapping of the table, where there is no split to ask."""
-    if question.query is None:
+def check_query(snapshot: Snapshot, request: SearchRequest) -> None:
+    """Raise InvalidQueryError for a query that fits no doc mapping of the table, without opening a split."""
+    if request.query is None:
         return
     columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]
     partition = pa.table([pa.nulls(1, column.type) for column in columns], schema=pa.schema(columns))
     refusals: list[InvalidQueryError] = []
     for mapping in _known_mappings(snapshot):
         try:
-            compile_query(question.query, SearchScope(mapping, snapshot.schema, partition, question.fields))
+            compile_query(request.query, SearchScope(mapping, snapshot.schema, partition, request.fields))
         except InvalidQueryError as error:
             refusals.append(error)
         else:
@@ -98,29 +104,29 @@ def check_query(snapshot: Snapshot, question: SearchRequest) -> None:
 
 
 def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
-    """The mappings of all splits that the table ever had, or that of the first split to come."""
+    """The registered doc mappings, or the mapping of the first split to be written."""
     registered = [DocMapping.from_json(each) for each in snapshot.header.schema_registry.values()]
     columns = (snapshot.schema, snapshot.partition_columns)
     return registered or [DocMapping.from_schema(*columns, snapshot.context.settings)]
 
 
 def on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
-    """The results of a function for all splits, in their order, computed in parallel."""
+    """The results of a function for all splits, in order, computed in parallel."""
     return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
 
 
-def compile_for(snapshot: Snapshot, question: SearchRequest, split: Split) -> CompiledQuery:
-    """A question as the index of a split understands it. Raises InvalidQueryError."""
+def compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
+    """Compile a request for the index of a split. Raises InvalidQueryError."""
     index = split.index(index_cache(snapshot.context.settings))
-    lately = _ASKED.get(split)
-    if lately is None:
-        lately = _ASKED.setdefault(split, LruCache(_KEPT_QUESTIONS))
-    asked = lately.get(question)
-    if asked is None or asked.index is not index:
-        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, question.fields)
-        asked = compile_with_predicate(index, scope, question.query, question.where)
-        lately.put(question, asked)
-    return asked
+    cache = _COMPILED.get(split)
+    if cache is None:
+        cache = _COMPILED.setdefault(split, LruCache(_COMPILED_PER_SPLIT))
+    compiled = cache.get(request)
+    if compiled is None or compiled.index is not index:
+        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, request.fields)
+        compiled = compile_with_predicate(index, scope, request.query, request.where)
+        cache.put(request, compiled)
+    return compiled
 
 
 def matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDArray[np.int64]:
@@ -135,7 +141,7 @@ def matching(split: Split, rows: NDArray[np.int64], predicate: Predicate) -> NDA
 
 
 def _undecided(snapshot: Snapshot, entries: pa.Table, where: Predicate | None) -> Predicate | None:
-    """What partition values leave open of a predicate by which these entries were selected."""
+    """The conjuncts of a predicate that the partition values of these entries do not decide."""
     if where is None:
         return None
     conjuncts = where.operands if isinstance(where, And) else (where,)
@@ -153,70 +159,68 @@ def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: Predicate) 
     return not matches.null_count and bool(pc.all(matches).as_py())
 
 
-# Searching and counting: the indexes of many splits, and the rows of the best hits only.
+# --- Search and count: the indexes of many splits, and the rows of the best hits only --------------------
 
 
 SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
 
-# How many more hits are looked at, each time that too few of them satisfy a predicate.
+# The factor by which the number of hits grows when too few of them satisfy the predicate.
 _WIDENING: Final = 8
 
 
-def search(
-    snapshot: Snapshot, question: SearchRequest, columns: Sequence[str] | None, limit: int
-) -> pa.Table:
+def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int) -> pa.Table:
     """The `limit` best rows, best first, with their score as the last column.
 
     Scores are BM25 with the term frequencies of each split. Raises InvalidQueryError for a query that does not
-    fit the table, and errors of splits that cannot be read: none is left out.
+    fit the table, and an error for a split that cannot be read.
     """
     if limit < 1:
         raise InvalidOptionError(f"the limit is {limit}; ask for at least one row")
     schema = projected_schema(snapshot.schema, columns)
-    splits, hits = best_hits(snapshot, question, limit)
+    splits, hits = best_hits(snapshot, request, limit)
     scores = arrow_from_numpy(hits.scores)
     if not schema.names:
         return pa.table([scores], schema=pa.schema([SCORE]))
     return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
 
 
-def best_hits(snapshot: Snapshot, question: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
-    """The `limit` best rows by their numbers, and the splits that these are numbers in. See `search`."""
-    entries, question = narrowed(snapshot, question)
-    splits = open_splits(snapshot, entries, question)
-    hits = on_each(snapshot, splits, partial(_hits, snapshot, question, limit))
+def best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
+    """The `limit` best rows as row numbers, and the splits that these refer to. See `search`."""
+    entries, request = narrowed(snapshot, request)
+    splits = open_splits(snapshot, entries, request)
+    hits = on_each(snapshot, splits, partial(_hits, snapshot, request, limit))
     return splits, merge_hits(hits, limit)
 
 
-def count(snapshot: Snapshot, question: SearchRequest) -> int:
-    """How many rows match. The log alone answers where it can: no split is opened then."""
-    entries, question = narrowed(snapshot, question)
-    is_decided = question.query is None and question.where is None
+def count(snapshot: Snapshot, request: SearchRequest) -> int:
+    """The number of matching rows. No split is opened where the log alone can answer."""
+    entries, request = narrowed(snapshot, request)
+    is_decided = request.query is None and request.where is None
     if is_decided and not entries["numRecords"].null_count:
         return pc.sum(entries["numRecords"]).as_py() or 0
-    splits = open_splits(snapshot, entries, question)
-    return sum(on_each(snapshot, splits, partial(_count, snapshot, question)))
+    splits = open_splits(snapshot, entries, request)
+    return sum(on_each(snapshot, splits, partial(_count, snapshot, request)))
 
 
-def _hits(snapshot: Snapshot, question: SearchRequest, limit: int, split: Split) -> Hits:
-    asked = compile_for(snapshot, question, split)
-    if asked.rest is None:
-        return search_index(asked.index, asked.query, limit)
-    # Rows decide the rest: more and more of the best hits are looked at, until enough of them are left.
+def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) -> Hits:
+    compiled = compile_for(snapshot, request, split)
+    if compiled.rest is None:
+        return search_index(compiled.index, compiled.query, limit)
+    # The index cannot decide the rest of the predicate: widen the hits until enough rows satisfy it.
     wanted = limit
     while True:
         wanted = min(wanted * _WIDENING, split.num_records)
-        hits = search_index(asked.index, asked.query, wanted)
-        kept = np.isin(hits.rows, matching(split, hits.rows, asked.rest))
+        hits = search_index(compiled.index, compiled.query, wanted)
+        kept = np.isin(hits.rows, matching(split, hits.rows, compiled.rest))
         if len(hits) < wanted or wanted == split.num_records or np.count_nonzero(kept) >= limit:
             return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit])
 
 
-def _count(snapshot: Snapshot, question: SearchRequest, split: Split) -> int:
-    asked = compile_for(snapshot, question, split)
-    if asked.rest is None:
-        return count_index(asked.index, asked.query)
-    return len(matching(split, matching_rows(asked.index, asked.query), asked.rest))
+def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
+    compiled = compile_for(snapshot, request, split)
+    if compiled.rest is None:
+        return count_index(compiled.index, compiled.query)
+    return len(matching(split, matching_rows(compiled.index, compiled.query), compiled.rest))
 
 
 def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema: pa.Schema) -> pa.Table:
@@ -235,12 +239,12 @@ def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema:
     return rows.take(pa.array(back))
 
 
-# Aggregating: metrics from the indexes of many splits, without their rows.
+# --- Aggregate: metrics from the indexes of many splits, without their rows ------------------------------
 
 
 def aggregate(
     snapshot: Snapshot,
-    question: SearchRequest,
+    request: SearchRequest,
     metrics: Sequence[str | Metric],
     by: str | Terms | Histogram | None,
 ) -> pa.Table:
@@ -250,59 +254,59 @@ def aggregate(
     """
     aggregation = Aggregation.of(metrics, by)
     aggregation.check(snapshot.schema)
-    entries, question = narrowed(snapshot, question)
-    splits = open_splits(snapshot, entries, question)
-    partials = on_each(snapshot, splits, partial(_aggregate, snapshot, question, aggregation))
+    entries, request = narrowed(snapshot, request)
+    splits = open_splits(snapshot, entries, request)
+    partials = on_each(snapshot, splits, partial(_aggregate, snapshot, request, aggregation))
     return merge_aggregates(aggregation, partials, snapshot.schema)
 
 
 def _aggregate(
-    snapshot: Snapshot, question: SearchRequest, aggregation: Aggregation, split: Split
+    snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
-    asked = compile_for(snapshot, question, split)
-    if asked.rest is None:
-        return aggregate_index(asked.index, asked.query, aggregation, asked.scope)
-    # The index cannot be asked about rows that it cannot tell apart: they get one of their own.
-    rows = matching(split, matching_rows(asked.index, asked.query), asked.rest)
-    mapping = _mapping_of(aggregation, asked.scope)
+    compiled = compile_for(snapshot, request, split)
+    if compiled.rest is None:
+        return aggregate_index(compiled.index, compiled.query, aggregation, compiled.scope)
+    # The index cannot select these rows, so they get a temporary index of their own.
+    rows = matching(split, matching_rows(compiled.index, compiled.query), compiled.rest)
+    mapping = _mapping_of(aggregation, compiled.scope)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
     with row_index(split.take(rows, columns), mapping) as index:
-        return aggregate_index(index, everything(), aggregation, replace(asked.scope, mapping=mapping))
+        return aggregate_index(index, everything(), aggregation, replace(compiled.scope, mapping=mapping))
 
 
 def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:
-    """The mapping of those columns alone that an aggregation looks at."""
+    """The mapping of the columns of an aggregation."""
     by = () if aggregation.by is None else (aggregation.by.column,)
     targets = map(scope.find_column, (*by, *aggregation.columns))
     fields = dict.fromkeys(target.field for target in targets if isinstance(target, Target))
     return DocMapping(tuple(fields))
 
 
-# The words of a query in the texts of rows.
+# --- Highlights: the terms of a query in the texts of rows -----------------------------------------------
 
 
 class Highlighter(msgspec.Struct, frozen=True):
-    """Finds the words of a query in the texts of rows, for showing them to people."""
+    """Finds the terms of a query in the texts of rows."""
 
     query: QueryNode
     scope: SearchScope
 
     @classmethod
     def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
-        """A highlighter for a query, by the index settings of the table."""
+        """A highlighter for a query, by the index settings of the table. Raises InvalidQueryError."""
         settings = snapshot.context.settings
         mapping = DocMapping.from_schema(snapshot.schema, snapshot.partition_columns, settings)
         return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
 
     def is_text(self, column: str) -> bool:
-        """Whether a column holds words."""
+        """Whether a column is tokenized."""
         field = self.scope.mapping.find(column)
         return field is not None and field.kind is FieldKind.TEXT
 
     def default_columns(self) -> list[str]:
-        """The columns in which words without a field are looked for."""
+        """The columns that are searched for terms without a field."""
         return [target.field.name for target in self.scope.defaults()]
 
     def spans(self, column: str, text: str) -> tuple[Span, ...]:
-        """The parts of a column's text that the query asks for."""
+        """The parts of a column's text that match the query."""
         return highlight(self.query, self.scope, column, text)

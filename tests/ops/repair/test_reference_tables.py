@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from indextables import IndexTable, errors, repair_table
-from indextables.ops.repair.report import Status
+from indextables import IndexTable, Status, errors, repair_table
 
 FIXTURES = Path(__file__).parents[3] / "../shared/fixtures"
 

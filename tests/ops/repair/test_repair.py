@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from indextables import errors
+from indextables import RepairResult, Status, errors
 from indextables.log.actions import Protocol, TransactionAction
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.ops.fsck.operation import fsck
@@ -21,7 +21,6 @@ from indextables.ops.repair.operation import (
     repair_log_to,
     repair_to,
 )
-from indextables.ops.repair.report import RepairResult, Status
 from indextables.ops.repair.splits import DescribeSplits
 from indextables.ops.repair.write import CopySplit
 from indextables.ops.runner import Interruption, LocalRunner, TaskStore

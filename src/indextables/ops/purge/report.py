@@ -165,6 +165,7 @@ class PurgeResult(DeletedFiles, frozen=True):
         version: The newest version.
         is_dry_run: Whether files were only listed.
         files: The files as an Arrow table, with the columns path, kind, size, age_hours, is_deleted and error.
+        as_of: The time of the purge, by the store's clock.
         split_cutoff: Splits that were removed before this moment were chosen.
         orphan_cutoff: Splits that the log never knew were chosen if they are older than this moment.
         num_kept_for_time_travel: Removed splits that stay, because an older version still shows them.
@@ -180,6 +181,7 @@ class PurgeResult(DeletedFiles, frozen=True):
             "`SUCCESS`, `NO_ACTION`: nothing to delete, `DRY_RUN`, or `FAILED`: some files could not be deleted",
         ),
         Column("version", pa.int64(), "the newest version"),
+        Column("as_of", MOMENT, "the time of the purge, by the store's clock"),
         Column("split_cutoff", MOMENT, "splits that were removed before this moment were chosen"),
         Column(
             "orphan_cutoff", MOMENT, "splits that the log never knew were chosen if they are older than this"
@@ -203,6 +205,7 @@ class PurgeResult(DeletedFiles, frozen=True):
         FILES,
     )
 
+    as_of: datetime
     split_cutoff: datetime
     orphan_cutoff: datetime
     num_kept_for_time_travel: int = 0
