@@ -143,7 +143,8 @@ def change_properties(actor: Actor) -> Acknowledged:
 def restore_older(actor: Actor) -> Acknowledged:
     """Back to one of the last versions: files come to life again under their old paths."""
     snapshot = actor.snapshot()
-    result = restore(snapshot, max(snapshot.version - actor.dice.randint(1, 6), RestoreRequest(0)))
+    older = max(snapshot.version - actor.dice.randint(1, 6), 0)
+    result = restore(snapshot, RestoreRequest(older))
     actor.handle = result.snapshot
     return Acknowledged(result.version if result.is_committed else None)
 

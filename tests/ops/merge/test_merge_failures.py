@@ -527,8 +527,9 @@ import os, sys, threading
 from indextables.config import Settings
 from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.runner import LocalRunner
-from indextables.storage import FaultStore, open_store
+from indextables.storage import open_store
 from indextables.table import TableContext, load_snapshot
+from support.faults import FaultStore
 
 def say(text):
     os.write(1, f"{text}\\n".encode())
