@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from benchmarks import delta, ours
 from benchmarks.files import DataFile
-from indextables.ops.purge.report import PurgeReport
+from indextables.ops.purge.report import PurgeResult
 
 _DELETE_ALL = {**ours.NO_CHECKPOINTS, "spark.indextables.purge.retentionCheckEnabled": "false"}
 _HOURS = 0
@@ -73,7 +73,7 @@ def unlink_all(paths: Sequence[str]) -> Sequence[str]:
     return paths
 
 
-def _purge(path: Path, *, dry_run: bool) -> PurgeReport:
+def _purge(path: Path, *, dry_run: bool) -> PurgeResult:
     return ours.open_table(path, _DELETE_ALL).purge(_HOURS, dry_run=dry_run)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from benchmarks.measure import WrongResultError
 from benchmarks.rows import SCHEMA, TEXT_COLUMN
 from indextables import IndexTable
-from indextables.ops.merge import MergeReport
+from indextables.ops.merge import MergeResult
 from indextables.ops.runner import Runner
 
 _PARTITION_COLUMN = "part"
@@ -28,6 +28,6 @@ def build_table(path: Path, rows: pa.Table, partitions: int, splits: int) -> Non
         raise WrongResultError(f"{table.num_files} splits were written instead of {splits}")
 
 
-def merge(path: Path, runner: Runner | None = None) -> MergeReport:
+def merge(path: Path, runner: Runner | None = None) -> MergeResult:
     """Merge the splits of each partition into one, on threads of this process or on a runner."""
     return IndexTable(str(path)).merge_splits(runner=runner)

@@ -1,4 +1,4 @@
-"""`IndexTable`, as a user holds it: the log's side of it."""
+"""`IndexTable`: properties, files, commits and time travel."""
 
 import pickle
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ def paths(table: IndexTable) -> list[str]:
     return sorted(table.files(columns=["path"])["path"].to_pylist())
 
 
-def test_what_the_package_offers():
+def test_package_exports():
     assert {"AddAction", "IndexTable", "errors"} <= set(indextables.__all__)
     assert indextables.IndexTable is IndexTable
     assert issubclass(errors.CommitConflictError, errors.IndexTablesError)
@@ -45,7 +45,7 @@ def test_a_table_shows_its_properties(table, path):
     assert repr(table) == f"IndexTable('file://{path}', version=1)"
 
 
-def test_rows_are_unknown_if_a_split_does_not_say(table):
+def test_num_rows_is_none_if_a_split_does_not_record_it(table):
     table.commit(
         adds=[AddAction(path="c", partition_values={}, size=1, modification_time=0, data_change=True)]
     )
@@ -76,7 +76,7 @@ def test_object_stays_at_its_version_until_it_is_refreshed(table, path):
     assert (other.version, paths(other)) == (2, ["a", "b", "c"])
 
 
-def test_object_moves_on_with_its_own_commits(table):
+def test_object_follows_its_own_commits(table):
     assert table.commit(adds=[add("c")]) == 2
     assert table.commit(removes=["a"]) == 3
     assert table.commit(adds=[add("bc")], removes=["b", "c"]) == 4
@@ -126,8 +126,8 @@ def test_changes(table):
 
 def test_checkpoint_compact_and_describe(table, path):
     assert described(table)["format"] == "none"
-    report = table.checkpoint()
-    assert (report.version, report.new_format, report.num_files) == (1, "avro-state", 2)
+    result = table.checkpoint()
+    assert (result.version, result.new_format, result.num_files) == (1, "avro-state", 2)
     assert described(table)["format"] == "avro-state"
     table.commit(adds=[add("c")])
     table.checkpoint()
@@ -137,7 +137,7 @@ def test_checkpoint_compact_and_describe(table, path):
     assert paths(IndexTable(path, options=PLAIN)) == ["a", "b", "c"]
 
 
-def test_checkpoint_covers_what_others_committed(table, path):
+def test_checkpoint_covers_concurrent_commits(table, path):
     IndexTable(path, options=PLAIN).commit(adds=[add("c")])
     assert table.checkpoint().version == 2
     assert table.version == 2
@@ -153,7 +153,7 @@ def test_properties_and_protocol(table):
     assert table.upgrade_protocol(4, 4) == 2
 
 
-def test_open_a_table_that_is_not_there(tmp_path):
+def test_open_a_table_that_does_not_exist(tmp_path):
     with pytest.raises(errors.TableNotFoundError, match=r"there is no table here.*IndexTable\.create"):
         IndexTable(str(tmp_path / "nowhere"))
     assert not (tmp_path / "nowhere").exists()
@@ -188,7 +188,7 @@ def test_wrong_option_is_refused(path):
         IndexTable.create(path, SCHEMA, options={"spark.indextables.checkpoint.interval": "never"})
 
 
-def test_add_actions_travel_between_processes():
+def test_add_actions_pickle():
     action = add("a")
     assert pickle.loads(pickle.dumps(action)) == action
 

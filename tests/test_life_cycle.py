@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from indextables import IndexTable, errors, repair_table
+from indextables import IndexTable, Status, errors, repair_table
 from indextables.log.paths import LOG_PREFIX
 from indextables.ops.purge.operation import purge
-from indextables.ops.repair.report import RepairStatus
+from indextables.ops.purge.report import PurgeRequest
+from indextables.ops.runner import LocalRunner
 from indextables.storage import ObjectStore, open_store
+from indextables.table import load_snapshot
 from support.purge_tables import DAY, current_clock, splits_in
 from support.row_tables import SCHEMA, ids, rows
 from support.tables import AgeingStore, context
@@ -135,7 +137,7 @@ def _truncate(place: Place, table: IndexTable) -> None:
     assert _keys(place.store("table")) == before
     table.truncate_time_travel(dry_run=False)
     gone = before - _keys(place.store("table"))
-    assert gone == set(dry.to_arrow()["path"].to_pylist())
+    assert gone == set(dry.files["path"].to_pylist())
     assert place.open("table").history()["version"].to_pylist() == [table.version]
 
 
@@ -144,12 +146,13 @@ def _purge(place: Place) -> None:
     clock = current_clock()
     store = AgeingStore(place.store("table"), clock)
     live = set(place.open("table").files(columns=["path"])["path"].to_pylist())
-    assert purge(context(store), "7 days", dry_run=False).num_deleted == 0
+    preview, request = PurgeRequest("7 days", dry_run=True), PurgeRequest("7 days", dry_run=False)
+    assert purge(load_snapshot(context(store)), request, LocalRunner()).num_deleted == 0
     clock.advance(30 * DAY)
     before = _keys(store)
-    listed = set(purge(context(store), "7 days", dry_run=True).to_arrow()["path"].to_pylist())
+    listed = set(purge(load_snapshot(context(store)), preview, LocalRunner()).files["path"].to_pylist())
     assert _keys(store) == before
-    report = purge(context(store), "7 days", dry_run=False)
+    report = purge(load_snapshot(context(store)), request, LocalRunner())
     assert report.failures.num_rows == 0
     assert before - _keys(store) == listed
     assert len(listed) >= 7
@@ -164,7 +167,7 @@ def _lose_the_log_and_repair(place: Place, expected: list[int]) -> None:
     source = _keys(store)
     report = repair_table(f"{place.root}/table", f"{place.root}/repaired", **place.access)
     # Nobody can tell any more whether a split had been removed, and the report says so.
-    assert (report.status, report.num_rows) == (RepairStatus.PARTIAL, len(expected))
+    assert (report.status, report.num_rows) == (Status.PARTIAL, len(expected))
     assert report.undecided
     assert not report.missing_splits
     assert not report.unreadable_splits

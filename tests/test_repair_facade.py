@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from indextables import IndexTable, errors, repair_table
+from indextables import IndexTable, Status, errors, repair_table
 from indextables.log.paths import version_key
-from indextables.ops.repair.report import RepairStatus
 from support.row_tables import SCHEMA, ids, rows
 
 
@@ -30,7 +29,7 @@ def test_open_table_is_repaired_to_another_place(path, tmp_path):
     table = IndexTable(path)
     assert ids(table) == [0, 1]
     report = table.repair(str(tmp_path / "repaired"))
-    assert (report.status, report.num_rows) == (RepairStatus.PARTIAL, 4)
+    assert (report.status, report.num_rows) == (Status.PARTIAL, 4)
     assert ids(table) == [0, 1]
     repaired = IndexTable(report.location)
     assert ids(repaired) == [0, 1, 2, 3]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from indextables.statements.columns import Status
+from indextables._results import Status
 from indextables.statements.forms import FORMS, Form
 
 _INTRODUCTION = """\

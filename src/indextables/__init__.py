@@ -1,4 +1,19 @@
-"""IndexTables: full-text search as a table format on the data lake."""
+"""IndexTables: full-text search as a table format on the data lake.
+
+`IndexTable` opens, searches and changes a table; `sql` executes a statement; `repair_table` repairs a table that cannot
+be opened. Operations take frozen requests and return frozen results; every result has `to_arrow()` and `to_dict()`.
+All errors derive from `errors.IndexTablesError`.
+
+Example:
+    >>> import pyarrow as pa
+    >>> from indextables import IndexTable
+    >>> schema = pa.schema([("date", pa.string()), ("message", pa.string())])
+    >>> events = IndexTable.create("events", schema, partition_by=["date"], text=["message"])
+    >>> events.append(pa.table({"date": ["2026-01-31"], "message": ["connection timeout"]}))
+    1
+    >>> events.search("timeout")["message"].to_pylist()
+    ['connection timeout']
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,19 +22,82 @@ from indextables import errors
 from indextables._version import __version__
 
 if TYPE_CHECKING:
+    from indextables._results import Status
     from indextables.index_table import IndexTable, repair_table
     from indextables.log.actions import AddAction
+    from indextables.ops.checkpoint import CheckpointResult
+    from indextables.ops.fsck import FsckResult
+    from indextables.ops.merge import MergeRequest, MergeResult
+    from indextables.ops.purge import GarbageResult, PurgeRequest, PurgeResult
+    from indextables.ops.repair import RepairMode, RepairRequest, RepairResult
+    from indextables.ops.restore import RestoreRequest, RestoreResult
+    from indextables.ops.search import SearchRequest
+    from indextables.ops.truncate import TruncateResult
+    from indextables.ops.write import DropPartitionsResult
+    from indextables.search import Histogram, Metric, Terms
     from indextables.statements import sql
+    from indextables.table import ChangeSet, CommitResult, FileSelection
 
-__all__ = ["AddAction", "IndexTable", "__version__", "errors", "repair_table", "sql"]
-
-# Imported when they are first asked for: a command that needs little of them starts at once.
+# Each name is imported at its first use, so that `import indextables` and short commands start fast.
 _HOMES = {
     "AddAction": "indextables.log.actions",
+    "ChangeSet": "indextables.table",
+    "CheckpointResult": "indextables.ops.checkpoint",
+    "CommitResult": "indextables.table",
+    "DropPartitionsResult": "indextables.ops.write",
+    "FileSelection": "indextables.table",
+    "FsckResult": "indextables.ops.fsck",
+    "GarbageResult": "indextables.ops.purge",
+    "Histogram": "indextables.search",
     "IndexTable": "indextables.index_table",
+    "MergeRequest": "indextables.ops.merge",
+    "MergeResult": "indextables.ops.merge",
+    "Metric": "indextables.search",
+    "PurgeRequest": "indextables.ops.purge",
+    "PurgeResult": "indextables.ops.purge",
+    "RepairMode": "indextables.ops.repair",
+    "RepairRequest": "indextables.ops.repair",
+    "RepairResult": "indextables.ops.repair",
+    "RestoreRequest": "indextables.ops.restore",
+    "RestoreResult": "indextables.ops.restore",
+    "SearchRequest": "indextables.ops.search",
+    "Status": "indextables._results",
+    "Terms": "indextables.search",
+    "TruncateResult": "indextables.ops.truncate",
     "repair_table": "indextables.index_table",
     "sql": "indextables.statements",
 }
+
+__all__ = [
+    "AddAction",
+    "ChangeSet",
+    "CheckpointResult",
+    "CommitResult",
+    "DropPartitionsResult",
+    "FileSelection",
+    "FsckResult",
+    "GarbageResult",
+    "Histogram",
+    "IndexTable",
+    "MergeRequest",
+    "MergeResult",
+    "Metric",
+    "PurgeRequest",
+    "PurgeResult",
+    "RepairMode",
+    "RepairRequest",
+    "RepairResult",
+    "RestoreRequest",
+    "RestoreResult",
+    "SearchRequest",
+    "Status",
+    "Terms",
+    "TruncateResult",
+    "__version__",
+    "errors",
+    "repair_table",
+    "sql",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,3 +106,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

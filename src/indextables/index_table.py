@@ -1,12 +1,12 @@
-"""`IndexTable`: what a Python user holds. Thin: it delegates, and has no logic of its own.
+"""`IndexTable`: a table as Python users hold it, and the one façade in front of the operations.
 
-Operations are called as `ops.merge.merge_splits(…)`: `ops` imports each of them when it is first used.
+The command line, the SQL statements and Spark use the same methods, or the same functions of `ops`. The
+methods that only read are in `table_reader`. `ops` imports an operation when it is first used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -16,41 +16,49 @@ from indextables import ops
 from indextables.config import Settings
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
 from indextables.errors import InvalidOptionError, ReadOnlyTableError
-from indextables.log.actions import AddAction, Metadata, ProtocolAction
-from indextables.predicates import Predicate, bind, parse_predicate
+from indextables.log.actions import AddAction
+from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.storage import StoreLocation
-from indextables.table import (
-    ChangeSet,
-    FileSelection,
-    Snapshot,
-    TableContext,
-    changes_since,
-    create_table,
-    load_snapshot,
-)
-from indextables.table.history import history_table, read_commits, version_at, version_before_changes
+from indextables.table import Snapshot, TableContext, create_table, load_snapshot
+from indextables.table.history import version_at
 from indextables.table.load import catch_up, reload_from_newest_base
+from indextables.table_reader import TableReader, as_predicate, choose_runner
 
 if TYPE_CHECKING:
-    from indextables.ops.checkpoint.operation import CheckpointReport
-    from indextables.ops.fsck.report import FsckReport
-    from indextables.ops.merge import MergeReport
-    from indextables.ops.purge.garbage import GarbageReport
-    from indextables.ops.purge.report import PurgeReport, Retention
-    from indextables.ops.repair.operation import RepairMode
-    from indextables.ops.repair.report import RepairReport
+    from indextables.ops.checkpoint import CheckpointResult
+    from indextables.ops.merge import MergeResult
+    from indextables.ops.purge import GarbageResult, PurgeResult, Retention
+    from indextables.ops.repair import RepairRequest, RepairResult
     from indextables.ops.runner import Progress, Runner
-    from indextables.ops.search import Highlighter
-    from indextables.ops.truncate import TruncateReport
-    from indextables.search import Histogram, Metric, Terms
+    from indextables.ops.truncate import TruncateResult
 
 
-class IndexTable:
+class IndexTable(TableReader):
     """A table at one version.
 
-    `IndexTable(path)` opens the newest version; `version` or `timestamp` an older one, which can then only be
-    read. The object stays at its version until `refresh()`, or until it commits something itself.
+    The object stays at its version until `refresh()`, or until it commits a change itself. A table that was opened at
+    an older version is read-only until `refresh()`.
+
+    Args:
+        path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
+        version: The version to open; the newest one by default.
+        timestamp: Open the version that was the newest one at this moment: a datetime, or ISO 8601 text.
+        storage_options: Settings and credentials of the object store, such as `aws_region`.
+        options: Settings, as docs/configuration.md lists them.
+
+    Raises:
+        TableNotFoundError: There is no table at `path`.
+        VersionNotFoundError: The version, or the version at the timestamp, can no longer be read.
+        InvalidOptionError: Both `version` and `timestamp` are given, or an option is invalid.
+        LogCorruptedError: The log cannot be read; see `repair_table`.
+
+    Example:
+        >>> from indextables import IndexTable
+        >>> IndexTable("logs").num_rows
+        4
+        >>> IndexTable("logs", version=1).num_rows
+        2
     """
 
     def __init__(
@@ -82,11 +90,29 @@ class IndexTable:
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> IndexTable:
-        """Create a table, or open the one that is there if it is defined in the same way.
+        """Create a table, or open the existing one if its definition is the same.
 
-        `text` names the columns that are tokenised for full-text search; the other string columns are matched as
-        a whole. `properties` are settings that stay with the table; so do index settings among `options`.
-        Raises InvalidSchemaError, TableAlreadyExistsError and UnsupportedStoreError.
+        Args:
+            path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
+            schema: The columns of the table.
+            partition_by: The columns to partition by, in order.
+            text: The string columns to tokenize for full-text search. Other string columns match as a whole.
+            properties: Settings that are stored in the table.
+            storage_options: Settings and credentials of the object store.
+            options: Settings of this object. Index settings among them are stored in the table, too.
+
+        Returns:
+            The table, at its newest version.
+
+        Raises:
+            InvalidSchemaError: A column has an unsupported type, or a named column does not exist.
+            TableAlreadyExistsError: There is a table with another definition.
+            UnsupportedStoreError: The store cannot write an object only if it is absent.
+
+        Example:
+            >>> schema = pa.schema([("date", pa.string()), ("message", pa.string())])
+            >>> IndexTable.create("events", schema, partition_by=["date"], text=["message"]).version
+            0
         """
         context = _context(path, storage_options, options)
         snapshot = create_table(
@@ -99,203 +125,218 @@ class IndexTable:
                 **ops.write.text_properties(schema, text),
             },
         )
+        return cls._of(snapshot)
+
+    @classmethod
+    def _of(cls, snapshot: Snapshot) -> IndexTable:
         table = cls.__new__(cls)
         table._bind(snapshot, is_pinned=False)
         return table
 
-    # --- the table at this version -------------------------------------------------------------------
-
-    @property
-    def version(self) -> int:
-        """The version that this object shows."""
-        return self._snapshot.version
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The table's columns."""
-        return self._snapshot.schema
-
-    @property
-    def partition_columns(self) -> list[str]:
-        """The columns that the table is partitioned by, in order."""
-        return list(self._snapshot.partition_columns)
-
-    @property
-    def protocol(self) -> ProtocolAction:
-        """What a client must support in order to read and to write the table."""
-        return self._snapshot.protocol
-
-    @property
-    def metadata(self) -> Metadata:
-        """The table's id, schema, partitioning and properties."""
-        return self._snapshot.metadata
-
-    @property
-    def num_files(self) -> int:
-        """How many splits are live."""
-        return self._snapshot.num_files
-
-    @property
-    def num_rows(self) -> int | None:
-        """How many rows the table has, or None if a split does not say."""
-        return self._snapshot.num_rows
-
-    @property
-    def total_bytes(self) -> int:
-        """The size of all live splits."""
-        return self._snapshot.total_bytes
-
-    def files(self, where: str | Predicate | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """The live splits as an Arrow table, one row each, with the columns of a file entry.
-
-        With `where`, only splits that may hold rows for which it is true.
-        """
-        return self.select_files(where, columns).entries
-
-    def select_files(
-        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None
-    ) -> FileSelection:
-        """What `files` gives, together with how much was skipped at each level."""
-        predicate = _predicate(where)
-        bound = None if predicate is None else bind(predicate, self._snapshot.schema)
-        return self._snapshot.select(bound, columns)
-
-    def scan(
-        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None
-    ) -> pa.RecordBatchReader:
-        """The rows for which `where` is true, as a stream of batches."""
-        return ops.read.scan(self._snapshot, _predicate(where), columns)
-
-    def to_arrow(
-        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """The rows for which `where` is true, as one Arrow table."""
-        return self.scan(where, columns).read_all()
-
-    def search(
-        self,
-        query: str,
-        where: str | Predicate | None = None,
-        columns: Sequence[str] | None = None,
-        limit: int = 10,
-        fields: Sequence[str] = (),
-    ) -> pa.Table:
-        """The best rows for a full-text query, best first, with a last column `_score`.
-
-        `fields` are the columns that words without a field are looked for in; without any, all texts.
-        """
-        question = ops.search.SearchRequest.of(self._snapshot, query, _predicate(where), fields)
-        return ops.search.search(self._snapshot, question, columns, limit)
-
-    def highlighter(self, query: str, fields: Sequence[str] = ()) -> Highlighter:
-        """Finds the words of a query in the texts of rows, for showing them to people."""
-        return ops.search.Highlighter.of(self._snapshot, query, fields)
-
-    def count(
-        self,
-        query: str | None = None,
-        where: str | Predicate | None = None,
-        fields: Sequence[str] = (),
-    ) -> int:
-        """How many rows match a query and a predicate; `fields` as for `search`."""
-        question = ops.search.SearchRequest.of(self._snapshot, query, _predicate(where), fields)
-        return ops.search.count(self._snapshot, question)
-
-    def aggregate(
-        self,
-        metrics: Sequence[str | Metric] = ("count",),
-        by: str | Terms | Histogram | None = None,
-        query: str | None = None,
-        where: str | Predicate | None = None,
-        fields: Sequence[str] = (),
-    ) -> pa.Table:
-        """Metrics such as `"count"` or `"max(price)"` over the matching rows, or over each group of them.
-
-        `by` is a column whose values are the groups, or a `Terms` or `Histogram`; `fields` as for `search`. No rows
-        are fetched, unless only they can tell whether they match.
-        """
-        question = ops.search.SearchRequest.of(self._snapshot, query, _predicate(where), fields)
-        return ops.search.aggregate(self._snapshot, question, metrics, by)
-
-    def history(self, limit: int | None = None) -> pa.Table:
-        """The commits that the log still holds, newest first."""
-        commits = read_commits(self._snapshot.context, self.version)
-        return history_table(commits if limit is None else commits[-limit:] if limit > 0 else [])
-
-    def changes(
-        self, since_version: int | None = None, since_timestamp: str | datetime | None = None
-    ) -> ChangeSet:
-        """What was added and removed after a version or a moment in time, up to this version.
-
-        Version -1 and moments before the first version stand for everything. Raises VersionNotFoundError if the log
-        does not reach back so far any more.
-        """
-        if (since_version is None) == (since_timestamp is None):
-            raise InvalidOptionError("changes need either since_version or since_timestamp")
-        if since_version is None:
-            assert since_timestamp is not None  # one of the two is given
-            context = self._snapshot.context
-            since_version = version_before_changes(context, self.version, timestamp_ms(since_timestamp))
-        return changes_since(self._snapshot, since_version)
-
     def refresh(self) -> IndexTable:
-        """Go to the newest version; returns the same object."""
+        """Go to the newest version.
+
+        Returns:
+            The same object.
+
+        Example:
+            >>> IndexTable("logs", version=1).refresh().version
+            2
+        """
         self._bind(catch_up(self._snapshot).snapshot, is_pinned=False)
         return self
 
-    # --- changing it ---------------------------------------------------------------------------------
-
-    def commit(self, adds: Sequence[AddAction] = (), removes: Sequence[str] = ()) -> int:
-        """Commit splits that were written elsewhere, and remove others by path; returns the version.
-
-        Only the log is written. Removes alone pass over what is not live. Adds and removes together replace: if
-        anything in `removes` is not live, CommitConflictError is raised and nothing is committed, because somebody
-        else may have replaced the same splits, and their rows would be there twice.
-        """
-        return self._after(ops.write.commit_files(self._writable(), adds, removes).snapshot)
+    # --- Changes -------------------------------------------------------------------------------------
 
     def append(self, data: pa.Table | pa.RecordBatchReader) -> int:
-        """Write rows as new splits, and add them in one commit; returns the version.
+        """Write rows as new splits, and add them in one commit.
 
-        Columns are found by name; those that are missing are null. Without any rows nothing is committed.
+        Args:
+            data: The rows. Columns match by name; missing columns are null. Without rows nothing is committed.
+
+        Returns:
+            The version of the commit.
+
+        Raises:
+            InvalidSchemaError: Columns do not fit the table. Nothing was written.
+            InvalidValueError: Values do not fit their columns.
+            CommitConflictError: Another commit changed the schema or the index settings.
+
+        Example:
+            >>> table.append(pa.table({"date": ["2026-02-01"], "level": ["WARN"], "message": ["slow request"]}))
+            3
         """
         return self._after(ops.write.append(self._writable(), data).snapshot)
 
     def overwrite(self, data: pa.Table | pa.RecordBatchReader, where: str | Predicate | None = None) -> int:
-        """Replace all rows, or those of the partitions that `where` selects; returns the version.
+        """Replace all rows, or the rows of the partitions that a predicate selects, in one commit.
 
-        With `where`, all rows must belong to these partitions.
+        Args:
+            data: The rows, as for `append`. With `where`, all of them must belong to the selected partitions.
+            where: A predicate over partition columns.
+
+        Returns:
+            The version of the commit.
+
+        Raises:
+            InvalidPredicateError: `where` needs more than partition columns.
+            InvalidValueError: A row belongs to a partition that `where` does not select.
+            InvalidSchemaError: Columns do not fit the table.
+
+        Example:
+            >>> rows = pa.table({"date": ["2026-01-31"], "level": ["INFO"], "message": ["rewritten"]})
+            >>> table.overwrite(rows, where="date = '2026-01-31'")
+            3
         """
-        return self._after(ops.write.overwrite(self._writable(), data, _predicate(where)).snapshot)
+        return self._after(ops.write.overwrite(self._writable(), data, as_predicate(where)).snapshot)
+
+    def commit(self, adds: Sequence[AddAction] = (), removes: Sequence[str] = ()) -> int:
+        """Commit splits that were written elsewhere, and remove splits by path. Only the log is written.
+
+        Removes alone skip splits that are not live. Adds and removes together replace splits: they succeed only if all
+        of `removes` are live, because another writer may have replaced the same splits, and rows would be duplicated.
+
+        Args:
+            adds: The splits to add.
+            removes: The paths of the splits to remove.
+
+        Returns:
+            The version of the commit.
+
+        Raises:
+            InvalidActionError: There are neither adds nor removes, or an add is invalid.
+            CommitConflictError: A split to replace is not live. Nothing was committed.
+
+        Example:
+            >>> table.commit(removes=table.files()["path"].to_pylist()[:1])
+            3
+        """
+        return self._after(ops.write.commit_files(self._writable(), adds, removes).snapshot)
+
+    def drop_partitions(self, where: str | Predicate) -> int:
+        """Remove the partitions for which a predicate is true, in one commit.
+
+        The files stay in the store until `purge`, so `restore` can undo the drop.
+
+        Args:
+            where: A predicate over partition columns.
+
+        Returns:
+            The version of the commit, or the newest version if no partition matches.
+
+        Raises:
+            InvalidPredicateError: `where` needs more than partition columns.
+            CommitConflictError: Another commit changed the table's metadata.
+
+        Example:
+            >>> table.drop_partitions("date < '2026-01-31'")
+            3
+        """
+        return self._after(ops.write.drop_partitions(self._writable(), where).snapshot)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
-        """Set table properties, or remove those that are None; returns the version."""
+        """Set table properties.
+
+        Args:
+            properties: The properties to set; None removes a property.
+
+        Returns:
+            The version of the commit.
+
+        Raises:
+            InvalidOptionError: A property is reserved, or a setting has an invalid value.
+            CommitConflictError: Another commit changed the same property.
+
+        Example:
+            >>> table.set_properties({"spark.indextables.checkpoint.interval": "20"})
+            3
+        """
         return self._after(ops.write.set_properties(self._writable(), properties).snapshot)
 
     def upgrade_protocol(self, reader_version: int, writer_version: int) -> int:
-        """Ask readers and writers for at least these protocol versions; returns the version."""
+        """Require at least these protocol versions of readers and writers. Versions are never lowered.
+
+        Args:
+            reader_version: The protocol version that readers must support.
+            writer_version: The protocol version that writers must support.
+
+        Returns:
+            The version of the commit.
+
+        Raises:
+            InvalidOptionError: This release does not support a version itself.
+
+        Example:
+            >>> table.upgrade_protocol(4, 4) >= 2
+            True
+        """
         result = ops.write.upgrade_protocol(self._writable(), reader_version, writer_version)
         return self._after(result.snapshot)
 
-    def checkpoint(self, *, runner: Runner | None = None) -> CheckpointReport:
-        """Write the table's state down in one place, so that readers need not replay the log.
+    def restore(self, version: int | None = None, timestamp: str | datetime | None = None) -> int:
+        """Make the table what it was at an older version, as a new commit. The history stays.
 
-        Of a gigantic table, a `runner` reads and writes the manifests.
+        Args:
+            version: The version to restore.
+            timestamp: Restore the version of this moment: a datetime, or ISO 8601 text.
+
+        Returns:
+            The version of the commit, or the newest version if nothing differs.
+
+        Raises:
+            InvalidOptionError: Not exactly one of the two is given.
+            VersionNotFoundError: The version can no longer be read.
+            SplitsMissingError: Splits of the version were purged.
+
+        Example:
+            >>> table.restore(version=1), table.num_rows
+            (3, 2)
         """
-        self._writable()
-        report = ops.checkpoint.write_checkpoint(self.refresh()._snapshot, runner)
-        self._bind(reload_from_newest_base(self._snapshot), is_pinned=False)
-        return report
+        request = ops.restore.RestoreRequest(version, timestamp)
+        return self._after(ops.restore.restore(self._newest(), request).snapshot)
 
-    def compact(self, *, runner: Runner | None = None) -> CheckpointReport:
-        """Write the state anew, without tombstones and fragments.
+    # --- Maintenance ---------------------------------------------------------------------------------
 
-        Of a gigantic table, a `runner` reads and writes the manifests.
+    def checkpoint(self, *, runner: Runner | None = None) -> CheckpointResult:
+        """Write a checkpoint of the newest version, so that readers need not replay the log.
+
+        Args:
+            runner: Reads and writes the manifests of very large tables; this process by default.
+
+        Returns:
+            The version, format and size of the checkpoint.
+
+        Raises:
+            LogCorruptedError: A part of the table cannot be read. No checkpoint was written.
+
+        Example:
+            >>> table.checkpoint().new_format
+            'avro-state'
         """
-        self._writable()
-        report = ops.checkpoint.compact(self.refresh()._snapshot, runner)
+        snapshot = self._newest()
+        result = ops.checkpoint.write_checkpoint(snapshot, runner)
+        self._bind(reload_from_newest_base(snapshot), is_pinned=False)
+        return result
+
+    def compact(self, *, runner: Runner | None = None) -> CheckpointResult:
+        """Rewrite the state without tombstones and fragments. A compact state stays as it is.
+
+        Args:
+            runner: Reads and writes the manifests of very large tables; this process by default.
+
+        Returns:
+            The version, format and size of the checkpoint.
+
+        Raises:
+            LogCorruptedError: A part of the table cannot be read. No state was written.
+
+        Example:
+            >>> table.compact().num_files
+            2
+        """
+        result = ops.checkpoint.compact(self._newest(), runner)
         self.refresh()
-        return report
+        return result
 
     def merge_splits(
         self,
@@ -306,27 +347,39 @@ class IndexTable:
         *,
         runner: Runner | None = None,
         progress: Callable[[Progress], None] | None = None,
-    ) -> MergeReport:
+    ) -> MergeResult:
         """Merge the small splits of each partition into larger ones, in one commit that changes no row.
 
-        Splits of `target_size` ("100M" unless the table's settings say otherwise) are left alone. `where` selects
-        partitions, `max_dest_splits` limits the new splits, `max_source_splits_per_merge` what becomes one of them.
-        Without a `runner`, threads of this process do the work, and `progress` is told how far they have come. See
-        `ops.merge.merge_splits` for what happens to splits that cannot be read, and under concurrency.
-        """
-        self._writable()
-        request = ops.merge.MergeRequest(
-            target_size, _predicate(where), max_dest_splits, max_source_splits_per_merge
-        )
-        snapshot = self.refresh()._snapshot
-        threads = ops.runner.LocalRunner(snapshot.context.settings[MERGE_PARALLELISM], progress)
-        result = ops.merge.merge_splits(snapshot, request, runner or threads)
-        self._bind(result.snapshot, is_pinned=False)
-        return result.report
+        Args:
+            target_size: Splits of this size are left alone: bytes, or a text such as "100M".
+            where: A predicate over partition columns that selects the partitions to merge.
+            max_dest_splits: The most new splits to write.
+            max_source_splits_per_merge: The most splits that become one.
+            runner: Executes the tasks; threads of this process by default.
+            progress: Called with the progress of the threads.
 
-    def collect_garbage(self, dry_run: bool = True) -> GarbageReport:
-        """Delete, or with `dry_run` only list, files of the log that nothing refers to any more."""
-        return ops.purge.collect_garbage(self._snapshot.context, dry_run=dry_run)
+        Returns:
+            What was merged, what was skipped, and why.
+
+        Raises:
+            InvalidOptionError: A size or a limit is invalid.
+            InvalidPredicateError: `where` needs more than partition columns.
+            CommitConflictError: Another commit changed the schema or the index settings.
+
+        Example:
+            >>> version = table.append(table.to_arrow(where="date = '2026-01-31'"))
+            >>> merged = table.merge_splits(target_size="1G")
+            >>> (merged.source_splits, merged.new_splits)
+            (2, 1)
+        """
+        request = ops.merge.MergeRequest(
+            target_size, as_predicate(where), max_dest_splits, max_source_splits_per_merge
+        )
+        snapshot = self._newest()
+        chosen = choose_runner(snapshot.context, MERGE_PARALLELISM, runner, progress)
+        result = ops.merge.merge_splits(snapshot, request, chosen)
+        self._bind(result.snapshot, is_pinned=False)
+        return result
 
     def purge(
         self,
@@ -336,52 +389,84 @@ class IndexTable:
         *,
         runner: Runner | None = None,
         progress: Callable[[Progress], None] | None = None,
-    ) -> PurgeReport:
-        """Delete, or with `dry_run` only list, splits and files of the log that no version needs any more.
+    ) -> PurgeResult:
+        """Delete old splits and log files that no retained version refers to.
 
-        `older_than` is a text such as "7 days", a timedelta or a number of hours; without it, and without
-        `log_retention` for versions and checkpoints, the table's settings decide. See `ops.purge.purge`.
+        Args:
+            older_than: Keep splits for this long: a text such as "7 days", a timedelta or a number of hours.
+            log_retention: Keep versions and checkpoints for this long. By default, the settings decide on both.
+            dry_run: Whether to list the files without deleting them.
+            runner: Executes the tasks; threads of this process by default.
+            progress: Called with the progress of the threads.
+
+        Returns:
+            The files, and what became of each.
+
+        Raises:
+            InvalidOptionError: A retention is too short.
+            ClockSkewError: The clocks of this machine and of the store differ too much. Nothing was deleted.
+            LogCorruptedError: The log cannot be read completely. Nothing was deleted.
+
+        Example:
+            >>> table.purge("7 days", dry_run=True).num_files
+            0
         """
-        self._writable()
-        context = self._snapshot.context
-        threads = ops.runner.LocalRunner(context.settings[PURGE_PARALLELISM], progress)
-        report = ops.purge.purge(
-            context, older_than, log_retention, dry_run=dry_run, runner=runner or threads
-        )
+        snapshot = self._newest()
+        chosen = choose_runner(snapshot.context, PURGE_PARALLELISM, runner, progress)
+        request = ops.purge.PurgeRequest(older_than, log_retention, dry_run)
+        result = ops.purge.purge(snapshot, request, chosen)
         if not dry_run:
             self.refresh()
-        return report
+        return result
 
-    def truncate_time_travel(self, dry_run: bool = True) -> TruncateReport:
-        """Delete, or with `dry_run` only list, all versions before the newest one: they cannot be read any more.
+    def collect_garbage(self, dry_run: bool = True) -> GarbageResult:
+        """Delete log files that no checkpoint refers to.
 
-        Splits that only they showed are left for a purge.
+        Args:
+            dry_run: Whether to list the files without deleting them.
+
+        Returns:
+            The files.
+
+        Raises:
+            LogCorruptedError: A checkpoint cannot be read. Nothing was deleted.
+
+        Example:
+            >>> table.collect_garbage(dry_run=True).paths
+            ()
         """
-        self._writable()
-        report = ops.truncate.truncate_time_travel(self._snapshot.context, dry_run=dry_run)
+        return ops.purge.collect_garbage(self._snapshot, dry_run=dry_run)
+
+    def truncate_time_travel(
+        self,
+        dry_run: bool = True,
+        *,
+        runner: Runner | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> TruncateResult:
+        """Delete all versions before the newest one. The splits of older versions stay until `purge`.
+
+        Args:
+            dry_run: Whether to list the files without deleting them.
+            runner: Executes the tasks; threads of this process by default.
+            progress: Called with the progress of the threads.
+
+        Returns:
+            The files.
+
+        Raises:
+            LogGapError: A version is missing. Nothing was deleted.
+            StorageError: A file could not be deleted. The newest version is intact.
+
+        Example:
+            >>> table.truncate_time_travel(dry_run=True).num_versions
+            2
+        """
+        snapshot = self._newest()
+        chosen = choose_runner(snapshot.context, PURGE_PARALLELISM, runner, progress)
+        result = ops.truncate.truncate_time_travel(snapshot, chosen, dry_run=dry_run)
         self.refresh()
-        return report
-
-    def drop_partitions(self, where: str | Predicate) -> int:
-        """Remove the partitions for which `where` is true, in one commit; returns the version."""
-        return self._after(ops.write.drop_partitions(self._writable(), where).snapshot)
-
-    def restore(self, version: int | None = None, timestamp: str | datetime | None = None) -> int:
-        """Make the table what it was at a version or a moment in time, as a new commit; returns its version."""
-        if (version is None) == (timestamp is None):
-            raise InvalidOptionError("restore needs either a version or a timestamp")
-        self._writable()
-        snapshot = self.refresh()._snapshot
-        if version is None:
-            assert timestamp is not None  # one of the two is given
-            version = version_at(snapshot.context, snapshot.version, timestamp_ms(timestamp))
-        return self._after(ops.restore.restore(snapshot, version).snapshot)
-
-    def fsck(self, deep: bool = False, *, progress: Callable[[Progress], None] | None = None) -> FsckReport:
-        """Check that every version and every split is there and right; with `deep`, every byte of live splits."""
-        context = self._snapshot.context
-        threads = ops.runner.LocalRunner(context.settings[READ_PARALLELISM], progress)
-        return ops.fsck.fsck(context, deep=deep, runner=threads)
+        return result
 
     def repair(
         self,
@@ -390,22 +475,38 @@ class IndexTable:
         swap: bool = False,
         log_only: bool = False,
         dry_run: bool = False,
+        runner: Runner | None = None,
         progress: Callable[[Progress], None] | None = None,
-    ) -> RepairReport:
-        """Build a new log from everything that can still be read; see `repair_table`, which needs no open table."""
+    ) -> RepairResult:
+        """Build a new log from everything that can still be read.
+
+        `repair_table` does the same for a table that cannot be opened, and documents the arguments.
+
+        Args:
+            target: The path or URL of the repaired table.
+            swap: Whether to replace the old log.
+            log_only: Whether to write only the new log to `target`.
+            dry_run: Whether to report without writing.
+            runner: Executes the tasks; threads of this process by default.
+            progress: Called with the progress of the threads.
+
+        Returns:
+            What was recovered, what is missing, and what is undecided.
+
+        Raises:
+            InvalidOptionError: The arguments contradict each other.
+            TableAlreadyExistsError: `target` has a log already.
+
+        Example:
+            >>> table.repair(dry_run=True).num_files
+            2
+        """
         context = self._snapshot.context
         mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
-        report = _repair(context, target, mode, progress)
-        if report.location == context.url:
+        result = repair_context(context, ops.repair.RepairRequest(target, mode), runner, progress)
+        if result.location == context.url:
             self._bind(load_snapshot(context), is_pinned=False)
-        return report
-
-    def describe_state(self) -> pa.Table:
-        """What the table's state looks like: an Arrow table of properties and values."""
-        return ops.describe.describe_state(self._snapshot)
-
-    def __repr__(self) -> str:
-        return f"IndexTable({self._snapshot.context.url!r}, version={self.version})"
+        return result
 
     def _bind(self, snapshot: Snapshot, *, is_pinned: bool) -> None:
         self._snapshot = snapshot
@@ -418,6 +519,11 @@ class IndexTable:
                 f"call refresh(), or open it without a version"
             )
         return self._snapshot
+
+    def _newest(self) -> Snapshot:
+        """The newest snapshot, for operations that plan on it. The object itself stays at its version."""
+        self._writable()
+        return catch_up(self._snapshot).snapshot
 
     def _after(self, snapshot: Snapshot) -> int:
         self._bind(snapshot, is_pinned=False)
@@ -433,32 +539,57 @@ def repair_table(
     dry_run: bool = False,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
     progress: Callable[[Progress], None] | None = None,
-) -> RepairReport:
-    """Build a new log for a table whose log is damaged or gone, so that it cannot even be opened.
+) -> RepairResult:
+    """Build a new log for a table whose log is damaged or gone.
 
-    With a `target` the table is only read: its splits are copied there, and the new log is written beside them; with
-    `log_only` just the log. With `swap` the new log takes the place of the old one, which is kept in a folder beside
-    it. With `dry_run` nothing is written. The report says what was recovered, what is missing, and what cannot be
-    known. See `ops.repair` for guarantees and errors.
+    With a `target`, the table is only read: its splits are copied to the target, and the new log is written there.
+    Without one, `swap` or `dry_run` is needed, unless the table has no log at all.
+
+    Args:
+        path: The damaged table.
+        target: The path or URL of the repaired table.
+        swap: Whether to replace the old log, which is kept in a folder beside the new one.
+        log_only: Whether to write only the new log to `target`, and copy no splits.
+        dry_run: Whether to report without writing.
+        storage_options: Settings and credentials of the object store.
+        options: Settings, as docs/configuration.md lists them.
+        runner: Executes the tasks; threads of this process by default.
+        progress: Called with the progress of the threads.
+
+    Returns:
+        What was recovered, what is missing, and what is undecided.
+
+    Raises:
+        InvalidOptionError: The arguments contradict each other.
+        TableNotFoundError: There is neither a log nor a split at `path`.
+        LogCorruptedError: Neither the log nor the splits tell the schema.
+        TableAlreadyExistsError: `target` has a log already.
+
+    Example:
+        >>> from indextables import repair_table
+        >>> repair_table("logs", "logs-repaired").num_files
+        2
     """
+    context = _context(path, storage_options, options)
     mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
-    return _repair(_context(path, storage_options, options), target, mode, progress)
+    return repair_context(context, ops.repair.RepairRequest(target, mode), runner, progress)
 
 
-def _repair(
+def open_context(context: TableContext) -> IndexTable:
+    """The newest version of a table, for callers that resolve its location and settings themselves."""
+    return IndexTable._of(load_snapshot(context))
+
+
+def repair_context(
     context: TableContext,
-    target: str | None,
-    mode: RepairMode,
-    progress: Callable[[Progress], None] | None,
-) -> RepairReport:
-    threads = ops.runner.LocalRunner(context.settings[READ_PARALLELISM], progress)
-    if target is None:
-        return ops.repair.repair(context, None, mode, threads)
-    assert context.location is not None  # tables are opened by a path here
-    location = replace(context.location, path=str(target))
-    other = TableContext(location.open(), context.settings, location)
-    return ops.repair.repair(context, other, mode, threads)
+    request: RepairRequest,
+    runner: Runner | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RepairResult:
+    """Repair a table, for callers that resolve its location and settings themselves."""
+    return ops.repair.repair(context, request, choose_runner(context, READ_PARALLELISM, runner, progress))
 
 
 def _context(
@@ -466,7 +597,3 @@ def _context(
 ) -> TableContext:
     location = StoreLocation.of(path, storage_options=storage_options, options=options)
     return TableContext(location.open(), Settings.resolve(options), location)
-
-
-def _predicate(where: str | Predicate | None) -> Predicate | None:
-    return parse_predicate(where) if isinstance(where, str) else where

@@ -15,9 +15,9 @@ KEYS = [
     "allowed",
     "section",
     "help",
-    "olderKeys",
-    "valueText",
-    "defaultText",
+    "older_keys",
+    "value_text",
+    "default_text",
 ]
 INTERVAL = "spark.indextables.checkpoint.interval"
 CANARY = "canary-5f0c3b"
@@ -40,7 +40,7 @@ def test_every_setting_is_listed_with_value_default_and_help(invoke: Invoke) -> 
 
 def test_values_are_exact_in_json_and_written_as_options_take_them(invoke: Invoke) -> None:
     (document,) = json.loads(invoke("config", "checkpoint.maxFileSize", "--json").stdout)
-    assert (document["value"], document["valueText"]) == (134_217_728, "128M")
+    assert (document["value"], document["value_text"]) == (134_217_728, "128M")
 
 
 def test_part_of_a_key_filters_in_any_case(invoke: Invoke) -> None:
@@ -62,7 +62,7 @@ def test_whole_key_shows_everything_about_one_setting(invoke: Invoke) -> None:
 def test_older_key_leads_to_the_setting(invoke: Invoke) -> None:
     (document,) = json.loads(invoke("config", "checkpoint.format", "--json").stdout)
     assert document["key"] == "spark.indextables.state.format"
-    assert document["olderKeys"] == ["spark.indextables.checkpoint.format"]
+    assert document["older_keys"] == ["spark.indextables.checkpoint.format"]
 
 
 def test_unknown_key_exits_with_2_and_a_suggestion(invoke: Invoke) -> None:

@@ -12,14 +12,14 @@ KEYS = [
     "id",
     "name",
     "description",
-    "createdTime",
+    "created_time",
     "version",
     "protocol",
     "schema",
-    "partitionColumns",
-    "numFiles",
-    "numRows",
-    "totalBytes",
+    "partition_columns",
+    "num_files",
+    "num_rows",
+    "total_bytes",
     "properties",
     "state",
 ]
@@ -35,18 +35,18 @@ def test_json_has_stable_keys_and_says_what_the_table_is(invoke: Invoke, table_p
     assert document["id"] == table.metadata.id
     assert document["version"] == 3
     assert document["protocol"] == {
-        "minReaderVersion": table.protocol.min_reader_version,
-        "minWriterVersion": table.protocol.min_writer_version,
-        "readerFeatures": list(table.protocol.reader_features or ()),
-        "writerFeatures": list(table.protocol.writer_features or ()),
+        "min_reader_version": table.protocol.min_reader_version,
+        "min_writer_version": table.protocol.min_writer_version,
+        "reader_features": list(table.protocol.reader_features or ()),
+        "writer_features": list(table.protocol.writer_features or ()),
     }
     assert document["schema"] == [
         {"name": "date", "type": "string", "nullable": True},
         {"name": "latency_ms", "type": "int64", "nullable": True},
         {"name": "message", "type": "string", "nullable": False},
     ]
-    assert document["partitionColumns"] == ["date"]
-    assert (document["numFiles"], document["numRows"], document["totalBytes"]) == (2, 2000, 2 * 1_258_291)
+    assert document["partition_columns"] == ["date"]
+    assert (document["num_files"], document["num_rows"], document["total_bytes"]) == (2, 2000, 2 * 1_258_291)
     assert document["properties"] == {"spark.indextables.indexing.typemap.message": "text"}
 
 
@@ -71,12 +71,12 @@ def test_text_output_has_readable_sizes_and_times(invoke: Invoke, table_path: st
 
 def test_older_version_is_described_as_it_was(invoke: Invoke, table_path: str) -> None:
     document = json.loads(invoke("describe", table_path, "--json", "--version", "2").stdout)
-    assert (document["version"], document["numFiles"]) == (2, 3)
+    assert (document["version"], document["num_files"]) == (2, 3)
 
 
 def test_rows_are_unknown_if_a_file_has_no_count(invoke: Invoke, table_path: str) -> None:
     IndexTable(table_path).commit(adds=[add("2026-02-01", "d", rows=None)])
-    assert json.loads(invoke("describe", table_path, "--json").stdout)["numRows"] is None
+    assert json.loads(invoke("describe", table_path, "--json").stdout)["num_rows"] is None
     assert "rows            unknown (not recorded for some files)" in invoke("describe", table_path).stdout
 
 

@@ -22,7 +22,7 @@ def test_json_has_stable_keys_and_times_that_timestamp_accepts(invoke: Invoke, t
     commits = json.loads(invoke("history", table_path, "--json").stdout)
     assert [list(commit) for commit in commits] == [HISTORY_SCHEMA.names] * 4
     assert [commit["version"] for commit in commits] == [3, 2, 1, 0]
-    assert commits[1]["operationMetrics"]["numAddedFiles"] == 2
+    assert commits[1]["operation_metrics"]["numAddedFiles"] == 2
     newest = invoke("describe", table_path, "--json", "--timestamp", commits[0]["timestamp"])
     assert json.loads(newest.stdout)["version"] == 3
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from indextables.cli.json_output import json_rows, print_json, print_json_rows
+from indextables._results import plain_rows
+from indextables.cli.json_output import print_json, print_json_rows
 
 
 def test_rows_have_jsons_own_types(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -42,7 +43,7 @@ def test_no_rows_are_an_empty_array(capsysbinary: pytest.CaptureFixture[bytes]) 
 
 def test_timestamp_outside_of_the_calendar_is_written() -> None:
     table = pa.table({"when": pa.array([2**62], pa.timestamp("ms", tz="UTC"))})
-    assert list(json_rows(table)) == [{"when": f"{2**62} ms"}]
+    assert list(plain_rows(table)) == [{"when": f"{2**62} ms"}]
 
 
 def test_text_is_utf_8_and_undecodable_names_are_escaped(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -42,8 +42,8 @@ def test_purge_reports_deleted_files_as_json(invoke: Invoke, path: str) -> None:
     result = invoke("purge", path, "--older-than", "7 days", "--yes", "--json")
     assert result.exit_code == 0
     told = json.loads(result.stdout)
-    assert (told["numDeleted"], told["keptForTimeTravel"], told["dryRun"]) == (1, 1, False)
-    assert [(row["path"], row["isDeleted"]) for row in told["files"]] == [("orphan.split", True)]
+    assert (told["num_deleted"], told["num_kept_for_time_travel"], told["status"]) == (1, 1, "SUCCESS")
+    assert [(row["path"], row["is_deleted"]) for row in told["files"]] == [("orphan.split", True)]
     assert not Path(path, "orphan.split").exists()
 
 
@@ -98,7 +98,7 @@ def test_truncation(invoke: Invoke, path: str) -> None:
     assert "3 versions, 0 checkpoints and 0 manifests would be deleted" in dry.stdout
     result = invoke("truncate", path, "--yes", "--json")
     told = json.loads(result.stdout)
-    assert (told["version"], told["numVersions"], told["dryRun"]) == (3, 3, False)
+    assert (told["version"], told["num_versions"], told["status"]) == (3, 3, "SUCCESS")
     assert IndexTable(path).history().num_rows == 1
     assert "3 remains" in invoke("truncate", path, "--yes").stdout
 
@@ -108,7 +108,8 @@ def test_truncation(invoke: Invoke, path: str) -> None:
 
 def test_dropping_partitions(invoke: Invoke, path: str) -> None:
     result = invoke("drop-partitions", path, "--where", "day = '2024-01-01'", "--yes", "--json")
-    assert json.loads(result.stdout) == {"version": 4, "removedFiles": 1, "committed": True}
+    told = json.loads(result.stdout)
+    assert (told["version"], told["removed_files"], told["status"]) == (4, 1, "SUCCESS")
     again = invoke("drop-partitions", path, "--where", "day = '2024-01-01'", "--yes")
     assert again.stdout == "no partition matches; nothing was committed\n"
 
@@ -127,7 +128,8 @@ def test_restoring_a_version(invoke: Invoke, path: str) -> None:
     assert result.stdout == "version 4 restores version 2: 2 files\n"
     assert ids(IndexTable(path)) == [1, 2, 3]
     again = invoke("restore", path, "--version", "2", "--yes", "--json")
-    assert json.loads(again.stdout) == {"version": 4, "committed": False, "numFiles": 2}
+    told = json.loads(again.stdout)
+    assert (told["version"], told["status"], told["num_files"]) == (4, "NO_ACTION", 2)
 
 
 def test_restoring_a_timestamp(invoke: Invoke, path: str) -> None:
@@ -157,6 +159,6 @@ def test_damage_is_reported_and_exits_with_1(invoke: Invoke, path: str) -> None:
     result = invoke("fsck", path, "--json")
     assert result.exit_code == 1
     told = json.loads(result.stdout)
-    assert told["clean"] is False
+    assert (told["status"], told["num_errors"]) == ("FAILED", 1)
     assert told["findings"][0]["code"] == "split-missing"
     assert "1 error in 2 findings" in invoke("fsck", path).stdout

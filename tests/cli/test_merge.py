@@ -37,15 +37,18 @@ def test_merge_reports_json(invoke: Invoke, path: str) -> None:
         invoke("merge", path, "--where", "day = 'a'", "--max-source-splits", "2", "--json").stdout
     )
     table = IndexTable(path)
-    assert document.pop("bytesBefore") > document.pop("bytesAfter") > 0
+    assert document.pop("bytes_before") > document.pop("bytes_after") > 0
     assert document == {
+        "table_path": table.snapshot.context.url,
+        "status": "SUCCESS",
         "version": 6,
-        "mergedGroups": 1,
-        "sourceSplits": 2,
-        "newSplits": 1,
+        "merged_groups": 1,
+        "source_splits": 2,
+        "new_splits": 1,
         "rows": 2,
         "skipped": [],
-        "givenUp": [],
+        "given_up": [],
+        "message": "2 splits became 1",
     }
     assert (table.num_files, ids(table)) == (4, [0, 1, 2, 3, 4])
 

@@ -41,8 +41,8 @@ def test_repair_elsewhere(invoke: Invoke, path: str) -> None:
     result = invoke("repair", path, "--at", f"{path}-repaired", "--json")
     assert result.exit_code == 0
     answer = json.loads(result.stdout)
-    assert (answer["status"], answer["numFiles"], answer["numRows"]) == ("PARTIAL", 3, 3)
-    assert (answer["provenVersion"], answer["newestVersion"], answer["version"]) == (1, 3, 4)
+    assert (answer["status"], answer["num_files"], answer["num_rows"]) == ("PARTIAL", 3, 3)
+    assert (answer["proven_version"], answer["newest_version"], answer["version"]) == (1, 3, 4)
     assert answer["location"] == f"file://{path}-repaired"
     assert files(path) == before
     assert ids(IndexTable(f"{path}-repaired")) == [1, 2, 3]

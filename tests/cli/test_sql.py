@@ -55,7 +55,7 @@ def test_options_apply(invoke: Invoke, table_path: str) -> None:
     [
         ("CHECKPOINT INDEXTABLES", "CHECKPOINT INDEXTABLES table"),
         ("DESCRIBE INDEXTABLES STAT 'p'", "did you mean STATE?"),
-        ("CHECKPOINT INDEXTABLES logs", "give the path of the table in quotes"),
+        ("CHECKPOINT INDEXTABLES logs", "write the path of the table in quotes"),
         ("MERGE SPLITS 'p' WHERE f(x)", "functions are not supported"),
         ("SELECT 1", FORMS[-1].syntax),
     ],

@@ -113,7 +113,7 @@ def test_compactions_at_the_same_time_agree_on_one_state(store):
     assert (described(store)["numManifests"], described(store)["numTombstones"]) == ("1", "0")
     # The losers have deleted their files: no orphan is left.
     store.clock.advance(2 * HOUR)
-    assert collect_garbage(context(store), dry_run=True).keys == ()
+    assert collect_garbage(load_snapshot(context(store)), dry_run=True).paths == ()
 
 
 @pytest.mark.parametrize("moment", ["put", "put_if_absent"])
@@ -143,8 +143,8 @@ def test_overtaken_collection_has_nothing_to_do(store):
     clean_up(context(store, ALL_AT_ONCE), 4)
     store.clock.advance(2 * HOUR)
     late = BetweenCalls(store, lambda operation, _: operation == "delete_many")
-    late.concurrent_step = lambda: collect_garbage(context(store), dry_run=False)
-    assert len(collect_garbage(context(late), dry_run=False).keys) == 3
+    late.concurrent_step = lambda: collect_garbage(load_snapshot(context(store)), dry_run=False)
+    assert len(collect_garbage(load_snapshot(context(late)), dry_run=False).paths) == 3
     assert late.concurrent_step is None
     assert len(manifests(store)) == 1
     assert live(newest(store)) == FILES
@@ -160,7 +160,7 @@ def test_reader_with_an_open_table_continues_after_its_state_was_cleaned_up(stor
     clean_up(context(store, ALL_AT_ONCE), 6)
     if is_collecting:
         store.clock.advance(2 * HOUR)
-        collect_garbage(context(store), dry_run=False)
+        collect_garbage(load_snapshot(context(store)), dry_run=False)
         with pytest.raises(
             ConcurrentMaintenanceError, match=r"manifest-.*no other files of the log lead to version 4"
         ):

@@ -5,7 +5,7 @@ import pytest
 from indextables.log.actions import SkipAction
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import write_checkpoint
-from indextables.ops.describe import DESCRIBE_SCHEMA, describe_state
+from indextables.ops.describe import STATE_SCHEMA, describe_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.load import catch_up
@@ -48,7 +48,7 @@ PROPERTIES = [
 
 def described(snapshot: Snapshot) -> dict[str, str | None]:
     table = describe_state(snapshot)
-    assert table.schema == DESCRIBE_SCHEMA
+    assert table.schema == STATE_SCHEMA
     return dict(zip(*table.to_pydict().values(), strict=True))
 
 

@@ -114,8 +114,8 @@ def test_drop_is_one_commit_that_older_versions_do_not_see(tmp_path):
     assert table.drop_partitions("part <= 2") == 2
     commit = table.history(limit=1).to_pylist()[0]
     assert commit["operation"] == "DROP PARTITIONS"
-    assert dict(commit["operationParameters"]) == {"predicate": "part <= 2"}
-    assert dict(commit["operationMetrics"])["numRemovedFiles"] == 2
+    assert dict(commit["operation_parameters"]) == {"predicate": "part <= 2"}
+    assert dict(commit["operation_metrics"])["numRemovedFiles"] == 2
     assert ids(IndexTable(str(tmp_path / "t"), version=1)) == [0, 1, 2]
     assert table.fsck().is_clean
 

@@ -7,7 +7,8 @@ import pytest
 from indextables import IndexTable, errors
 from indextables.log.decode import UnknownContent
 from indextables.ops.fsck.operation import fsck
-from indextables.ops.restore import restore
+from indextables.ops.restore import RestoreRequest, restore
+from indextables.ops.runner import LocalRunner
 from indextables.ops.write import set_properties, upgrade_protocol
 from indextables.storage import RetryingStore
 from indextables.table import changes_since, load_snapshot
@@ -57,7 +58,7 @@ def store() -> ClockedStore:
 
 
 def test_files_and_properties_are_as_they_were(store):
-    result = restore(newest(store), 2)
+    result = restore(newest(store), RestoreRequest(2))
     assert (result.is_committed, result.version) == (True, 6)
     assert live_paths(store) == {"a.split", "b.split"}
     assert "owner" not in newest(store).metadata.configuration
@@ -72,7 +73,7 @@ def test_files_and_properties_are_as_they_were(store):
 def test_version_is_restored_from_checkpoints_of_every_format(store, form):
     checkpoint(store, form, 2)
     checkpoint(store, form)
-    restore(newest(store), 2)
+    restore(newest(store), RestoreRequest(2))
     checkpoint(store, form)
     assert live_paths(store) == {"a.split", "b.split"}
     assert is_clean(store)
@@ -81,7 +82,7 @@ def test_version_is_restored_from_checkpoints_of_every_format(store, form):
 def test_every_version_can_be_restored_in_turn(store):
     expected = {version: set_of(store, version) for version in range(6)}
     for version in (0, 5, 1, 4, 2, 3):
-        restore(newest(store), version)
+        restore(newest(store), RestoreRequest(version))
         assert live_paths(store) == expected[version]
     for version, files in expected.items():
         assert set_of(store, version) == files
@@ -93,12 +94,12 @@ def set_of(store, version) -> set[str]:
 
 
 def test_version_that_the_table_already_is_needs_no_commit(store):
-    result = restore(newest(store), 5)
+    result = restore(newest(store), RestoreRequest(5))
     assert (result.is_committed, result.version) == (False, 5)
 
 
 def test_restored_files_count_as_added_by_the_restore(store):
-    restore(newest(store), 2)
+    restore(newest(store), RestoreRequest(2))
     changes = changes_since(newest(store), 5)
     assert changes.adds["path"].to_pylist() == ["a.split"]
     assert changes.adds["dataChange"].to_pylist() == [True]
@@ -116,7 +117,7 @@ def test_file_that_was_replaced_under_its_path_is_the_old_one_again(store):
         '"partitionValues":{"date":"2024-01-01"},"dataChange":true}}\n',
     )
     assert sizes(store)["b.split"] == 7
-    restore(newest(store), 4)
+    restore(newest(store), RestoreRequest(4))
     assert sizes(store) == {
         row["path"]: row["size"] for row in load_snapshot(context(store), 4).entries.to_pylist()
     }
@@ -137,7 +138,7 @@ def test_fields_that_this_release_does_not_know_survive(store):
         '"dataChange":true,"fromTheFuture":{"deep":[1,2]}}}\n',
     )
     remove_split(newest(store), "x.split")
-    restored = restore(newest(store), 6).snapshot
+    restored = restore(newest(store), RestoreRequest(6)).snapshot
     tail = read_tail(restored.context, restored.segment.version_files[-1:], UnknownContent.KEEP)
     assert tail.adds["unknownFields"].to_pylist() == ['{"fromTheFuture":{"deep":[1,2]}}']
 
@@ -147,14 +148,14 @@ def test_protocol_is_never_lowered():
     add_split(older_table(store), "a.split")
     upgrade_protocol(newest(store), 4, 4)
     remove_split(newest(store), "a.split")
-    restore(newest(store), 1)
+    restore(newest(store), RestoreRequest(1))
     assert (live_paths(store), newest(store).protocol.min_reader_version) == ({"a.split"}, 4)
 
 
 def test_missing_splits_are_named_and_nothing_is_committed(store):
     store.delete_many(["a.split", "b.split"])
     with pytest.raises(errors.SplitsMissingError, match=r"a\.split, b\.split") as raised:
-        restore(newest(store), 2)
+        restore(newest(store), RestoreRequest(2))
     assert raised.value.paths == ("a.split", "b.split")
     assert newest(store).version == 5
 
@@ -163,14 +164,14 @@ def test_missing_splits_among_very_many_are_found(monkeypatch, store):
     monkeypatch.setattr("indextables.ops.restore._MAX_LOOKUPS", 1)
     store.delete_many(["a.split"])
     with pytest.raises(errors.SplitsMissingError) as raised:
-        restore(newest(store), 2)
+        restore(newest(store), RestoreRequest(2))
     assert raised.value.paths == ("a.split",)
 
 
 @pytest.mark.parametrize("version", [-1, 6, 100])
 def test_version_that_does_not_exist(store, version):
     with pytest.raises(errors.VersionNotFoundError):
-        restore(newest(store), version)
+        restore(newest(store), RestoreRequest(version))
 
 
 def test_version_that_was_purged_cannot_be_restored(store):
@@ -179,7 +180,7 @@ def test_version_that_was_purged_cannot_be_restored(store):
     run_purge(store, "7 days", ALL_OF_THE_LOG)
     assert splits_in(store) == {"b.split", "c.split"}
     with pytest.raises(errors.VersionNotFoundError):
-        restore(newest(store), 2)
+        restore(newest(store), RestoreRequest(2))
 
 
 def test_purge_of_the_version_during_the_restore_is_reported(store):
@@ -195,7 +196,7 @@ def test_purge_of_the_version_during_the_restore_is_reported(store):
 
     restoring.before_call = purge_before_the_commit
     with pytest.raises(errors.SplitsMissingError, match="restore version 5"):
-        restore(newest(restoring), 2)
+        restore(newest(restoring), RestoreRequest(2))
 
 
 @pytest.mark.parametrize(
@@ -208,20 +209,20 @@ def test_purge_of_the_version_during_the_restore_is_reported(store):
     ],
 )
 def test_restore_undoes_concurrent_commits(store, winner):
-    result = restore(overtaken_by(store, winner), 2)
+    result = restore(overtaken_by(store, winner), RestoreRequest(2))
     assert result.version == 7
     assert live_paths(store) == {"a.split", "b.split"}
 
 
 def test_concurrent_metadata_change_is_a_conflict(store):
     with pytest.raises(errors.CommitConflictError):
-        restore(overtaken_by(store, ChangeProperties({"owner": "you"})), 2)
+        restore(overtaken_by(store, ChangeProperties({"owner": "you"})), RestoreRequest(2))
     assert live_paths(store) == {"b.split", "c.split"}
 
 
 def test_restore_with_any_call_failing_is_before_or_after(store):
     whole = copy_of(store)
-    restore(newest(whole), 2)
+    restore(newest(whole), RestoreRequest(2))
     calls = len(whole.calls)
     for call in range(calls):
         for moment in Moment:
@@ -229,7 +230,7 @@ def test_restore_with_any_call_failing_is_before_or_after(store):
             failing = another(copy, fail_call=(call, moment))
             before, after = {"b.split", "c.split"}, {"a.split", "b.split"}
             try:
-                restore(newest(failing), 2)
+                restore(newest(failing), RestoreRequest(2))
                 allowed = [after]
             except errors.CommitOutcomeUnknownError:
                 allowed = [before, after]
@@ -238,12 +239,12 @@ def test_restore_with_any_call_failing_is_before_or_after(store):
             assert live_paths(copy) in allowed, (call, moment)
             assert is_clean(copy), (call, moment)
             again = copy_of(store)
-            restore(newest(RetryingStore(another(again, fail_call=(call, moment)))), 2)
+            restore(newest(RetryingStore(another(again, fail_call=(call, moment)))), RestoreRequest(2))
             assert live_paths(again) == {"a.split", "b.split"}, (call, moment)
 
 
 def test_restore_of_an_empty_version(store):
-    restore(newest(store), 0)
+    restore(newest(store), RestoreRequest(0))
     assert live_paths(store) == set()
     new_table(store)
 
@@ -259,7 +260,7 @@ def test_rows_of_a_table_on_disk_are_as_they_were(tmp_path):
     assert table.restore(timestamp=between) == 5
     assert ids(table) == [1, 2]
     assert table.history(limit=1)["operation"].to_pylist() == ["RESTORE"]
-    assert fsck(table._snapshot.context, deep=True).is_clean
+    assert fsck(table._snapshot.context, LocalRunner(), deep=True).is_clean
 
 
 @pytest.mark.parametrize("arguments", [{}, {"version": 1, "timestamp": "2024-01-01"}])

@@ -9,8 +9,8 @@ from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.segment import list_log
 from indextables.ops.checkpoint.operation import compact
 from indextables.ops.fsck.operation import fsck
-from indextables.ops.purge.report import PurgeKind
-from indextables.ops.truncate import TruncateReport, truncate_time_travel
+from indextables.ops.runner import LocalRunner
+from indextables.ops.truncate import TruncateResult, truncate_time_travel
 from indextables.ops.write import commit_files
 from indextables.storage import RetryingStore
 from indextables.table import load_snapshot
@@ -46,8 +46,8 @@ def store() -> ClockedStore:
     return store
 
 
-def truncate(store, *, dry_run=False, settings=None) -> TruncateReport:
-    return truncate_time_travel(context(store, settings), dry_run=dry_run)
+def truncate(store, *, dry_run=False, settings=None) -> TruncateResult:
+    return truncate_time_travel(load_snapshot(context(store, settings)), LocalRunner(), dry_run=dry_run)
 
 
 def readable(store) -> tuple[list[int], list[int]]:
@@ -59,7 +59,7 @@ def readable(store) -> tuple[list[int], list[int]]:
 def test_newest_version_is_the_only_one_left(store, form):
     report = truncate(store, settings=FORMATS[form])
     assert (report.version, report.writes_checkpoint) == (5, True)
-    assert (report.count(PurgeKind.VERSION), report.count(PurgeKind.CHECKPOINT)) == (5, 1)
+    assert (report.num_versions, report.num_checkpoints) == (5, 1)
     assert readable(store) == ([5], [5])
     assert live_paths(store) == {"b.split", "c.split", "d.split"}
     for version in range(5):
@@ -82,9 +82,9 @@ def test_dry_run_lists_exactly_what_the_real_run_deletes(store, has_state):
     dry = truncate(store, dry_run=True)
     assert set(log_keys(store)) == before
     real = truncate(store)
-    assert dry.to_arrow().equals(real.to_arrow())
-    assert before - set(log_keys(store)) == set(dry.to_arrow()["path"].to_pylist())
-    assert (real.count(PurgeKind.MANIFEST) > 0) is has_state
+    assert dry.files.drop_columns(["is_deleted"]).equals(real.files.drop_columns(["is_deleted"]))
+    assert before - set(log_keys(store)) == set(dry.files["path"].to_pylist())
+    assert (real.num_manifests > 0) is has_state
 
 
 def test_truncating_again_has_nothing_to_do(store):
@@ -111,7 +111,7 @@ def test_unreadable_old_versions_are_deleted_too(store):
 
 def test_young_manifests_stay_for_the_next_collection(store):
     store.put(f"{LOG_PREFIX}manifests/manifest-00ff.avro", b"a writer is about to refer to it")
-    assert truncate(store).count(PurgeKind.MANIFEST) == 0
+    assert truncate(store).num_manifests == 0
 
 
 def test_damaged_checkpoint_of_the_newest_version_is_rebuilt_from_an_older_one():
@@ -124,7 +124,7 @@ def test_damaged_checkpoint_of_the_newest_version_is_rebuilt_from_an_older_one()
     (damaged,) = manifests(store) - {older}
     store._inner.put(damaged, store.get(damaged)[:-20])
     store.clock.advance(2 * DAY)
-    assert older in truncate(store, dry_run=True).to_arrow()["path"].to_pylist()
+    assert older in truncate(store, dry_run=True).files["path"].to_pylist()
     truncate(store)
     assert older in manifests(store)
     assert live_paths(store) == {"a.split", "b.split", "c.split"}
@@ -223,4 +223,4 @@ def test_truncation_of_a_table_on_disk(tmp_path):
     table.truncate_time_travel(dry_run=False)
     assert (table.version, ids(table), table.history().num_rows) == (2, [3], 1)
     assert ids(IndexTable(str(tmp_path / "t"))) == [3]
-    assert fsck(table._snapshot.context, deep=True).is_clean
+    assert fsck(table._snapshot.context, LocalRunner(), deep=True).is_clean

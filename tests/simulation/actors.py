@@ -16,8 +16,9 @@ from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.purge.operation import purge
+from indextables.ops.purge.report import PurgeRequest
 from indextables.ops.read import add_of
-from indextables.ops.restore import restore
+from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads, deleting_unless_landed
@@ -142,7 +143,8 @@ def change_properties(actor: Actor) -> Acknowledged:
 def restore_older(actor: Actor) -> Acknowledged:
     """Restore one of the last versions: files become live again under their old paths."""
     snapshot = actor.snapshot()
-    result = restore(snapshot, max(snapshot.version - actor.dice.randint(1, 6), 0))
+    older = max(snapshot.version - actor.dice.randint(1, 6), 0)
+    result = restore(snapshot, RestoreRequest(older))
     actor.handle = result.snapshot
     return Acknowledged(result.version if result.is_committed else None)
 
@@ -150,7 +152,7 @@ def restore_older(actor: Actor) -> Acknowledged:
 def merge(actor: Actor) -> Acknowledged:
     result = merge_splits(actor.snapshot(), MergeRequest(max_source_splits_per_merge=4), LocalRunner(1))
     actor.handle = result.snapshot
-    return Acknowledged(result.report.version)
+    return Acknowledged(result.version)
 
 
 def _uploaded(actor: Actor, count: int) -> tuple:
@@ -194,18 +196,18 @@ def compaction(actor: Actor) -> None:
 
 
 def garbage(actor: Actor) -> None:
-    collect_garbage(actor.context, dry_run=False)
+    collect_garbage(load_snapshot(actor.context), dry_run=False)
 
 
 def purge_for(hours: int, log_hours: int | None) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
-        purge(actor.context, hours, log_hours, dry_run=False, runner=LocalRunner(1))
+        purge(load_snapshot(actor.context), PurgeRequest(hours, log_hours, dry_run=False), LocalRunner(1))
 
     return run
 
 
 def truncate(actor: Actor) -> None:
-    truncate_time_travel(actor.context, dry_run=False, runner=LocalRunner(1))
+    truncate_time_travel(load_snapshot(actor.context), LocalRunner(1), dry_run=False)
 
 
 # --- readers ----------------------------------------------------------------------------------------

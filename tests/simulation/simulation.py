@@ -24,6 +24,7 @@ from indextables.log.segment import list_log
 from indextables.ops.fsck.log import reachable_versions
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import scan
+from indextables.ops.runner import LocalRunner
 from indextables.table import load_snapshot
 from indextables.table.context import process_cache
 from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
@@ -284,7 +285,7 @@ class Simulation:
         if self.witness.notes.beyond_help:
             return
         self._check_rows()
-        found = fsck(self._view, deep=False).findings
+        found = fsck(self._view, LocalRunner(), deep=False).findings
         ghosts = {version_key(version) for version in self.witness.ghosts}
         findings = [
             finding

@@ -68,7 +68,7 @@ def race_with_maintenance(folder, *, writers: int, commits: int, maintainers: in
     assert dict(zip(*files.to_pydict().values(), strict=True)) == expected
     assert (table.num_files, table.total_bytes) == (len(expected), sum(expected.values()))
     history = table.history()
-    commit_ids = history["commitId"].drop_null().to_pylist()
+    commit_ids = history["commit_id"].drop_null().to_pylist()
     assert len(set(commit_ids)) == len(commit_ids)
     newest = table.version
     assert history["version"].to_pylist() == list(range(newest, newest - history.num_rows, -1))

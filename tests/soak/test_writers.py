@@ -39,7 +39,7 @@ def test_table_holds_exactly_what_many_processes_committed(tmp_path, soak_minute
     assert (table.num_files, table.total_bytes) == (len(expected), sum(expected.values()))
     history = table.history()
     assert history["version"].to_pylist() == list(range(table.version, -1, -1))
-    commit_ids = history["commitId"].drop_null().to_pylist()
+    commit_ids = history["commit_id"].drop_null().to_pylist()
     assert len(set(commit_ids)) == len(commit_ids) == table.version
     counts = {key: sum(report["counts"].get(key, 0) for report in reports) for key in reports[0]["counts"]}
     assert counts["adds"]

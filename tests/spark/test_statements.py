@@ -5,8 +5,8 @@ import pytest
 
 import indextables
 from indextables import IndexTable, errors
+from indextables._results import schema_of
 from indextables.spark.jobs import SparkRunner
-from indextables.statements.columns import schema_of
 from indextables.statements.forms import FORMS
 from support.row_tables import SCHEMA, rows
 

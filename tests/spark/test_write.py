@@ -221,7 +221,7 @@ def test_history_has_the_metrics_of_a_write(spark: SparkSession, path: str) -> N
     frame = logs(spark).repartition(2)
     frame.write.format("indextables").partitionBy("level").mode("append").save(path)
     entry = IndexTable(path).history().to_pylist()[0]
-    metrics, parameters = dict(entry["operationMetrics"]), dict(entry["operationParameters"])
+    metrics, parameters = dict(entry["operation_metrics"]), dict(entry["operation_parameters"])
     assert parameters == {"mode": "Append", "partitionBy": "level"}
     assert metrics["numAddedRows"] == 5
     assert metrics["numAddedFiles"] == IndexTable(path).num_files

@@ -203,7 +203,7 @@ def test_full_life_cycle(cloud, tmp_path):
         "state.retention.hours": "0",
     }
     assert len(clean_up(context(ageing, settings), 4).versions) == 4
-    assert len(collect_garbage(context(ageing, settings), dry_run=False).keys) >= 3
+    assert len(collect_garbage(load_snapshot(context(ageing, settings)), dry_run=False).paths) >= 3
     assert len(manifests(cloud.store())) == 1
     assert [key for key in log_keys(cloud.store()) if "/state-v" in key] == [state_manifest_key(4)]
     after = IndexTable(cloud.url, **access)

@@ -1,4 +1,4 @@
-"""What every statement does to a real table, and what it answers."""
+"""The effect and the answer of every statement, on a real table."""
 
 import os
 import shutil
@@ -10,11 +10,11 @@ import pytest
 
 import indextables
 from indextables import IndexTable, errors
+from indextables._results import schema_of
 from indextables.log.paths import version_key
 from indextables.ops.merge import wait_for_merges
 from indextables.ops.runner import LocalRunner
 from indextables.statements import Caller, parse_statement, run_statement
-from indextables.statements.columns import schema_of
 from indextables.statements.forms import FORMS
 from support.row_tables import SCHEMA, ids, rows
 
@@ -23,7 +23,7 @@ DAYS = ("2024-01-01", "2024-01-02")
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Versions: 0 creates the table, 1 to 4 add one split each, two for each of two days."""
+    """Version 0 creates the table; versions 1 to 4 add one split each, two per day."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     path = tmp_path / "logs"
     table = IndexTable.create(path.as_posix(), SCHEMA, partition_by=["day"], text=["body"])
@@ -49,7 +49,7 @@ def test_answer_has_the_documented_columns(form, path, monkeypatch):
     ]
 
 
-def test_checkpoint_writes_the_state_and_says_what_it_was_before(path):
+def test_checkpoint_writes_the_state_and_names_the_previous_format(path):
     first = one(f"CHECKPOINT INDEXTABLES '{path}'", options={"spark.indextables.state.format": "json"})
     assert first == {
         "table_path": f"file://{path}",
@@ -112,7 +112,7 @@ def test_merge_with_all_its_clauses(path):
     assert (again["status"], again["version"], again["merged_groups"]) == ("NO_ACTION", None, 0)
 
 
-def test_merge_names_the_splits_that_it_could_not_read(path):
+def test_merge_lists_unreadable_splits(path):
     bad = IndexTable(path).files(where="day = '2024-01-01'")["path"].to_pylist()[0]
     Path(path, bad).write_bytes(b"x" * 4000)
     row = one(f"MERGE SPLITS '{path}'")
@@ -133,7 +133,7 @@ def test_merge_runs_on_the_runner_of_the_caller(path):
     assert [number for _, number in descriptions] == [2]
 
 
-def test_merge_tells_how_far_it_has_come(path):
+def test_merge_reports_progress(path):
     told = []
     one(f"MERGE SPLITS '{path}'", progress=told.append)
     assert (told[-1].done, told[-1].total) == (2, 2)
@@ -186,7 +186,7 @@ def test_drop_partitions_counts_what_it_removed(path):
     assert (again["status"], again["version"], again["removed_files"]) == ("NO_ACTION", 5, 0)
 
 
-def test_drop_by_another_column_than_that_of_a_partition_is_refused(path):
+def test_drop_by_a_column_that_is_not_a_partition_column_is_refused(path):
     with pytest.raises(errors.InvalidPredicateError):
         indextables.sql(f"DROP INDEXTABLES PARTITIONS FROM '{path}' WHERE id = 1")
     assert IndexTable(path).version == 4
@@ -199,7 +199,7 @@ def test_restore_to_a_version(path):
     assert one(f"RESTORE INDEXTABLES '{path}' TO VERSION 5")["status"] == "NO_ACTION"
 
 
-def test_restore_to_a_moment(path):
+def test_restore_to_a_timestamp(path):
     moment = IndexTable(path).history()["timestamp"].to_pylist()[1]
     row = one(f"RESTORE INDEXTABLES '{path}' TO TIMESTAMP '{moment.isoformat()}'")
     assert row["restored_version"] == 3
@@ -242,7 +242,7 @@ def test_fsck_of_a_whole_table_and_of_one_that_lost_a_split(path):
     assert (row["findings"][0]["severity"], row["findings"][0]["object"]) == ("error", lost)
 
 
-def test_invalidate_forgets_one_table_or_all(path, tmp_path):
+def test_invalidate_clears_the_cache_of_one_table_or_of_all(path, tmp_path):
     other = (tmp_path / "other").as_posix()
     IndexTable.create(other, SCHEMA).append(rows(1))
     indextables.sql("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE")
@@ -333,7 +333,7 @@ def test_a_catalog_finds_tables_by_name(path):
     assert row["table_path"] == f"file://{path}"
 
 
-def test_settings_of_a_session_are_outvoted_by_options(path):
+def test_options_take_precedence_over_session_settings(path):
     statement = parse_statement(f"CHECKPOINT INDEXTABLES '{path}'")
     assert statement is not None
     session = {"spark.indextables.state.format": "json"}
@@ -344,7 +344,7 @@ def test_settings_of_a_session_are_outvoted_by_options(path):
     assert row["new_format"] == "parquet"
 
 
-def test_a_place_without_a_table_is_an_error(tmp_path):
+def test_a_path_without_a_table_is_an_error(tmp_path):
     for text in ("CHECKPOINT INDEXTABLES", "FSCK INDEXTABLES", "MERGE SPLITS", "PURGE INDEXTABLE"):
         with pytest.raises(errors.TableNotFoundError):
             indextables.sql(f"{text} '{tmp_path.as_posix()}/nothing'")
@@ -359,7 +359,7 @@ def test_a_place_without_a_table_is_an_error(tmp_path):
         "from indextables import sql",
     ],
 )
-def test_the_function_and_its_package_have_one_name_and_both_work(first):
+def test_sql_is_importable_in_any_order(first):
     code = f"""
 import sys
 {first}
@@ -373,6 +373,6 @@ assert indextables.statements.is_statement("MERGE SPLITS 'p'")
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-def test_who_never_asks_for_a_statement_does_not_load_their_parser():
+def test_import_indextables_does_not_load_the_statements():
     code = "import sys, indextables; assert 'indextables.statements' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -64,7 +64,7 @@ SPARKS_OWN = [
 
 @given(written())
 @settings(max_examples=400)
-def test_whatever_the_case_the_spaces_and_the_quotes_a_statement_is_read_as_what_it_says(case):
+def test_case_spaces_and_quotes_do_not_change_a_statement(case):
     statement, text = case
     assert is_statement(text)
     assert parse_statement(text) == statement
@@ -72,7 +72,7 @@ def test_whatever_the_case_the_spaces_and_the_quotes_a_statement_is_read_as_what
 
 @given(written())
 @settings(max_examples=20)
-def test_statements_travel(case):
+def test_statements_pickle(case):
     statement, text = case
     assert pickle.loads(pickle.dumps(parse_statement(text))) == statement
 
@@ -84,11 +84,11 @@ def test_the_sql_of_spark_is_left_alone(text):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kind.__name__)
-def test_example_of_every_form_is_one_of_it(form):
+def test_the_example_of_a_form_parses_to_its_statement(form):
     assert type(parse_statement(form.example)) is form.kind
 
 
-def test_there_is_a_form_for_every_statement():
+def test_every_statement_has_a_form():
     kinds = {kind for kind in vars(nodes).values() if isinstance(kind, type) and issubclass(kind, Statement)}
     assert kinds - {Statement} == {form.kind for form in FORMS}
 
@@ -128,7 +128,7 @@ TAILS = st.text() | st.lists(
 @example("MERGE SPLITS", "p TARGET SIZE 999999999999999999P")
 @example("CHECKPOINT INDEXTABLES", "'\ud800'")
 @settings(max_examples=500)
-def test_any_text_is_a_statement_or_none_or_a_typed_error_that_points_into_it(head, tail):
+def test_any_text_parses_or_raises_an_error_with_a_position(head, tail):
     text = f"{head} {tail}"
     outcome = _outcome(text)
     if isinstance(outcome, errors.InvalidStatementError):
@@ -166,7 +166,7 @@ def test_paths_are_quoted_as_in_spark(literal, path):
     assert parse_statement(f"CHECKPOINT INDEXTABLES {literal}") == nodes.Checkpoint(TablePath(path))
 
 
-def test_a_name_has_parts_and_may_be_a_word_of_the_language():
+def test_a_name_has_parts_and_may_be_a_keyword():
     statement = parse_statement("DESCRIBE INDEXTABLES TRANSACTION LOG where.`a.b`.include INCLUDE ALL")
     assert statement == nodes.DescribeTransactionLog(TableName(("where", "a.b", "include")), True)
 
@@ -185,14 +185,14 @@ def test_a_statement_that_is_too_long_is_refused():
         parse_statement(f"CHECKPOINT INDEXTABLES '{'x' * MAX_STATEMENT_LENGTH}'")
 
 
-def test_a_long_condition_is_read():
+def test_a_long_condition_parses():
     values = ", ".join(f"'2024-{number}'" for number in range(2000))
     statement = parse_statement(f"DROP INDEXTABLES PARTITIONS FROM 'p' WHERE date IN ({values})")
     assert isinstance(statement, nodes.DropPartitions)
     assert statement.where.endswith("'2024-1999')")
 
 
-def test_many_comments_are_read_in_no_time():
+def test_many_comments_parse_fast():
     comments = "/* * */ -- more\n" * 500
     with pytest.raises(errors.InvalidStatementError):
         parse_statement(f"MERGE SPLITS 'p' TARGET {comments} WIDTH 5")

@@ -1,4 +1,4 @@
-"""A table's whole life with canary credentials in every option: no answer, log, error or file of the table has them."""
+"""Canary credentials in every option: no answer, log message, error or file of the table contains them."""
 
 import logging
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def files_with_a_canary(path: str) -> list[str]:
 
 
 def reports(path: str) -> Iterator[object]:
-    """What the object and its operations say of themselves."""
+    """The representations of the table, its parts and its results."""
     table = IndexTable(path, **GIVEN)
     yield from (table, table.metadata, table.protocol, table._snapshot, table._snapshot.context)
     yield from (table.merge_splits(), table.checkpoint(), table.compact(), table.collect_garbage())
@@ -71,7 +71,7 @@ def reports(path: str) -> Iterator[object]:
     yield from (table.history().to_pylist(), table.describe_state().to_pylist(), table.files().to_pylist())
 
 
-def test_reports_history_and_files_have_no_credentials(path, caplog, capfd):
+def test_results_history_and_files_contain_no_credentials(path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     seen = [text for report in reports(path) for text in (repr(report), str(report))]
     seen += [caplog.text, *capfd.readouterr()]
@@ -80,7 +80,7 @@ def test_reports_history_and_files_have_no_credentials(path, caplog, capfd):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kind.__name__)
-def test_answer_of_no_statement_has_credentials(form, path, caplog, capfd):
+def test_no_answer_contains_credentials(form, path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     answer = indextables.sql(form.example.replace("date", "day"), **GIVEN)
     seen = [str(answer.to_pylist()), caplog.text, *capfd.readouterr()]
@@ -96,7 +96,7 @@ def test_answer_of_no_statement_has_credentials(form, path, caplog, capfd):
         "PURGE INDEXTABLE 'logs' OLDER THAN 1 HOURS",
     ],
 )
-def test_error_of_no_statement_has_credentials(text, path):
+def test_no_error_contains_credentials(text, path):
     with pytest.raises(IndexTablesError) as caught:
         indextables.sql(text, **GIVEN)
     error: BaseException | None = caught.value

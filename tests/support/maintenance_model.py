@@ -21,8 +21,9 @@ from indextables.ops.fsck.operation import fsck
 from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.purge.operation import purge
+from indextables.ops.purge.report import PurgeRequest
 from indextables.ops.read import scan
-from indextables.ops.restore import restore
+from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads
@@ -177,7 +178,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     @rule(which=WHICH)
     def restore(self, which: int) -> None:
         version = _pick(self.kept, which)
-        result = restore(self._table(), version)
+        result = restore(self._table(), RestoreRequest(version))
         assert result.is_committed is (self.versions[version].paths != self._newest.paths)
         self._committed(self.versions[version].rows)
         assert self._newest.paths == self.versions[version].paths
@@ -211,11 +212,12 @@ class MaintenanceMachine(RuleBasedStateMachine):
     @rule(hours=st.sampled_from([24, 48, 200]), log_hours=st.sampled_from([None, 0, 24]))
     def purge(self, hours: int, log_hours: int | None) -> None:
         table, before = context(self.store, RULES), self._files()
-        dry = purge(table, hours, log_hours, dry_run=True)
-        real = purge(table, hours, log_hours, dry_run=False)
-        listed = dry.to_arrow()["path"].to_pylist()
-        assert before - self._files() == set(listed) == set(real.to_arrow()["path"].to_pylist())
-        assert purge(table, hours, log_hours, dry_run=True).to_arrow().num_rows == 0
+        preview = PurgeRequest(hours, log_hours, dry_run=True)
+        dry = purge(load_snapshot(table), preview, LocalRunner())
+        real = purge(load_snapshot(table), PurgeRequest(hours, log_hours, dry_run=False), LocalRunner())
+        listed = dry.files["path"].to_pylist()
+        assert before - self._files() == set(listed) == set(real.files["path"].to_pylist())
+        assert purge(load_snapshot(table), preview, LocalRunner()).num_files == 0
         self._committed(self._newest.rows, kept_hours=KEPT_HOURS if log_hours is None else log_hours)
         bases = list_log(self.store).bases
         if log_hours == 0:
@@ -224,14 +226,14 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
     @rule()
     def collect_garbage(self) -> None:
-        collect_garbage(context(self.store, RULES), dry_run=False)
+        collect_garbage(load_snapshot(context(self.store, RULES)), dry_run=False)
 
     @rule()
     def truncate(self) -> None:
         table, before = context(self.store, RULES), self._files()
-        dry = truncate_time_travel(table, dry_run=True)
-        truncate_time_travel(table, dry_run=False)
-        assert before - self._files() == set(dry.to_arrow()["path"].to_pylist())
+        dry = truncate_time_travel(load_snapshot(table), LocalRunner(), dry_run=True)
+        truncate_time_travel(load_snapshot(table), LocalRunner(), dry_run=False)
+        assert before - self._files() == set(dry.files["path"].to_pylist())
         self.kept = self._reachable()
         assert self.kept == [len(self.versions) - 1]
 
@@ -247,13 +249,13 @@ class MaintenanceMachine(RuleBasedStateMachine):
         self._check_splits()
         for version in self.kept if is_any_gone else self.kept[-1:]:
             self._check_version(version)
-        report = fsck(context(self.store), deep=False, runner=LocalRunner(1))
+        report = fsck(context(self.store), LocalRunner(1), deep=False)
         assert report.is_clean, report.findings
 
     def teardown(self) -> None:
         for version in self.kept:
             self._check_version(version)
-        report = fsck(context(self.store), deep=True)
+        report = fsck(context(self.store), LocalRunner(), deep=True)
         assert report.is_clean, report.findings
 
     # --- the model ----------------------------------------------------------------------------------
@@ -282,10 +284,10 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
     def _merge(self, request: MergeRequest, settings: dict[str, str]) -> bool:
         result = merge_splits(newest(self.store, settings), request, LocalRunner(1))
-        assert not result.report.skipped
-        assert not result.report.given_up
+        assert not result.skipped
+        assert not result.given_up
         self._committed(self._newest.rows)
-        return result.report.merged_groups > 0
+        return result.merged_groups > 0
 
     def _can_merge(self) -> bool:
         folders = Counter(path.split("/")[0] for path in self._newest.paths)

@@ -11,8 +11,9 @@ from indextables.log.actions import AddAction
 from indextables.ops.checkpoint.operation import compact
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.purge.operation import purge
-from indextables.ops.purge.report import PurgeKind, PurgeReport
+from indextables.ops.purge.report import PurgeKind, PurgeRequest, PurgeResult
 from indextables.ops.read import add_of
+from indextables.ops.runner import LocalRunner
 from indextables.ops.write import append as append_rows
 from indextables.ops.write import commit_files
 from indextables.split.split import SplitFile
@@ -165,17 +166,21 @@ def append_some_rows(snapshot: Snapshot) -> None:
     append_rows(snapshot, pa.table({"id": [1], "date": ["2024-01-02"], "message": ["new"]}, schema=SCHEMA))
 
 
-def run_purge(store, older_than="7 days", log_retention=None, *, dry_run=False, settings=None) -> PurgeReport:
-    return purge(context(store, settings), older_than, log_retention, dry_run=dry_run)
+def run_purge(store, older_than="7 days", log_retention=None, *, dry_run=False, settings=None) -> PurgeResult:
+    return purge(
+        load_snapshot(context(store, settings)),
+        PurgeRequest(older_than, log_retention, dry_run=dry_run),
+        LocalRunner(),
+    )
 
 
-def doomed(report: PurgeReport, *kinds: PurgeKind) -> set[str]:
-    rows = report.to_arrow().to_pylist()
+def doomed(report: PurgeResult, *kinds: PurgeKind) -> set[str]:
+    rows = report.files.to_pylist()
     return {row["path"] for row in rows if not kinds or row["kind"] in {kind.value for kind in kinds}}
 
 
 def is_clean(store: ObjectStore) -> bool:
-    return fsck(context(store), deep=False).is_clean
+    return fsck(context(store), LocalRunner(), deep=False).is_clean
 
 
 def live_paths(store) -> set[str]:

@@ -50,7 +50,7 @@ def race_of_appends(path: str, storage_options: Mapping[str, str], *, racers: in
     table = IndexTable(path, storage_options=storage_options)
     history = table.history()
     assert history["version"].to_pylist() == list(range(total, -1, -1))
-    assert set(Counter(history["commitId"].to_pylist()).values()) == {1}
+    assert set(Counter(history["commit_id"].to_pylist()).values()) == {1}
     files = table.files(columns=["path", "addedAtVersion"])
     assert dict(zip(*files.to_pydict().values(), strict=True)) == landed
     assert (table.num_files, table.total_bytes) == (total, racers * sum(range(1, commits + 1)))

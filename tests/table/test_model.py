@@ -129,7 +129,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(hours=st.sampled_from([0, 2]))
     def collect_garbage(self, hours):
         self.clock.advance(hours * HOUR)
-        collect_garbage(self.table.context, dry_run=False)
+        collect_garbage(load_snapshot(self.table.context), dry_run=False)
 
     # --- checks ------------------------------------------------------------------------------------
 

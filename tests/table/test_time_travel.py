@@ -203,21 +203,21 @@ def test_history_shows_operations_and_metrics(store):
     table = commit_files(table, [], ["b", "not there"]).snapshot
     table = commit_files(table, [add("c", size=5)], ["a"]).snapshot
     rows = history_table(read_commits(table.context, table.version)).to_pylist(maps_as_pydicts="strict")
-    assert [(row["version"], row["operation"], row["readVersion"]) for row in rows] == [
+    assert [(row["version"], row["operation"], row["read_version"]) for row in rows] == [
         (3, "REPLACE", 2),
         (2, "DELETE", 1),
         (1, "WRITE", 0),
         (0, "CREATE TABLE", None),
     ]
-    assert rows[2]["operationMetrics"] == {
+    assert rows[2]["operation_metrics"] == {
         "numAddedFiles": 2,
         "numAddedBytes": 7,
         "numAddedRows": 7,
         "numRemovedFiles": 0,
     }
-    assert rows[0]["operationMetrics"]["numRemovedFiles"] == 1
-    assert len({row["commitId"] for row in rows}) == 4
-    assert all(row["engineInfo"].startswith("indextables-python/") for row in rows[:3])
+    assert rows[0]["operation_metrics"]["numRemovedFiles"] == 1
+    assert len({row["commit_id"] for row in rows}) == 4
+    assert all(row["engine_info"].startswith("indextables-python/") for row in rows[:3])
 
 
 def test_history_of_an_empty_table(store):

@@ -1,7 +1,8 @@
 """Formats sizes, counts, durations, timestamps and untrusted text for display."""
 
 import unicodedata
-from datetime import UTC, datetime
+
+from indextables._results import iso
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SECONDS_PER = (
@@ -33,15 +34,6 @@ def count(number: int, noun: str) -> str:
 def duration(seconds: float) -> str:
     """Format a duration: 12 ms, 3.4 s."""
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
-
-
-def iso(time_ms: int) -> str:
-    """Format epoch milliseconds as ISO 8601, as `--timestamp` accepts it."""
-    try:
-        time = datetime.fromtimestamp(time_ms // 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms"
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z" if time.year > 999 else f"{time_ms} ms"
 
 
 def ago(time_ms: int, now_ms: int) -> str:

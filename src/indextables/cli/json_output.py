@@ -3,17 +3,14 @@
 import base64
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date
 from datetime import time as clock_time
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
-from indextables.cli.formatting import iso
-
-_ROWS_AT_ONCE = 10_000
+from indextables._results import plain_rows
 
 
 def print_json(document: object) -> None:
@@ -23,23 +20,9 @@ def print_json(document: object) -> None:
 
 def print_json_rows(table: pa.Table) -> None:
     """Print the rows of an Arrow table as an array of objects, one per line, without holding all text."""
-    lines = (json.dumps(row, ensure_ascii=False, default=_as_json) for row in json_rows(table))
+    lines = (json.dumps(row, ensure_ascii=False, default=_as_json) for row in plain_rows(table))
     first = next(lines, "")
     _write(chain(["[", first], (f",\n{line}" for line in lines), ["]\n"]))
-
-
-def json_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows with maps as objects and timestamps as ISO 8601; `_as_json` encodes other values."""
-    timestamps = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-    for name in timestamps:
-        # Avoid datetime, which cannot represent every timestamp that a log may have.
-        milliseconds = table[name].cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        table = table.set_column(table.schema.get_field_index(name), name, milliseconds)
-    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        for row in batch.to_pylist(maps_as_pydicts="lossy"):
-            for name in timestamps:
-                row[name] = None if row[name] is None else iso(row[name])
-            yield row
 
 
 def _as_json(value: object) -> str:

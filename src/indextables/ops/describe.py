@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._results import MOMENT, Column, schema_of
 from indextables.config.settings import FamilyMatch, SettingMatch, find
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
@@ -24,11 +25,14 @@ from indextables.state.source import StateSource
 from indextables.state.state_manifest import StateManifest
 from indextables.storage.redaction import REDACTED
 from indextables.table import Snapshot, TableContext
+from indextables.table.history import history_table, read_commits
 from indextables.table.log_reader import read_base, read_tail
 
-DESCRIBE_SCHEMA = pa.schema(
-    [pa.field("property", pa.string(), nullable=False), pa.field("value", pa.string())]
+STATE_COLUMNS: Final = (
+    Column("property", pa.string(), "the name of the property", nullable=False),
+    Column("value", pa.string(), "its value as text; null: the format of the state does not have it"),
 )
+STATE_SCHEMA: Final = schema_of(STATE_COLUMNS)
 
 
 _STATE_PROPERTIES: Final = (
@@ -39,21 +43,27 @@ _STATE_PROPERTIES: Final = (
     "createdAt",
 )
 
-LOG_SCHEMA = pa.schema(
-    [
-        pa.field("version", pa.int64()),
-        pa.field("log_file", pa.string()),
-        pa.field("is_checkpoint", pa.bool_()),
-        pa.field("action", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("partition_values", pa.map_(pa.string(), pa.string())),
-        pa.field("size", pa.int64()),
-        pa.field("num_records", pa.int64()),
-        pa.field("data_change", pa.bool_()),
-        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
-        pa.field("details", pa.string()),
-    ]
+LOG_COLUMNS: Final = (
+    Column("version", pa.int64(), "the version of the log file"),
+    Column("log_file", pa.string(), "the log file, relative to the table"),
+    Column("is_checkpoint", pa.bool_(), "whether the log file is a checkpoint"),
+    Column(
+        "action",
+        pa.string(),
+        "`protocol`, `metaData`, `add`, `remove`, `mergeskip`, `txn` or `commitInfo`; `unreadable` stands for a whole "
+        "file, with the reason in `details`",
+    ),
+    Column("path", pa.string(), "the split that is added, removed or skipped"),
+    Column("partition_values", pa.map_(pa.string(), pa.string()), "its partition"),
+    Column("size", pa.int64(), "its bytes"),
+    Column("num_records", pa.int64(), "its rows"),
+    Column("data_change", pa.bool_(), "false if rows only move, as in a merge"),
+    Column("timestamp", MOMENT, "when the split was written, removed or skipped, or the commit was made"),
+    Column(
+        "details", pa.string(), "the whole action as JSON, except for adds and removes; never credentials"
+    ),
 )
+LOG_SCHEMA: Final = schema_of(LOG_COLUMNS)
 
 UNREADABLE: Final = "unreadable"
 
@@ -117,8 +127,14 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
             "property": list(properties),
             "value": [None if value is None else str(value) for value in properties.values()],
         },
-        schema=DESCRIBE_SCHEMA,
+        schema=STATE_SCHEMA,
     )
+
+
+def describe_history(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
+    """The commits up to the snapshot that the log still holds, newest first, at most `limit` of them."""
+    commits = read_commits(snapshot.context, snapshot.version)
+    return history_table(commits if limit is None else commits[-limit:] if limit > 0 else [])
 
 
 def describe_log(snapshot: Snapshot, *, include_all: bool) -> pa.Table:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pyarrow as pa
 
-from indextables._caching import LruCache, shared_cache
+from indextables._caching import LruCache, register_cache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
 from indextables.log.actions import AddAction

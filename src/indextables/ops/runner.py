@@ -15,6 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from indextables.config.setting import Setting
 from indextables.errors import InvalidOptionError, OperationInterruptedError
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import TableContext
@@ -151,6 +152,13 @@ class LocalRunner:
                 for future, index in running.items():
                     if future.exception() is None:
                         tasks[index].discard(future.result())
+
+
+def local_runner(
+    context: TableContext, parallelism: Setting[int], progress: Callable[[Progress], None] | None = None
+) -> LocalRunner:
+    """Threads of this process for an operation on a table, as many as its parallelism setting allows."""
+    return LocalRunner(context.settings[parallelism], progress)
 
 
 class TaskStore:

@@ -66,7 +66,13 @@ T = TypeVar("T")
 
 
 class SearchRequest(msgspec.Struct, frozen=True):
-    """A query, or None for all rows, restricted by a bound predicate. `fields` are the default fields of the query."""
+    """Which rows to search, count or aggregate. `SearchRequest.of` makes one from text.
+
+    Attributes:
+        query: The parsed full-text query; None matches all rows.
+        where: A predicate, bound to the schema of the table.
+        fields: The columns to search for terms without a field; all text columns if empty.
+    """
 
     query: QueryNode | None
     where: BoundPredicate | None

@@ -5,12 +5,13 @@ version cannot reuse its number: the remaining checkpoint records which commit h
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.config.registry import PURGE_PARALLELISM
+from indextables._results import MESSAGE, TABLE_PATH, Column, Columns, Status
 from indextables.errors import (
     CheckpointCorruptionError,
     ConcurrentMaintenanceError,
@@ -23,41 +24,61 @@ from indextables.log.segment import Base, build_listing, list_log
 from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import checkpoint_files, checkpoint_files_in_use, delete_keys, find_orphans
-from indextables.ops.purge.report import PurgeKind, doomed_files, store_now_ms
-from indextables.ops.runner import LocalRunner, Runner
+from indextables.ops.purge.report import (
+    FILES,
+    DeletedFiles,
+    PurgeKind,
+    doomed_files,
+    store_now_ms,
+    with_outcome,
+)
+from indextables.ops.runner import Runner
 from indextables.storage import ObjectMeta
-from indextables.table import Snapshot, TableContext, load_snapshot
+from indextables.table import Snapshot, load_snapshot
 
 
-class TruncateReport(msgspec.Struct, frozen=True):
-    """What a truncation deleted or, in a dry run, would delete: `files` has the columns of `DOOMED_SCHEMA`.
+class TruncateResult(DeletedFiles, frozen=True):
+    """What `IndexTable.truncate_time_travel` found and deleted.
 
-    `version` is the one that is left. `writes_checkpoint` says that there was none of it yet.
+    Attributes:
+        table_path: The URL of the table.
+        version: The version that remains.
+        is_dry_run: Whether files were only listed.
+        files: The files as an Arrow table, with the columns path, kind, size, age_hours, is_deleted and error.
+        writes_checkpoint: Whether the remaining version had no checkpoint before.
     """
 
-    url: str
-    version: int
-    is_dry_run: bool
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`, `NO_ACTION`: there were no older versions, or `DRY_RUN`"),
+        Column("version", pa.int64(), "the version that remains"),
+        Column("writes_checkpoint", pa.bool_(), "whether the remaining version had no checkpoint before"),
+        Column("num_versions", pa.int64(), "older version files"),
+        Column("num_checkpoints", pa.int64(), "older checkpoints"),
+        Column("num_manifests", pa.int64(), "log files that no remaining checkpoint refers to"),
+        Column("num_files", pa.int64(), "all of these files"),
+        Column("size_bytes", pa.int64(), "the size of these files"),
+        MESSAGE,
+        FILES,
+    )
+
     writes_checkpoint: bool
-    files: pa.Table
-
-    def to_arrow(self) -> pa.Table:
-        """One row for each file of the log that goes."""
-        return self.files
-
-    def count(self, kind: PurgeKind) -> int:
-        """How many files of a kind go."""
-        return pc.sum(pc.equal(self.files["kind"], kind.value)).as_py() or 0
 
     @property
-    def size_bytes(self) -> int:
-        """The size of all of them."""
-        return pc.sum(self.files["size"]).as_py() or 0
+    def status(self) -> Status:
+        """NO_ACTION if there was nothing to delete."""
+        if self.is_dry_run:
+            return Status.DRY_RUN
+        return Status.SUCCESS if self.num_files else Status.NO_ACTION
+
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        verb = "would be deleted" if self.is_dry_run else "deleted"
+        return f"{self.num_versions} older versions {verb}; version {self.version} remains"
 
 
-def truncate_time_travel(
-    context: TableContext, *, dry_run: bool, runner: Runner | None = None
-) -> TruncateReport:
+def truncate_time_travel(snapshot: Snapshot, runner: Runner, *, dry_run: bool) -> TruncateResult:
     """Delete, or with `dry_run` only list, all versions before the newest one, and their checkpoints.
 
     First, a checkpoint of the newest version is written, if there is none, and read to the last entry. Unreferenced
@@ -67,22 +88,22 @@ def truncate_time_travel(
     ConcurrentMaintenanceError if a concurrent cleanup deleted the newest version. Raises StorageError if a file could
     not be deleted; the newest version stays readable.
     """
+    context = snapshot.context
     now_ms = store_now_ms(context)
     # List before reading the log: files that are written later are not in the listing and stay.
     metas = list(context.store.list(LOG_PREFIX))
     head = load_snapshot(context)
     _check_may_truncate(head)
     files = _doomed(head, metas, now_ms)
-    report = TruncateReport(
-        url=context.url,
+    if not dry_run:
+        _execute(head, files, runner)
+    return TruncateResult(
+        table_path=context.url,
         version=head.version,
         is_dry_run=dry_run,
+        files=with_outcome(files, np.full(files.num_rows, not dry_run), [None] * files.num_rows),
         writes_checkpoint=head.version not in build_listing(metas).bases,
-        files=files,
     )
-    if not dry_run:
-        _execute(head, files, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
-    return report
 
 
 def _check_may_truncate(head: Snapshot) -> None:

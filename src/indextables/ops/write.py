@@ -4,13 +4,17 @@ Each write is one commit, followed by the housekeeping that is due after it (`af
 """
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from indextables._results import MESSAGE, TABLE_PATH, Column, Columns
 from indextables.config import Settings
 from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, INDEXING_TYPEMAP, WRITE_TARGET_SPLIT_SIZE
 from indextables.errors import (
+    IndexTablesError,
     InvalidActionError,
     InvalidOptionError,
     InvalidPredicateError,
@@ -30,7 +34,7 @@ from indextables.pruning import match_partitions
 from indextables.schema.mapping_hash import hash_or_none
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
-from indextables.table import CommitResult, Operation, Snapshot, commit
+from indextables.table import CommitResult, Operation, Snapshot, changes_since, commit
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.intent import (
     Append,
@@ -114,7 +118,30 @@ def run(
     return _with_housekeeping(commit(snapshot, intent, operation, before_each_try=check), intent)
 
 
-def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> CommitResult:
+class DropPartitionsResult(CommitResult, frozen=True, kw_only=True):
+    """What `drop_partitions` removed; counts are None if the version file of the commit can no longer be read."""
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`, or `NO_ACTION`: no partition matches"),
+        Column("version", pa.int64(), "the version of the commit, or the newest one if there was none"),
+        Column("removed_files", pa.int64(), "the splits that were removed from the table"),
+        Column("removed_bytes", pa.int64(), "their size"),
+        MESSAGE,
+    )
+
+    removed_files: int | None
+    removed_bytes: int | None
+
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        if not self.is_committed:
+            return "no partition matches; nothing was committed"
+        return f"dropped in version {self.version}; the files stay until a purge"
+
+
+def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> DropPartitionsResult:
     """Remove the splits of all partitions for which `where` is true. The files stay in storage until a purge.
 
     Values are compared by the types of their columns. If another writer commits concurrently, the partitions are
@@ -125,7 +152,28 @@ def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> CommitResult:
     """
     predicate = parse_predicate(where) if isinstance(where, str) else where
     check_partition_predicate(snapshot, predicate)
-    return run(snapshot, DropPartitions(predicate), Operation("DROP PARTITIONS", {"predicate": str(where)}))
+    operation = Operation("DROP PARTITIONS", {"predicate": str(where)})
+    result = run(snapshot, DropPartitions(predicate), operation)
+    removed_files, removed_bytes = _removed(result)
+    return DropPartitionsResult(
+        result.snapshot,
+        result.is_committed,
+        result.tries,
+        removed_files=removed_files,
+        removed_bytes=removed_bytes,
+    )
+
+
+def _removed(result: CommitResult) -> tuple[int | None, int | None]:
+    """The number of splits that a commit removed, and their bytes."""
+    if not result.is_committed:
+        return 0, 0
+    try:
+        removes = changes_since(result.snapshot, result.version - 1).removes
+    except IndexTablesError:
+        # The commit stands, so the operation must not fail because its version file is gone or unreadable.
+        return None, None
+    return removes.num_rows, pc.sum(removes["size"]).as_py() or 0
 
 
 def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:

@@ -1,4 +1,4 @@
-"""The SQL statements of IndexTables: the text of a statement in, an Arrow table out, with no engine in between."""
+"""The SQL statements of IndexTables: a text in, an Arrow table out, without an engine in between."""
 
 from indextables.statements.caller import Caller, TableResolver
 from indextables.statements.grammar import is_statement, parse_statement

@@ -1,27 +1,27 @@
-"""Who asks for a statement: the settings and credentials it runs with, its catalog, and who does the work."""
+"""The caller of a statement: its settings and credentials, its catalog, and the runner that executes its tasks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from indextables.config import Settings
-from indextables.config.setting import Setting
 from indextables.errors import InvalidStatementError
+from indextables.index_table import IndexTable, open_context
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
-from indextables.ops.runner import LocalRunner, Progress, Runner
+from indextables.ops.runner import Progress, Runner
 from indextables.statements.nodes import TableName, Target
 from indextables.storage import StoreLocation
-from indextables.table import Snapshot, TableContext, load_snapshot
+from indextables.table import TableContext
 
 TableResolver = Callable[[TableName], str]
-"""Finds the place of a table by its name in a catalog. Raises an IndexTablesError if there is no such table."""
+"""Returns the path of a table in a catalog. Raises an IndexTablesError if the catalog has no such table."""
 
 
-# A dataclass, since a Struct would show all of its fields to whoever prints with rich: these may be secret.
+# A dataclass, because rich prints all fields of a Struct, and these may hold credentials.
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a statement runs with. `session` are the settings of a session, which options and properties outvote.
+    """What a statement runs with. Options and table properties take precedence over the settings of the `session`.
 
-    Without a `runner`, threads of this process do the work, and `progress` is told how far they have come.
+    Without a `runner`, threads of this process execute the tasks and report to `progress`.
     """
 
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -36,25 +36,21 @@ class Caller:
         return Settings.resolve(self.options, session=self.session)
 
     def context(self, target: Target) -> TableContext:
-        """How a table is reached, whether it is there or not. Raises InvalidOptionError and InvalidStatementError."""
+        """The context of a table, which need not exist. Raises InvalidOptionError and InvalidStatementError."""
         options = {**self.session, **self.options}
         location = StoreLocation.of(self._path(target), storage_options=self.storage_options, options=options)
         return with_manifests_by(TableContext(location.open(), self.settings(), location), self.runner)
 
-    def snapshot(self, target: Target) -> Snapshot:
+    def table(self, target: Target) -> IndexTable:
         """The newest version of a table. Raises what `load_snapshot` raises."""
-        return load_snapshot(self.context(target))
-
-    def runner_for(self, context: TableContext, parallelism: Setting[int]) -> Runner:
-        """Who does the work on a table: the caller's runner, or as many threads as a setting says."""
-        return self.runner or LocalRunner(context.settings[parallelism], self.progress)
+        return open_context(self.context(target))
 
     def _path(self, target: Target) -> str:
         if not isinstance(target, TableName):
             return target.path
         if self.resolve_table is None:
             raise InvalidStatementError(
-                f"{target} is the name of a table, and there is no catalog here to look it up in; give the path of "
-                f"the table in quotes"
+                f"{target} is a table name, and there is no catalog to look it up in; write the path of the table in "
+                f"quotes"
             )
         return self.resolve_table(target)

@@ -1,7 +1,7 @@
-"""Whose statement a text is: its first words decide, so that Spark's own SQL is never touched.
+"""The statements of IndexTables: their syntax, meaning and answers. Errors and docs/sql.md are made from here.
 
-Whatever begins like one of our statements is ours, mistakes and all: those get our error, with the place and the
-syntax, and not a general one of Spark's about something that the user never meant.
+The first words of a text decide whether it is one of these statements, so Spark's own SQL is never touched. A text that
+begins like one of them but is invalid gets an error with the position and the syntax, not a general error of Spark.
 """
 
 import re
@@ -11,12 +11,28 @@ from typing import Final
 
 import msgspec
 
-from indextables.statements import columns, nodes
-from indextables.statements.columns import Columns
+from indextables._results import Columns
+from indextables.ops.checkpoint import CheckpointResult
+from indextables.ops.describe import LOG_COLUMNS, STATE_COLUMNS
+from indextables.ops.fsck import FsckResult
+from indextables.ops.merge import JOB_COLUMNS, MergeResult
+from indextables.ops.purge import PurgeResult
+from indextables.ops.repair import RepairResult
+from indextables.ops.restore import RestoreResult
+from indextables.ops.truncate import TruncateResult
+from indextables.ops.write import DropPartitionsResult
+from indextables.statements import nodes
+from indextables.statements.commands.process import (
+    ENVIRONMENT_COLUMNS,
+    DiskCacheResult,
+    FlushResult,
+    InvalidateResult,
+)
+from indextables.table.history import HISTORY_COLUMNS
 
 KEYWORDS: Final = ("INDEXTABLES", "TANTIVY4SPARK")
 
-# The second word. A slip in the number is still meant for us.
+# The second word of a statement. INDEXTABLE for INDEXTABLES is a slip that still gets our error message.
 _SECOND_WORDS: Final = frozenset({*KEYWORDS, "INDEXTABLE"})
 _FIRST_WORDS: Final = frozenset(
     {"CHECKPOINT", "COMPACT", "PURGE", "TRUNCATE", "DROP", "INVALIDATE", "FLUSH", "FSCK", "RESTORE"}
@@ -26,52 +42,19 @@ _PAIRS: Final = frozenset(
 )
 
 _DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
-# Spark describes a table or a schema that happens to have our name.
+# After these, `DESCRIBE INDEXTABLES` is Spark's statement about a table or schema of that name.
 _AFTER_A_NAME: Final = frozenset({"", ";", ".", "PARTITION", "AS"})
 
 _GAP: Final = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _WORD: Final = re.compile(r"\w+")
 
 
-class Word(msgspec.Struct, frozen=True):
-    """A bare word in upper case, or another single character, and where it begins."""
-
-    text: str
-    start: int
-
-
-def is_ours(text: str) -> bool:
-    """Whether a text begins like a statement of IndexTables."""
-    words = leading_words(text)
-    first, second, third = (next(words, Word("", len(text))).text for _ in range(3))
-    if first in _DESCRIBE:
-        return second in KEYWORDS and third not in _AFTER_A_NAME
-    return (first in _FIRST_WORDS and second in _SECOND_WORDS) or (first, second) in _PAIRS
-
-
-def leading_words(text: str) -> Iterator[Word]:
-    """The words of a text, without white space and comments, up to where it ends."""
-    position = 0
-    while position < len(text):
-        if gap := _GAP.match(text, position):
-            position = gap.end()
-        elif word := _WORD.match(text, position):
-            yield Word(word[0].upper(), position)
-            position = word.end()
-        else:
-            yield Word(text[position], position)
-            position += 1
-
-
-# Every statement there is: its syntax, what it does and what it answers. Errors and documents are made from
-# here.
-#
-# In a syntax, words in capitals stand for themselves, in any case; `table` is a path in quotes or a table's
-# name.
-
-
 class Form(msgspec.Struct, frozen=True):
-    """The form of one statement. `example` is about a table in the directory `logs`, partitioned by `date`."""
+    """The syntax, meaning and answer of one statement.
+
+    In the syntax, words in capitals stand for themselves, in any case; `table` is a path in quotes or a table name. The
+    `example` uses a table in the directory `logs`, partitioned by `date`.
+    """
 
     kind: type[nodes.Statement]
     syntax: str
@@ -81,7 +64,7 @@ class Form(msgspec.Struct, frozen=True):
 
     @property
     def head(self) -> tuple[str, ...]:
-        """The words that a statement of this form begins with."""
+        """The words that the statement begins with."""
         return tuple(takewhile(lambda word: word.isalpha() and word.isupper(), self.syntax.split()))
 
 
@@ -89,41 +72,41 @@ FORMS: Final = (
     Form(
         nodes.Checkpoint,
         "CHECKPOINT INDEXTABLES table",
-        "Write the state of the newest version down in one place, so that readers start there instead of replaying "
-        "the log. The format is that of the setting `spark.indextables.state.format`; a table in an older one is "
-        "upgraded. A checkpoint that is there already stays.",
-        columns.CHECKPOINT,
+        "Write a checkpoint of the newest version: readers start there instead of replaying the log. The setting "
+        "`spark.indextables.state.format` selects the format; a table in an older format is upgraded. An existing "
+        "checkpoint in the same format stays.",
+        CheckpointResult.columns,
         "CHECKPOINT INDEXTABLES 'logs'",
     ),
     Form(
         nodes.Compact,
         "COMPACT INDEXTABLES table",
-        "Write the state anew, without tombstones and fragments. A state that is compact already stays; a state is "
-        "never replaced, so that a version of its own may be committed for the new one.",
-        columns.CHECKPOINT,
+        "Rewrite the state without tombstones and fragments. A compact state stays. A state is never replaced: if the "
+        "newest version has one, an empty version is committed for the new state.",
+        CheckpointResult.columns,
         "COMPACT INDEXTABLES 'logs'",
     ),
     Form(
         nodes.DescribeState,
         "DESCRIBE INDEXTABLES STATE table",
-        "What the state looks like, and whether it needs attention: format, version, files, manifests, tombstones, "
-        "`needs_compaction`, versions since the checkpoint, protocol, gaps in the log.",
-        columns.STATE,
+        "Describe the state of the log: format, version, files, manifests, tombstones, `needs_compaction`, versions "
+        "since the checkpoint, protocol, gaps in the log.",
+        STATE_COLUMNS,
         "DESCRIBE INDEXTABLES STATE 'logs'",
     ),
     Form(
         nodes.DescribeTransactionLog,
         "DESCRIBE INDEXTABLES TRANSACTION LOG table [INCLUDE ALL]",
-        "The actions of the log, in their order: those of the checkpoint that a reader starts from, and of the "
-        "versions after it; with `INCLUDE ALL`, of all version files that are still there.",
-        columns.TRANSACTION_LOG,
+        "List the actions of the log, in order: those of the checkpoint that readers start from, and of the versions "
+        "after it; with `INCLUDE ALL`, of all version files in the log.",
+        LOG_COLUMNS,
         "DESCRIBE INDEXTABLES TRANSACTION LOG 'logs' INCLUDE ALL",
     ),
     Form(
         nodes.DescribeHistory,
         "DESCRIBE INDEXTABLES HISTORY table",
-        "The commits that the log still holds, newest first.",
-        columns.HISTORY,
+        "List the commits that the log still holds, newest first.",
+        HISTORY_COLUMNS,
         "DESCRIBE INDEXTABLES HISTORY 'logs'",
     ),
     Form(
@@ -132,103 +115,111 @@ FORMS: Final = (
         "[MAX SOURCE SPLITS PER MERGE n]",
         "Merge the small splits of each partition into larger ones, in one commit that changes no row. Splits of the "
         "target size, such as `100M` or `1G`, are left alone. `WHERE` selects partitions, `MAX DEST SPLITS` limits the "
-        "new splits, `MAX SOURCE SPLITS PER MERGE` what becomes one of them. The clauses come in any order.",
-        columns.MERGE,
+        "number of new splits, `MAX SOURCE SPLITS PER MERGE` the number of splits that become one. The clauses may "
+        "come in any order.",
+        MergeResult.columns,
         "MERGE SPLITS 'logs' WHERE date >= '2026-01-01' TARGET SIZE 100M MAX DEST SPLITS 10",
     ),
     Form(
         nodes.Purge,
         "PURGE INDEXTABLE table [OLDER THAN n DAYS|HOURS] [TRANSACTION LOG RETENTION n DAYS|HOURS] [DRY RUN]",
-        "Delete what no version that is kept refers to and what is old enough: splits, versions, checkpoints, "
-        "manifests. Without retentions the table's settings decide. Before splits go that nobody has committed, a "
-        "version is committed that says so. `DRY RUN` only lists.",
-        columns.PURGE,
+        "Delete old files that no retained version refers to: splits, versions, checkpoints, manifests. Without "
+        "retentions the table's settings decide. Before deleting uncommitted splits, the purge commits a marker "
+        "version that stops late writers. `DRY RUN` only lists the files.",
+        PurgeResult.columns,
         "PURGE INDEXTABLE 'logs' OLDER THAN 7 DAYS TRANSACTION LOG RETENTION 30 DAYS DRY RUN",
     ),
     Form(
         nodes.TruncateTimeTravel,
         "TRUNCATE INDEXTABLES TIME TRAVEL table [DRY RUN]",
-        "Delete all versions before the newest one, after a checkpoint of it was written: older versions cannot be "
-        "read any more. Splits that only they showed go with the next purge. `DRY RUN` only lists.",
-        columns.TRUNCATE,
+        "Write a checkpoint of the newest version, and delete all versions before it. Time travel ends there. Splits "
+        "that only older versions refer to stay until the next purge. `DRY RUN` only lists the files.",
+        TruncateResult.columns,
         "TRUNCATE INDEXTABLES TIME TRAVEL 'logs' DRY RUN",
     ),
     Form(
         nodes.DropPartitions,
         "DROP INDEXTABLES PARTITIONS FROM table WHERE condition",
-        "Remove the partitions for which the condition is true, in one commit. It may name partition columns only, "
-        "and compares by their types. The splits stay on disk until a purge, so that the drop can be undone with "
-        "`RESTORE`.",
-        columns.DROP_PARTITIONS,
+        "Remove the partitions for which the condition is true, in one commit. The condition may name partition "
+        "columns only, and compares by their types. The splits stay in the store until a purge; until then `RESTORE` "
+        "undoes the drop.",
+        DropPartitionsResult.columns,
         "DROP INDEXTABLES PARTITIONS FROM 'logs' WHERE date < '2026-01-31'",
     ),
     Form(
         nodes.Restore,
         "RESTORE INDEXTABLES table TO VERSION n | TO TIMESTAMP 'moment'",
-        "Make files, schema and properties what they were at a version or a moment such as "
-        "`2026-01-31T12:00:00Z`, as a new commit: history stays as it is.",
-        columns.RESTORE,
+        "Restore the files, the schema and the properties of an older version, or of a moment such as "
+        "`2026-01-31T12:00:00Z`, as a new commit. The history stays.",
+        RestoreResult.columns,
         "RESTORE INDEXTABLES 'logs' TO VERSION 1",
     ),
     Form(
         nodes.Repair,
         "REPAIR INDEXFILES TRANSACTION LOG table [AT LOCATION 'path']",
-        "Build a new log from everything that can still be read, for a table whose log is lost or damaged. It takes "
-        "the place of the old one, which is kept in a folder beside it, unless nothing is wrong with that. With "
-        "`AT LOCATION` the table is only read: its splits are copied to another place, and the new log is written "
-        "there.",
-        columns.REPAIR,
+        "Build a new log from everything that can still be read, for a table whose log is lost or damaged. The new log "
+        "replaces the old one, which is kept in a folder beside it; an intact log stays. With `AT LOCATION` the table "
+        "is only read: its splits are copied to the location, and the new log is written there.",
+        RepairResult.columns,
         "REPAIR INDEXFILES TRANSACTION LOG 'logs' AT LOCATION 'logs-repaired'",
     ),
     Form(
         nodes.Fsck,
         "FSCK INDEXTABLES table [DEEP]",
-        "Check a table: every version, every count, every split; with `DEEP`, every byte of the live splits. Nothing "
-        "is changed.",
-        columns.FSCK,
+        "Check every version, count and split of a table; with `DEEP`, every byte of the live splits. Nothing is "
+        "changed.",
+        FsckResult.columns,
         "FSCK INDEXTABLES 'logs' DEEP",
     ),
     Form(
         nodes.InvalidateLogCache,
         "INVALIDATE INDEXTABLES TRANSACTION LOG CACHE [FOR table]",
-        "Forget what this process remembers of the log of one table or of all.",
-        columns.INVALIDATE,
+        "Clear this process's cache of the logs of one table, or of all tables.",
+        InvalidateResult.columns,
         "INVALIDATE INDEXTABLES TRANSACTION LOG CACHE FOR 'logs'",
     ),
     Form(
         nodes.FlushDiskCache,
         "FLUSH INDEXTABLES DISK CACHE",
-        "Remove everything from this machine's cache of indexes that nobody is using.",
-        columns.FLUSH,
+        "Remove all unused entries from this machine's cache of indexes.",
+        FlushResult.columns,
         "FLUSH INDEXTABLES DISK CACHE",
     ),
     Form(
         nodes.DescribeDiskCache,
         "DESCRIBE INDEXTABLES DISK CACHE",
-        "How full this machine's cache of indexes is.",
-        columns.DISK_CACHE,
+        "Describe this machine's cache of indexes.",
+        DiskCacheResult.columns,
         "DESCRIBE INDEXTABLES DISK CACHE",
     ),
     Form(
         nodes.DescribeMergeJobs,
         "DESCRIBE INDEXTABLES MERGE JOBS",
-        "The merges that writes of this process have started, oldest first.",
-        columns.MERGE_JOBS,
+        "List the merges that writes of this process started, oldest first.",
+        JOB_COLUMNS,
         "DESCRIBE INDEXTABLES MERGE JOBS",
     ),
     Form(
         nodes.DescribeEnvironment,
         "DESCRIBE INDEXTABLES ENVIRONMENT",
-        "What statements run with here: releases, settings and where they come from. Values that may be credentials "
-        "are not shown.",
-        columns.ENVIRONMENT,
+        "List the versions of libraries, the settings and their sources. Values that may be credentials are not shown.",
+        ENVIRONMENT_COLUMNS,
         "DESCRIBE INDEXTABLES ENVIRONMENT",
     ),
 )
 
 
+def is_ours(text: str) -> bool:
+    """Whether a text begins like a statement of IndexTables, valid or not."""
+    words = leading_words(text)
+    first, second, third = (next(words, Word("", len(text))).text for _ in range(3))
+    if first in _DESCRIBE:
+        return second in KEYWORDS and third not in _AFTER_A_NAME
+    return (first in _FIRST_WORDS and second in _SECOND_WORDS) or (first, second) in _PAIRS
+
+
 def nearest_forms(text: str) -> tuple[Form, ...]:
-    """The forms that share the most first words with a text."""
+    """The statements that share the most first words with a text, for error messages."""
     words = [
         _canonical(word.text) for word, _ in zip(leading_words(text), range(_LONGEST_HEAD), strict=False)
     ]
@@ -242,10 +233,31 @@ def _shared(words: list[str], head: tuple[str, ...]) -> int:
 
 
 def _canonical(word: str) -> str:
-    """One spelling for all that stand for the same."""
+    """One spelling for all synonyms."""
     if word in (*KEYWORDS, "INDEXTABLE", "INDEXFILES"):
         return KEYWORDS[0]
     return "DESCRIBE" if word == "DESC" else word
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A bare word in upper case, or another single character, and its position."""
+
+    text: str
+    start: int
+
+
+def leading_words(text: str) -> Iterator[Word]:
+    """The words of a text, without white space and comments."""
+    position = 0
+    while position < len(text):
+        if gap := _GAP.match(text, position):
+            position = gap.end()
+        elif word := _WORD.match(text, position):
+            yield Word(word[0].upper(), position)
+            position = word.end()
+        else:
+            yield Word(text[position], position)
+            position += 1
 
 
 _LONGEST_HEAD: Final = max(len(form.head) for form in FORMS)

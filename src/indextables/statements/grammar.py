@@ -1,4 +1,4 @@
-"""Quoted texts and names in statements, as Spark reads them."""
+"""The grammar of the statements: from text to a statement, or to an error with the position and the syntax."""
 
 import difflib
 import re
@@ -19,124 +19,11 @@ from indextables.statements import nodes
 from indextables.statements.forms import FORMS, is_ours, nearest_forms
 from indextables.statements.nodes import Statement, TableName, TablePath, Target
 
-# What follows a backslash; any other character stands for itself.
-_ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
-
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-
-
-def unquote(token: str) -> str:
-    """The text of a quoted literal, or the name in back quotes or without any.
-
-    A quote is written twice or, in a text, after a backslash.
-    """
-    quote = token[0]
-    if quote not in "'\"`":
-        return str(token)  # not the subclass that a parser may hand over
-    inner = str(token)[1:-1]
-    if quote == "`":
-        return inner.replace("``", "`")
-    # Cut at the escapes first: a doubled quote is one only outside of them.
-    parts = _ESCAPED.split(inner)
-    return "".join(
-        _ESCAPES.get(part, part) if index % 2 else part.replace(quote * 2, quote)
-        for index, part in enumerate(parts)
-    )
-
-
-# What is wrong with a statement, said so that a person can mend it: the word, what may stand there, the
-# syntax.
-
-
-# What may stand in a place that is no word of the language.
-_NAMES: Final = {
-    "OURS": "INDEXTABLES",
-    "STRING": "a text in quotes",
-    "NAME": "a table's name",
-    "INTEGER": "a whole number",
-    "SIZE": "a size such as 100M",
-    "UNIT": "DAYS or HOURS",
-    "PIECE": "a condition",
-    "TARGET_SIZE": "TARGET SIZE",
-    "MAX_DEST": "MAX DEST SPLITS",
-    "MAX_SOURCE": "MAX SOURCE SPLITS PER MERGE",
-    "AS_OF": "AS OF",
-    "$END": "the end of the statement",
-}
-_UNMENTIONED: Final = frozenset({"SEMICOLON", "DOT", "COMMENT", "AS_OF"})
-_NEAR_ENOUGH: Final = 0.7
-
-_WORD: Final = re.compile(r"\w+|.", re.DOTALL)
-
-
-def syntax_error(text: str, error: UnexpectedInput) -> InvalidStatementError:
-    """The error for a text that does not parse."""
-    start = error_position(text, error)
-    word = _WORD.match(text, start)
-    if word is None:
-        return statement_error(
-            text, start, start, f"the statement ends here, and {_expected(error)} must follow"
-        )
-    if word[0] in "'\"`":
-        return statement_error(text, start, start + 1, _about_quotes(text, start, error))
-    if text.startswith("/*", start):
-        return statement_error(text, start, start + 2, "this comment is not closed; add */")
-    near = difflib.get_close_matches(word[0].upper(), _words(error), n=1, cutoff=_NEAR_ENOUGH)
-    meant = f"; did you mean {near[0]}?" if near and near[0] != _expected(error) else ""
-    return statement_error(text, start, word.end(), f"expected {_expected(error)}{meant}")
-
-
-def statement_error(text: str, start: int, end: int, reason: str) -> InvalidStatementError:
-    """The error with a reason, the position (from 1), the place marked in the text, and the syntax."""
-    syntax = "\n".join(f"  {form.syntax}" for form in nearest_forms(text))
-    return InvalidStatementError(
-        f"cannot read the statement at character {start + 1}: {reason}\n{caret_lines(text, start, end)}\n"
-        f"the syntax is\n{syntax}",
-        position=start,
-    )
-
-
-def _about_quotes(text: str, start: int, error: UnexpectedInput) -> str:
-    if text.count(text[start], start) < 2 or isinstance(error, UnexpectedCharacters):
-        return "this quote is not closed"
-    return f"expected {_expected(error)}"
-
-
-def _expected(error: UnexpectedInput) -> str:
-    """What may stand there; a path and a name are one choice."""
-    names = sorted(_terminals(error) - _UNMENTIONED)
-    if {"STRING", "NAME"} <= set(names):
-        return "a path in quotes, or a table's name"
-    for name in ("PIECE", "SIZE"):
-        if name in names:
-            return _NAMES[name]
-    spoken = [_NAMES.get(name, name) for name in names]
-    return " or ".join(filter(None, [", ".join(spoken[:-1]), *spoken[-1:]]))
-
-
-def _words(error: UnexpectedInput) -> list[str]:
-    return [
-        _NAMES.get(name, name) for name in _terminals(error) if name.isupper() and name not in _UNMENTIONED
-    ]
-
-
-def _terminals(error: UnexpectedInput) -> set[str]:
-    found: Iterable[str] | None = None
-    if isinstance(error, UnexpectedToken):
-        found = error.accepts or error.expected
-    elif isinstance(error, UnexpectedCharacters):
-        found = error.allowed
-    return set(found or ())
-
-
-# The text of a statement, cut and parsed by lark, read into a value.
-
-
-# As long as the longest condition may be.
+# The length limit of a predicate, which is the longest part of a statement.
 MAX_STATEMENT_LENGTH: Final = 1_000_000
 
-# Between words that are told from a condition only together. There is one way to read it: with two ways for each
-# comment, many comments would take for ever.
+# The gap between the words of a two-word terminal, such as TARGET SIZE. The expression is unambiguous: if a comment
+# could match in two ways, a text with many comments would take exponential time.
 _GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
 
 _RULES: Final = r"""
@@ -200,7 +87,7 @@ _TERMINALS: Final = rf"""
     AS_OF.2: /AS{_GAP}OF(?!\w)/is
 """
 
-# Every other word in capitals stands for itself, in any case.
+# Every other word in capitals is a keyword, in any case.
 _DEFINED: Final = frozenset(re.findall(r"^ *([A-Z_]+)[.:]", _TERMINALS, re.MULTILINE))
 _WORDS: Final = sorted({*re.findall(r"\b[A-Z_]+\b", _RULES)} - _DEFINED)
 
@@ -208,15 +95,15 @@ GRAMMAR: Final = _RULES + _TERMINALS + "".join(f"    {word}.2: /{word}(?!\\w)/i\
 
 
 def is_statement(text: str) -> bool:
-    """Whether a text is meant to be a statement of IndexTables, right or wrong: its first words decide."""
+    """Whether a text begins like a statement of IndexTables, valid or not."""
     return is_ours(text)
 
 
 def parse_statement(text: str) -> Statement | None:
-    """Read a statement; None if it is not one of ours, so that it may be somebody else's.
+    """Parse a statement. Returns None for a text that does not begin like a statement of IndexTables.
 
-    Raises InvalidStatementError, with the place and the syntax, if it begins like one of ours and is none, and
-    InvalidPredicateError for a condition after WHERE that cannot be read.
+    Raises InvalidStatementError, with the position and the syntax, for an invalid statement, and
+    InvalidPredicateError for an invalid condition after WHERE.
     """
     if not is_ours(text):
         return None
@@ -233,11 +120,13 @@ def parse_statement(text: str) -> Statement | None:
 
 
 def require_statement(text: str) -> Statement:
-    """Read a statement that must be one of ours. Raises what `parse_statement` raises, with all that there are."""
+    """Parse a text that must be a statement. Raises InvalidStatementError with all statements if it is not one."""
     statement = parse_statement(text)
     if statement is None:
         known = "\n".join(f"  {form.syntax}" for form in FORMS)
-        raise InvalidStatementError(f"this is no statement of IndexTables; there are\n{known}", position=0)
+        raise InvalidStatementError(
+            f"not a statement of IndexTables; the statements are\n{known}", position=0
+        )
     return statement
 
 
@@ -249,7 +138,7 @@ def _parser() -> Lark:
 
 
 class _Reader:
-    """Turns the parse tree of one text into a statement."""
+    """Builds a statement from the parse tree of a text."""
 
     __slots__ = ("text",)
 
@@ -259,10 +148,10 @@ class _Reader:
     def statement(self, tree: Any) -> Statement:
         return _KINDS[tree.data](self, tree)
 
-    def about_nothing(self, tree: Any) -> Statement:
+    def without_target(self, tree: Any) -> Statement:
         return _WITHOUT_TARGET[tree.data]()
 
-    def about_table(self, tree: Any) -> Statement:
+    def with_target(self, tree: Any) -> Statement:
         return _WITH_TARGET[tree.data](self.target(tree))
 
     def transaction_log(self, tree: Any) -> Statement:
@@ -292,7 +181,7 @@ class _Reader:
 
     def drop(self, tree: Any) -> Statement:
         where = self.condition(self.clauses(tree))
-        assert where is not None  # the grammar asks for it
+        assert where is not None  # the grammar requires it
         return nodes.DropPartitions(self.target(tree), where)
 
     def repair(self, tree: Any) -> Statement:
@@ -314,17 +203,17 @@ class _Reader:
         try:
             timestamp_ms(text)
         except (InvalidOptionError, OverflowError):
-            self.fail(moment, "this is not a moment in time; write it as '2026-01-31T12:00:00Z'")
+            self.fail(moment, "not a timestamp; write it as '2026-01-31T12:00:00Z'")
         return nodes.Restore(self.target(tree), timestamp=text)
 
     def clauses(self, tree: Any) -> dict[str, Any]:
-        """The parts of a statement that are more than one word, by name: each may be there once."""
+        """The clauses of a statement by name. Each may occur once."""
         found: dict[str, Any] = {}
         for child in tree.children:
             if isinstance(child, Token):
                 continue
             if child.data in found:
-                self.fail(child.children[0], "this is said a second time; leave one of them out")
+                self.fail(child.children[0], "this clause occurs twice; remove one of them")
             found[child.data] = child
         return found
 
@@ -353,7 +242,7 @@ class _Reader:
         try:
             return Size().read(unquote(token) if token.type == "STRING" else str(token))
         except ValueError:
-            self.fail(token, "this is not a size; write it as 100M or 1G")
+            self.fail(token, "not a size; write it as 100M or 1G")
 
     def integer(self, clauses: dict[str, Any], name: str) -> int | None:
         return int(clauses[name].children[-1]) if name in clauses else None
@@ -365,7 +254,7 @@ class _Reader:
         try:
             return timedelta(hours=int(number) * (24 if unit.upper().startswith("DAY") else 1))
         except OverflowError:
-            self.fail(number, "nothing is kept for so long")
+            self.fail(number, "the retention is too long")
 
     def fail(self, token: Token, reason: str) -> NoReturn:
         assert token.start_pos is not None
@@ -386,8 +275,8 @@ _WITHOUT_TARGET: Final[dict[str, Callable[[], Statement]]] = {
     "flush": nodes.FlushDiskCache,
 }
 _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
-    **dict.fromkeys(_WITH_TARGET, _Reader.about_table),
-    **dict.fromkeys(_WITHOUT_TARGET, _Reader.about_nothing),
+    **dict.fromkeys(_WITH_TARGET, _Reader.with_target),
+    **dict.fromkeys(_WITHOUT_TARGET, _Reader.without_target),
     "transaction_log": _Reader.transaction_log,
     "merge": _Reader.merge,
     "purge": _Reader.purge,
@@ -398,3 +287,113 @@ _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     "fsck": _Reader.fsck,
     "restore": _Reader.restore,
 }
+
+
+# --- Quoted texts and names, as Spark reads them --------------------------------------------------------
+
+# The characters after a backslash that have a meaning; any other character stands for itself.
+_ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+def unquote(token: str) -> str:
+    """The value of a quoted literal, of a name in backticks, or of a bare name.
+
+    Within quotes, a quote is doubled or, in a literal, escaped with a backslash.
+    """
+    quote = token[0]
+    if quote not in "'\"`":
+        return str(token)  # not lark's subclass of str
+    inner = str(token)[1:-1]
+    if quote == "`":
+        return inner.replace("``", "`")
+    # Split at the escapes first: a doubled quote counts only outside of them.
+    parts = _ESCAPED.split(inner)
+    return "".join(
+        _ESCAPES.get(part, part) if index % 2 else part.replace(quote * 2, quote)
+        for index, part in enumerate(parts)
+    )
+
+
+# --- Syntax errors: the position, what is expected there, and the syntax --------------------------------
+
+# The names of terminals that are not keywords.
+_NAMES: Final = {
+    "OURS": "INDEXTABLES",
+    "STRING": "a text in quotes",
+    "NAME": "a table's name",
+    "INTEGER": "a whole number",
+    "SIZE": "a size such as 100M",
+    "UNIT": "DAYS or HOURS",
+    "PIECE": "a condition",
+    "TARGET_SIZE": "TARGET SIZE",
+    "MAX_DEST": "MAX DEST SPLITS",
+    "MAX_SOURCE": "MAX SOURCE SPLITS PER MERGE",
+    "AS_OF": "AS OF",
+    "$END": "the end of the statement",
+}
+_UNMENTIONED: Final = frozenset({"SEMICOLON", "DOT", "COMMENT", "AS_OF"})
+_NEAR_ENOUGH: Final = 0.7
+
+_WORD: Final = re.compile(r"\w+|.", re.DOTALL)
+
+
+def syntax_error(text: str, error: UnexpectedInput) -> InvalidStatementError:
+    """The error for a text that cannot be parsed."""
+    start = error_position(text, error)
+    word = _WORD.match(text, start)
+    if word is None:
+        return statement_error(
+            text, start, start, f"the statement ends here, but {_expected(error)} must follow"
+        )
+    if word[0] in "'\"`":
+        return statement_error(text, start, start + 1, _about_quotes(text, start, error))
+    if text.startswith("/*", start):
+        return statement_error(text, start, start + 2, "this comment is not closed; add */")
+    near = difflib.get_close_matches(word[0].upper(), _words(error), n=1, cutoff=_NEAR_ENOUGH)
+    meant = f"; did you mean {near[0]}?" if near and near[0] != _expected(error) else ""
+    return statement_error(text, start, word.end(), f"expected {_expected(error)}{meant}")
+
+
+def statement_error(text: str, start: int, end: int, reason: str) -> InvalidStatementError:
+    """An error with a reason, the position (from 1), a caret under it, and the syntax of the nearest statements."""
+    syntax = "\n".join(f"  {form.syntax}" for form in nearest_forms(text))
+    return InvalidStatementError(
+        f"cannot parse the statement at character {start + 1}: {reason}\n{caret_lines(text, start, end)}\n"
+        f"the syntax is\n{syntax}",
+        position=start,
+    )
+
+
+def _about_quotes(text: str, start: int, error: UnexpectedInput) -> str:
+    if text.count(text[start], start) < 2 or isinstance(error, UnexpectedCharacters):
+        return "this quote is not closed"
+    return f"expected {_expected(error)}"
+
+
+def _expected(error: UnexpectedInput) -> str:
+    """What the grammar expects; a path and a name count as one choice."""
+    names = sorted(_terminals(error) - _UNMENTIONED)
+    if {"STRING", "NAME"} <= set(names):
+        return "a path in quotes, or a table's name"
+    for name in ("PIECE", "SIZE"):
+        if name in names:
+            return _NAMES[name]
+    spoken = [_NAMES.get(name, name) for name in names]
+    return " or ".join(filter(None, [", ".join(spoken[:-1]), *spoken[-1:]]))
+
+
+def _words(error: UnexpectedInput) -> list[str]:
+    return [
+        _NAMES.get(name, name) for name in _terminals(error) if name.isupper() and name not in _UNMENTIONED
+    ]
+
+
+def _terminals(error: UnexpectedInput) -> set[str]:
+    found: Iterable[str] | None = None
+    if isinstance(error, UnexpectedToken):
+        found = error.accepts or error.expected
+    elif isinstance(error, UnexpectedCharacters):
+        found = error.allowed
+    return set(found or ())

@@ -1,4 +1,4 @@
-"""The statements of IndexTables as values: one frozen class for each, and what they name their tables by."""
+"""The statements of IndexTables as frozen values, and how they name their tables."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TablePath(msgspec.Struct, frozen=True):
-    """A table by its place: a local path or a URL."""
+    """A table by its path or URL."""
 
     path: str
 
@@ -15,7 +15,7 @@ class TablePath(msgspec.Struct, frozen=True):
 
 
 class TableName(msgspec.Struct, frozen=True):
-    """A table by its name in somebody's catalog, cut at the dots."""
+    """A table by its name in a catalog, split at the dots."""
 
     parts: tuple[str, ...]
 
@@ -27,7 +27,7 @@ Target = TablePath | TableName
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """The root of all statements."""
+    """The base of all statements."""
 
 
 class Checkpoint(Statement, frozen=True):
@@ -49,7 +49,7 @@ class DescribeState(Statement, frozen=True):
 
 
 class DescribeTransactionLog(Statement, frozen=True):
-    """DESCRIBE INDEXTABLES TRANSACTION LOG; `includes_all` asks for versions that a checkpoint covers, too."""
+    """DESCRIBE INDEXTABLES TRANSACTION LOG; `includes_all` includes versions that a checkpoint covers."""
 
     target: Target
     includes_all: bool = False
@@ -74,7 +74,7 @@ class DescribeEnvironment(Statement, frozen=True):
 
 
 class MergeSplits(Statement, frozen=True):
-    """MERGE SPLITS. `where` is the text of a predicate over partitions; what is None is left to the settings."""
+    """MERGE SPLITS. `where` is a predicate over partition columns. For a field that is None, the settings decide."""
 
     target: Target
     where: str | None = None
@@ -84,7 +84,7 @@ class MergeSplits(Statement, frozen=True):
 
 
 class Purge(Statement, frozen=True):
-    """PURGE INDEXTABLE. Retentions that are None are left to the settings."""
+    """PURGE INDEXTABLE. For a retention that is None, the settings decide."""
 
     target: Target
     older_than: timedelta | None = None
@@ -100,21 +100,21 @@ class TruncateTimeTravel(Statement, frozen=True):
 
 
 class DropPartitions(Statement, frozen=True):
-    """DROP INDEXTABLES PARTITIONS. `where` is the text of a predicate over partitions."""
+    """DROP INDEXTABLES PARTITIONS. `where` is a predicate over partition columns."""
 
     target: Target
     where: str
 
 
 class Repair(Statement, frozen=True):
-    """REPAIR INDEXFILES TRANSACTION LOG. `location` is where the new log goes; None leaves that to the repair."""
+    """REPAIR INDEXFILES TRANSACTION LOG. Without a `location`, the new log replaces the old one."""
 
     target: Target
     location: str | None = None
 
 
 class InvalidateLogCache(Statement, frozen=True):
-    """INVALIDATE INDEXTABLES TRANSACTION LOG CACHE, of one table or of all."""
+    """INVALIDATE INDEXTABLES TRANSACTION LOG CACHE, of one table or of all tables."""
 
     target: Target | None = None
 
@@ -124,14 +124,14 @@ class FlushDiskCache(Statement, frozen=True):
 
 
 class Fsck(Statement, frozen=True):
-    """FSCK INDEXTABLES; `is_deep` asks for every byte of the live splits."""
+    """FSCK INDEXTABLES; `is_deep` reads every byte of the live splits."""
 
     target: Target
     is_deep: bool = False
 
 
 class Restore(Statement, frozen=True):
-    """RESTORE INDEXTABLES, to a version or to a moment as ISO 8601 text: one of the two is there."""
+    """RESTORE INDEXTABLES, to a version or to a moment as ISO 8601 text; exactly one of them is set."""
 
     target: Target
     version: int | None = None

@@ -8,7 +8,7 @@ import pyarrow as pa
 from indextables.ops.runner import Progress, Runner
 from indextables.statements import nodes
 from indextables.statements.caller import Caller, TableResolver
-from indextables.statements.commands import caches, describe, log, splits
+from indextables.statements.commands import process, tables
 from indextables.statements.grammar import require_statement
 from indextables.statements.nodes import Statement
 
@@ -22,11 +22,28 @@ def sql(
     resolve_table: TableResolver | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> pa.Table:
-    """Execute a statement of IndexTables, and return its answer with the columns that docs/sql.md lists.
+    """Execute a SQL statement of IndexTables, without Spark.
 
-    Tables are given as paths in quotes or, where `resolve_table` can look them up, by name. Without a `runner`,
-    threads of this process do the work. Raises InvalidStatementError, with the place and the syntax, for a text that
-    is no statement, InvalidPredicateError for its condition, and what the operation behind it raises.
+    Args:
+        text: The statement, with the table as a path in quotes; docs/sql.md lists all statements.
+        storage_options: Settings and credentials of the object store.
+        options: Settings, as docs/configuration.md lists them.
+        runner: Executes the tasks; threads of this process by default.
+        resolve_table: Returns the path of a table that the statement names without quotes.
+        progress: Called with the progress of the threads.
+
+    Returns:
+        The answer as an Arrow table, with the columns that docs/sql.md lists.
+
+    Raises:
+        InvalidStatementError: The text is not a statement; the message has the position and the syntax.
+        InvalidPredicateError: The condition is not a predicate, or does not fit the table.
+        IndexTablesError: The operation failed; docs/sql.md and the methods of `IndexTable` list the causes.
+
+    Example:
+        >>> import indextables
+        >>> indextables.sql("CHECKPOINT INDEXTABLES 'logs'")["status"].to_pylist()
+        ['SUCCESS']
     """
     caller = Caller(
         storage_options=dict(storage_options or {}),
@@ -41,28 +58,28 @@ def sql(
 def run_statement(statement: Statement, caller: Caller) -> pa.Table:
     """Execute a statement. Raises what its operation raises, and InvalidStatementError for a name without a catalog.
 
-    The caller's runner also works on the manifests of the table, if these are very many.
+    The caller's runner also reads and writes the manifests of very large tables.
     """
     return _COMMANDS[type(statement)](statement, caller)
 
 
-# The types of the first arguments are those of the keys.
+# Each command takes a statement of the type of its key.
 _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = {
-    nodes.Checkpoint: log.run_checkpoint,
-    nodes.Compact: log.run_compact,
-    nodes.DescribeState: describe.run_describe_state,
-    nodes.DescribeTransactionLog: describe.run_describe_log,
-    nodes.DescribeHistory: describe.run_describe_history,
-    nodes.DescribeMergeJobs: describe.run_describe_merge_jobs,
-    nodes.DescribeDiskCache: caches.run_describe_disk_cache,
-    nodes.DescribeEnvironment: describe.run_describe_environment,
-    nodes.MergeSplits: splits.run_merge,
-    nodes.Purge: splits.run_purge,
-    nodes.TruncateTimeTravel: log.run_truncate,
-    nodes.DropPartitions: splits.run_drop_partitions,
-    nodes.Repair: log.run_repair,
-    nodes.InvalidateLogCache: caches.run_invalidate,
-    nodes.FlushDiskCache: caches.run_flush_disk_cache,
-    nodes.Fsck: splits.run_fsck,
-    nodes.Restore: log.run_restore,
+    nodes.Checkpoint: tables.run_checkpoint,
+    nodes.Compact: tables.run_compact,
+    nodes.DescribeState: tables.run_describe_state,
+    nodes.DescribeTransactionLog: tables.run_describe_log,
+    nodes.DescribeHistory: tables.run_describe_history,
+    nodes.DescribeMergeJobs: process.run_describe_merge_jobs,
+    nodes.DescribeDiskCache: process.run_describe_disk_cache,
+    nodes.DescribeEnvironment: process.run_describe_environment,
+    nodes.MergeSplits: tables.run_merge,
+    nodes.Purge: tables.run_purge,
+    nodes.TruncateTimeTravel: tables.run_truncate,
+    nodes.DropPartitions: tables.run_drop_partitions,
+    nodes.Repair: tables.run_repair,
+    nodes.InvalidateLogCache: process.run_invalidate,
+    nodes.FlushDiskCache: process.run_flush_disk_cache,
+    nodes.Fsck: tables.run_fsck,
+    nodes.Restore: tables.run_restore,
 }

@@ -18,12 +18,13 @@ the answer to the write is lost, the commit id tells whether the file is ours. N
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from indextables._results import TABLE_PATH, Column, Columns, Result, Status
 from indextables.config.registry import (
     TRANSACTION_COMPRESSION_ENABLED,
     TRANSACTION_RETRY_BASE_DELAY_MS,
@@ -85,16 +86,45 @@ class Operation(msgspec.Struct, frozen=True):
     metrics: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-class CommitResult(msgspec.Struct, frozen=True):
-    """The snapshot that contains the transaction. `is_committed` is false if there was nothing to commit.
+class CommitResult(Result, frozen=True):
+    """What a commit did. `snapshot` contains the transaction; `is_committed` is false if there was nothing to commit.
 
     `given_up` are the merge groups that concurrent commits made obsolete.
     """
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`, or `NO_ACTION`: there was nothing to commit"),
+        Column("version", pa.int64(), "the version of the commit, or the newest one if there was none"),
+        Column("num_files", pa.int64(), "the number of live splits"),
+        Column("num_rows", pa.int64(), "the number of rows; null: a split does not record it"),
+        Column("total_bytes", pa.int64(), "the size of the live splits"),
+    )
 
     snapshot: Snapshot
     is_committed: bool
     tries: int
     given_up: tuple[MergeGroup, ...] = ()
+
+    @property
+    def table_path(self) -> str:
+        return self.snapshot.context.url
+
+    @property
+    def status(self) -> Status:
+        return Status.SUCCESS if self.is_committed else Status.NO_ACTION
+
+    @property
+    def num_files(self) -> int:
+        return self.snapshot.num_files
+
+    @property
+    def num_rows(self) -> int | None:
+        return self.snapshot.num_rows
+
+    @property
+    def total_bytes(self) -> int:
+        return self.snapshot.total_bytes
 
     @property
     def version(self) -> int:

@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 
+from indextables._results import MOMENT, Column, schema_of
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.actions import CommitInfo
 from indextables.log.decode import VersionSummary
@@ -16,18 +18,17 @@ from indextables.table.log_reader import read_base, read_summaries
 
 logger = logging.getLogger(__name__)
 
-HISTORY_SCHEMA = pa.schema(
-    [
-        pa.field("version", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
-        pa.field("operation", pa.string()),
-        pa.field("operationParameters", pa.map_(pa.string(), pa.string())),
-        pa.field("operationMetrics", pa.map_(pa.string(), pa.int64())),
-        pa.field("readVersion", pa.int64()),
-        pa.field("commitId", pa.string()),
-        pa.field("engineInfo", pa.string()),
-    ]
+HISTORY_COLUMNS: Final = (
+    Column("version", pa.int64(), "the version", nullable=False),
+    Column("timestamp", MOMENT, "when it was committed", nullable=False),
+    Column("operation", pa.string(), "what the commit did; null: its writer did not record it"),
+    Column("operation_parameters", pa.map_(pa.string(), pa.string()), "the arguments of the operation"),
+    Column("operation_metrics", pa.map_(pa.string(), pa.int64()), "how much it changed"),
+    Column("read_version", pa.int64(), "the version that the commit was planned on"),
+    Column("commit_id", pa.string(), "the unique id of the commit"),
+    Column("engine_info", pa.string(), "the engine that wrote it"),
 )
+HISTORY_SCHEMA: Final = schema_of(HISTORY_COLUMNS)
 
 CREATE_TABLE = "CREATE TABLE"
 
@@ -56,11 +57,11 @@ def history_table(commits: Sequence[Commit]) -> pa.Table:
             "version": commit.version,
             "timestamp": commit.timestamp_ms,
             "operation": commit.info.operation if commit.info else _operation_of_version(commit.version),
-            "operationParameters": list(commit.info.operation_parameters.items()) if commit.info else None,
-            "operationMetrics": list(commit.info.operation_metrics.items()) if commit.info else None,
-            "readVersion": commit.info.read_version if commit.info else None,
-            "commitId": commit.info.commit_id if commit.info else None,
-            "engineInfo": commit.info.engine_info if commit.info else None,
+            "operation_parameters": list(commit.info.operation_parameters.items()) if commit.info else None,
+            "operation_metrics": list(commit.info.operation_metrics.items()) if commit.info else None,
+            "read_version": commit.info.read_version if commit.info else None,
+            "commit_id": commit.info.commit_id if commit.info else None,
+            "engine_info": commit.info.engine_info if commit.info else None,
         }
         for commit in reversed(commits)
     ]

@@ -119,7 +119,7 @@ def test_a_runner_compacts_to_the_state_that_this_process_compacts_to(tmp_path: 
         report = table.compact(runner=runner)
         assert report.num_files == table.num_files
         states[name] = _shape(IndexTable(str(tmp_path / name)))
-        assert fsck(table._snapshot.context, deep=True, runner=LocalRunner()).errors == ()
+        assert fsck(table._snapshot.context, LocalRunner(), deep=True).errors == ()
         if runner is not None:
             assert set(runner.ran) == {READING, WRITING}
     assert states["here"] == states["by the runner"]

@@ -6,6 +6,7 @@ from indextables.errors import CheckpointWriteError, ConcurrentMaintenanceError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
+from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.table import load_snapshot
 from support.purge_tables import (
@@ -52,7 +53,7 @@ def test_truncation_whose_checkpoint_was_cleaned_up_says_so_and_deletes_nothing(
     table_of(store, "a.split", "b.split")
     sleeping = overtaken(store, ("put", LAST_CHECKPOINT_KEY))
     with pytest.raises(ConcurrentMaintenanceError, match="truncate again"):
-        truncate_time_travel(context(sleeping), dry_run=False)
+        truncate_time_travel(load_snapshot(context(sleeping)), LocalRunner(), dry_run=False)
     assert not sleeping.count("delete_many")
     assert newest(store).num_files == 3
     assert is_clean(store)
@@ -74,7 +75,7 @@ class StallingStore(ClockedStore):
     def put(self, key: str, data: bytes) -> None:
         super().put(key, data)
         self.clock.advance(30 * DAY)
-        collect_garbage(context(another(self)), dry_run=False)
+        collect_garbage(load_snapshot(context(another(self))), dry_run=False)
 
 
 @pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet"])
@@ -105,7 +106,7 @@ def test_checkpoint_that_others_rely_on_as_soon_as_it_is_published_stays(form, m
             if maintain == "purge":
                 run_purge(store, "7 days", "0 hours")
             else:
-                truncate_time_travel(context(store), dry_run=False)
+                truncate_time_travel(load_snapshot(context(store)), LocalRunner(), dry_run=False)
         seen.append(operation)
 
     publishing.before_call = rely_on_it
@@ -165,7 +166,7 @@ def test_state_is_not_published_after_the_one_that_it_goes_on_from_was_purged(mo
             overtaking(store)
 
     writing.before_call = overtake
-    with pytest.raises(ConcurrentMaintenanceError, match="cleaned up concurrently|concurrent cleanup"):
+    with pytest.raises(ConcurrentMaintenanceError, match=r"cleaned up concurrently|concurrent cleanup"):
         write_checkpoint(newest(writing))
     assert newest(store).num_files == 4
     assert is_clean(store)
@@ -209,7 +210,7 @@ def test_collection_starts_over_when_a_state_that_another_one_builds_on_disappea
             store.delete_many([state_manifest_key(2)])
 
     collecting.before_call = replace_the_old_state
-    collect_garbage(context(collecting), dry_run=False)
+    collect_garbage(load_snapshot(context(collecting)), dry_run=False)
     assert collecting.before_call is None
     assert load_snapshot(context(store), 3).num_files == 3
     assert is_clean(store)
@@ -232,6 +233,6 @@ def test_manifests_that_a_new_state_goes_on_to_use_are_not_deleted(maintain):
     if maintain == "purge":
         run_purge(maintaining, "7 days", "0 hours")
     else:
-        truncate_time_travel(context(maintaining), dry_run=False)
+        truncate_time_travel(load_snapshot(context(maintaining)), LocalRunner(), dry_run=False)
     assert maintaining.before_call is None
     assert is_clean(store)

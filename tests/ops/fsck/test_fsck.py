@@ -13,12 +13,12 @@ from indextables.log.actions import encode_actions
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.log.version_file import decompress
 from indextables.ops.fsck.operation import fsck
-from indextables.ops.fsck.report import Finding, FsckReport, Severity, ordered_findings
+from indextables.ops.fsck.report import Finding, FsckResult, Severity, ordered_findings
 from indextables.ops.fsck.splits import SplitCheck
 from indextables.ops.purge.garbage import DeleteBatch
 from indextables.ops.read import split_refs
 from indextables.ops.repair.operation import repair_in_place
-from indextables.ops.runner import Interruption, TaskStore
+from indextables.ops.runner import Interruption, LocalRunner, TaskStore
 from indextables.table import load_snapshot
 from support.faults import FaultStore
 from support.purge_tables import (
@@ -47,11 +47,11 @@ def store() -> ClockedStore:
     return store
 
 
-def check(store, *, deep=False) -> FsckReport:
-    return fsck(context(store), deep=deep)
+def check(store, *, deep=False) -> FsckResult:
+    return fsck(context(store), LocalRunner(), deep=deep)
 
 
-def codes(report: FsckReport) -> set[str]:
+def codes(report: FsckResult) -> set[str]:
     return {finding.code for finding in report.findings}
 
 
@@ -66,7 +66,7 @@ def test_whole_table_is_clean(store, deep):
     assert (report.is_clean, report.findings) == (True, ())
     assert (report.version, report.versions_checked, report.checkpoints_checked) == (5, 6, 2)
     assert (report.splits_checked, report.is_deep) == (3, deep)
-    assert report.to_arrow().num_rows == 0
+    assert report.to_dict()["findings"] == []
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -233,7 +233,7 @@ def test_version_that_only_the_hint_names_is_reported_as_lost_with_a_warning_not
 
 def test_a_repair_recovers_a_version_that_only_the_hint_names(store):
     store.delete_many([state_manifest_key(5), *(version_key(version) for version in range(1, 6))])
-    repair_in_place(context(store))
+    repair_in_place(context(store), LocalRunner())
     assert "d.split" in newest(store).entries["path"].to_pylist()
     assert check(store).errors == ()
 
@@ -290,7 +290,7 @@ def test_table_on_disk(tmp_path):
     assert table.fsck(deep=True).is_clean
     (split,) = path.glob("*.split")
     os.truncate(split, 100)
-    assert [row["code"] for row in table.fsck().to_arrow().to_pylist()] == ["split-size"]
+    assert [finding["code"] for finding in table.fsck().to_dict()["findings"]] == ["split-size"]
 
 
 def test_work_can_be_done_in_another_process(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from indextables import AddAction, IndexTable
 from indextables.errors import InvalidOptionError, InvalidPredicateError, ReadOnlyTableError
-from indextables.ops.merge import MergeReport, MergeRequest, merge_splits, plan_merge
+from indextables.ops.merge import MergeRequest, MergeResult, merge_splits, plan_merge
 from indextables.ops.runner import Interruption, LocalRunner, Progress
 from indextables.ops.write import append
 from indextables.state.source import StateSource
@@ -50,7 +50,8 @@ def test_each_partition_becomes_one_split_with_the_same_rows(table):
     report = table.merge_splits()
     assert counted(table.to_arrow()) == before
     assert table.num_files == 2
-    assert report == MergeReport(
+    assert report == MergeResult(
+        table.snapshot,
         version=6,
         merged_groups=2,
         source_splits=5,
@@ -148,7 +149,7 @@ def test_older_versions_stay_readable(table):
 def test_a_second_merge_has_nothing_to_do(table):
     table.merge_splits()
     version = table.version
-    assert table.merge_splits() == MergeReport()
+    assert table.merge_splits() == MergeResult(table.snapshot)
     assert table.version == version
 
 
@@ -176,7 +177,7 @@ def test_sources_of_a_split_are_limited(tmp_path):
 
 def test_splits_of_the_target_size_are_left_alone(table):
     smallest = min(table.files()["size"].to_pylist())
-    assert table.merge_splits(target_size=smallest) == MergeReport()
+    assert table.merge_splits(target_size=smallest) == MergeResult(table.snapshot)
 
 
 @pytest.mark.parametrize(
@@ -348,4 +349,4 @@ def test_a_store_without_a_location_does_not_leave_its_process():
     (task,) = plan_merge(snapshot, MergeRequest())
     with pytest.raises(InvalidOptionError, match="open the table by its path"):
         pickle.dumps(task)
-    assert merge_splits(snapshot, MergeRequest(), LocalRunner(1)).report.rows == 2
+    assert merge_splits(snapshot, MergeRequest(), LocalRunner(1)).rows == 2

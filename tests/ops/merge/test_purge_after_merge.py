@@ -48,7 +48,7 @@ def store():
 
 
 def merge(store, settings):
-    return merge_splits(newest(store, settings), MergeRequest(), LocalRunner(1)).report
+    return merge_splits(newest(store, settings), MergeRequest(), LocalRunner(1))
 
 
 def write_a_row(store, settings):
@@ -87,7 +87,7 @@ def test_a_purge_that_fails_does_not_fail_the_merge(store, caplog):
     # With a damaged log file, the references are unknown, so nothing may be deleted.
     store._inner.put(version_key(1), b"nonsense")
     with caplog.at_level(logging.WARNING):
-        report = merge_splits(snapshot, MergeRequest(), LocalRunner(1)).report
+        report = merge_splits(snapshot, MergeRequest(), LocalRunner(1))
     assert (report.version, report.merged_groups) == (5, 1)
     assert "the purge after version 5 failed" in caplog.text
     assert "orphan.split" in splits_in(store)

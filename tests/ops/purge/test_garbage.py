@@ -44,7 +44,7 @@ def test_orphans_that_are_old_enough_are_deleted(table_with_orphans):
     make_old(table_with_orphans)
     before = manifests(table_with_orphans)
     report = table_with_orphans.open().collect_garbage(dry_run=False)
-    assert len(report.keys) == 3
+    assert len(report.paths) == 3
     assert len(before) - len(manifests(table_with_orphans)) == 3
     assert paths(table_with_orphans.open()) == numbered(range(3))
 
@@ -54,12 +54,12 @@ def test_a_dry_run_lists_exactly_what_the_real_run_deletes(table_with_orphans):
     before = manifests(table_with_orphans)
     dry = table_with_orphans.open().collect_garbage()
     assert manifests(table_with_orphans) == before
-    assert dry.keys == table_with_orphans.open().collect_garbage(dry_run=False).keys
+    assert dry.paths == table_with_orphans.open().collect_garbage(dry_run=False).paths
 
 
 def test_young_manifests_are_protected_whatever_the_setting_says(table_with_orphans):
     table = table_with_orphans.open(state__gc__minManifestAgeHours="0")
-    assert table.collect_garbage(dry_run=False).keys == ()
+    assert table.collect_garbage(dry_run=False).paths == ()
 
 
 def test_a_state_that_cannot_be_read_stops_the_collection(table_with_orphans):
@@ -82,7 +82,7 @@ def test_manifests_of_every_state_that_is_left_are_kept(tmp_path):
         table.checkpoint()
     table.compact()
     make_old(tables)
-    assert table.collect_garbage(dry_run=False).keys == ()
+    assert table.collect_garbage(dry_run=False).paths == ()
     for version in range(1, 4):
         assert paths(tables.at(version)) == numbered(range(version))
 
@@ -99,8 +99,8 @@ def test_parts_of_a_checkpoint_that_was_never_finished_are_collected(tmp_path):
     then = time.time() - TWO_HOURS
     for part in parts:
         os.utime(part, (then, then))
-    assert table.collect_garbage(dry_run=False).keys == ()
+    assert table.collect_garbage(dry_run=False).paths == ()
     (log(tables) / "00000000000000000001.checkpoint.json").unlink()
     (log(tables) / "_last_checkpoint").unlink()
-    assert len(tables.open().collect_garbage(dry_run=False).keys) == len(parts)
+    assert len(tables.open().collect_garbage(dry_run=False).paths) == len(parts)
     assert paths(tables.open()) == numbered(range(20))

@@ -46,14 +46,16 @@ def test_collection_with_any_call_failing_deletes_orphans_only():
     start = table_with_orphans()
     expected = versions(start)
     undisturbed = another(copy_of(start))
-    orphans = set(collect_garbage(context(undisturbed), dry_run=False).keys)
+    orphans = set(collect_garbage(load_snapshot(context(undisturbed)), dry_run=False).paths)
     assert orphans
     for call in range(len(undisturbed.calls)):
         for moment in Moment:
             table = copy_of(start)
             before = set(log_keys(table))
             with contextlib.suppress(IndexTablesError):
-                collect_garbage(context(another(table, fail_call=(call, moment))), dry_run=False)
+                collect_garbage(
+                    load_snapshot(context(another(table, fail_call=(call, moment)))), dry_run=False
+                )
             assert before - set(log_keys(table)) <= orphans, (call, moment)
             assert versions(table) == expected, (call, moment)
             assert is_clean(table)
@@ -62,11 +64,11 @@ def test_collection_with_any_call_failing_deletes_orphans_only():
 def test_collection_succeeds_when_any_single_call_fails_and_is_repeated():
     start = table_with_orphans()
     undisturbed = another(copy_of(start))
-    orphans = set(collect_garbage(context(undisturbed), dry_run=False).keys)
+    orphans = set(collect_garbage(load_snapshot(context(undisturbed)), dry_run=False).paths)
     for call in range(len(undisturbed.calls)):
         for moment in Moment:
             table = copy_of(start)
             before = set(log_keys(table))
             faulty = RetryingStore(another(table, fail_call=(call, moment)))
-            collect_garbage(context(faulty), dry_run=False)
+            collect_garbage(load_snapshot(context(faulty)), dry_run=False)
             assert before - set(log_keys(table)) == orphans, (call, moment)

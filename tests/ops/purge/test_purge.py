@@ -11,9 +11,11 @@ from indextables import IndexTable, errors
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.log.segment import list_log
 from indextables.ops.purge.operation import purge
-from indextables.ops.purge.report import PurgeKind
-from indextables.ops.restore import restore
+from indextables.ops.purge.report import PurgeKind, PurgeRequest
+from indextables.ops.restore import RestoreRequest, restore
+from indextables.ops.runner import LocalRunner
 from indextables.storage import RetryingStore
+from indextables.table import load_snapshot
 from support.faults import FaultStore, Moment
 from support.purge_tables import (
     ALL_OF_THE_LOG,
@@ -53,9 +55,9 @@ def test_file_retention_shorter_than_log_retention_never_breaks_time_travel(stor
     checkpoint(store)
     store.clock.advance(10 * DAY)
     report = run_purge(store, "1 day", "20 days")
-    assert (report.num_files, report.kept_for_time_travel) == (0, 1)
+    assert (report.num_files, report.num_kept_for_time_travel) == (0, 1)
     assert is_clean(store)
-    restore(newest(store), 2)
+    restore(newest(store), RestoreRequest(2))
     assert live_paths(store) == {"a.split", "b.split"}
 
 
@@ -175,7 +177,7 @@ def test_restored_split_is_not_purged_by_a_plan_that_is_older(store):
 
     def restore_before_the_first_delete(_, operation, key):
         if operation == "delete_many" and not restored:
-            restored.append(restore(newest(store), 2))
+            restored.append(restore(newest(store), RestoreRequest(2)))
 
     purging.before_call = restore_before_the_first_delete
     report = run_purge(purging, "7 days", ALL_OF_THE_LOG)
@@ -195,7 +197,7 @@ def test_retention_that_is_no_length_of_time_is_refused(store, retention):
 def test_retention_in_every_spelling(store, retention):
     new_table(store)
     report = run_purge(store, retention)
-    assert report.now_ms - report.split_cutoff_ms == 7 * DAY * 1000
+    assert report.as_of - report.split_cutoff == timedelta(days=7)
 
 
 def test_a_hundred_thousand_files_are_planned():
@@ -214,7 +216,7 @@ def test_a_hundred_thousand_files_are_planned():
                     listed(f"z/{number:06d}.split", 1, 1_600_000_000_000) for number in range(100_000)
                 )
 
-    report = purge(context(Huge(store)), "7 days", dry_run=True)
+    report = purge(load_snapshot(context(Huge(store))), PurgeRequest("7 days", dry_run=True), LocalRunner())
     assert report.num_files == 100_000
 
 
@@ -230,7 +232,7 @@ def test_purge_of_a_table_on_disk(tmp_path):
     old = time.time() - 10 * DAY
     os.utime(path / "orphan.split", (old, old))
     report = table.purge()
-    assert (report.is_dry_run, report.num_files, report.kept_for_time_travel) == (True, 1, 1)
+    assert (report.is_dry_run, report.num_files, report.num_kept_for_time_travel) == (True, 1, 1)
     assert table.purge(timedelta(days=7), dry_run=False).num_deleted == 1
     assert table.fsck(deep=True).is_clean
     assert IndexTable(str(path), version=1).count() == 2
@@ -241,7 +243,7 @@ def test_settings_of_the_table_decide_where_the_caller_does_not(tmp_path):
         str(tmp_path / "t"), SCHEMA, properties={"spark.indextables.purge.defaultRetentionHours": "48"}
     )
     report = table.purge()
-    assert report.now_ms - report.split_cutoff_ms == 2 * DAY * 1000
+    assert report.as_of - report.split_cutoff == timedelta(days=2)
 
 
 def test_table_at_an_older_version_cannot_be_purged(tmp_path):

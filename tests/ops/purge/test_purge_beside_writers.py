@@ -14,12 +14,13 @@ from indextables import errors
 from indextables.log.actions import encode_actions
 from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
+from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.uploads import check_uploads
 from indextables.ops.write import commit_files
 from indextables.schema import to_spark_json
 from indextables.storage import PutOutcome
-from indextables.table import Operation, commit
+from indextables.table import Operation, commit, load_snapshot
 from indextables.table.commit import purge_fence_ms
 from indextables.table.intent import Append
 from support.clock import VirtualClock
@@ -223,11 +224,11 @@ def test_rule_9_writer_on_a_store_without_times_is_not_refused(store):
 def test_purge_that_reaches_its_limit_before_any_orphan_commits_nothing(store):
     remove_split(table_of(store, "a.split", "b.split"), "a.split")
     put_split(store, "orphan.split")
-    truncate_time_travel(context(store), dry_run=False)
+    truncate_time_travel(load_snapshot(context(store)), LocalRunner(), dry_run=False)
     store.clock.advance(30 * DAY)
     before = newest(store).version
     one = {"purge.maxFilesToDelete": "1"}
-    assert run_purge(store, "24 hours", settings=one).to_arrow()["path"].to_pylist() == ["a.split"]
+    assert run_purge(store, "24 hours", settings=one).files["path"].to_pylist() == ["a.split"]
     assert newest(store).version == before
 
 

@@ -98,8 +98,8 @@ def test_rule_2_split_that_an_older_version_shows_is_kept_whatever_its_age(store
     remove_split(table_of(store, "a.split", "b.split"), "a.split")
     store.clock.advance(100 * DAY)
     report = run_purge(store)
-    assert (report.num_files, report.kept_for_time_travel) == (0, 1)
-    assert report.kept_for_time_travel_bytes > 0
+    assert (report.num_files, report.num_kept_for_time_travel) == (0, 1)
+    assert report.bytes_kept_for_time_travel > 0
     assert splits_in(store) == {"a.split", "b.split"}
 
 
@@ -193,8 +193,8 @@ def test_rule_3_dry_run_lists_exactly_what_the_real_run_deletes(store):
     assert {meta.key for meta in store.list("")} == before
     assert dry.num_deleted == 0
     real = run_purge(store, "7 days", "1 day")
-    shown = dry.to_arrow().drop_columns(["isDeleted", "error"])
-    assert shown.equals(real.to_arrow().drop_columns(["isDeleted", "error"]))
+    shown = dry.files.drop_columns(["is_deleted", "error"])
+    assert shown.equals(real.files.drop_columns(["is_deleted", "error"]))
     assert before - {meta.key for meta in store.list("")} == doomed(dry)
     assert (real.num_deleted, real.failures.num_rows) == (dry.num_files, 0)
     assert {kind for kind, number in real.counts.items() if number} == set(PurgeKind) - {PurgeKind.MANIFEST}
@@ -206,7 +206,7 @@ def test_rule_3_limit_on_the_number_of_files_leaves_the_rest_for_the_next_purge(
         put_split(store, f"orphan-{number}.split")
     store.clock.advance(30 * DAY)
     report = run_purge(store, settings={"purge.maxFilesToDelete": "3"})
-    assert (report.num_deleted, report.left_over) == (3, 2)
+    assert (report.num_deleted, report.num_left_over) == (3, 2)
     assert len(splits_in(store)) == 3
 
 
@@ -458,7 +458,7 @@ def test_rule_8_pointers_are_deleted_before_manifests_and_manifests_before_split
     everything_goes(store)
     order = [kind.value for kind in PurgeKind]
     report = run_purge(store, "7 days", ALL_OF_THE_LOG)
-    kinds = report.to_arrow()["kind"].to_pylist()
+    kinds = report.files["kind"].to_pylist()
     assert kinds == sorted(kinds, key=order.index)
     assert set(kinds) == set(order)
     deleted = [call.key for call in store.calls if call.operation == "delete_many"][-4:]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.repair.operation import repair_in_place
+from indextables.ops.runner import LocalRunner
 from support.repair_tables import all_rows, newest, table_rows, whole_table
 from support.tables import FORMATS, checkpoint, context, log_keys
 
@@ -48,7 +49,7 @@ def test_all_rows_survive_any_damage_to_the_log(form, second, damages):
     assert len(keys) <= MOST_FILES
     for key, (kind, place) in zip(keys, damages, strict=False):
         damage(store, key, kind, place)
-    repair_in_place(context(store))
+    repair_in_place(context(store), LocalRunner())
     assert table_rows(store) == all_rows()
     assert newest(store).gap is None
-    assert fsck(context(store), deep=False).is_clean
+    assert fsck(context(store), LocalRunner(), deep=False).is_clean

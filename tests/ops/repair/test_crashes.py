@@ -9,6 +9,7 @@ from indextables.errors import IndexTablesError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.repair.operation import repair_in_place, repair_to
+from indextables.ops.runner import LocalRunner
 from indextables.ops.write import commit_files
 from indextables.storage import ObjectStore
 from support.faults import FaultStore, Moment
@@ -100,7 +101,7 @@ def test_swap_with_any_call_failing_leaves_the_old_log_or_the_new_one(prepare):
     start = prepare()
     before, old = contents(start), observe(start)
     done = filled(before)
-    swap = lambda store: repair_in_place(context(store))  # noqa: E731
+    swap = lambda store: repair_in_place(context(store), LocalRunner())  # noqa: E731
     swap(done)
     new = observe(done)
     assert new != old
@@ -125,10 +126,10 @@ def test_swap_with_any_call_failing_leaves_the_old_log_or_the_new_one(prepare):
 
 def assert_can_be_finished(store: ObjectStore, before: dict[str, bytes], files: set[str]) -> None:
     """The next repair yields the same table, which is clean and accepts commits."""
-    repair_in_place(context(store))
+    repair_in_place(context(store), LocalRunner())
     assert_nothing_lost(before, store)
     assert paths(newest(store)) == files
-    assert fsck(context(store), deep=False).is_clean
+    assert fsck(context(store), LocalRunner(), deep=False).is_clean
     commit_files(newest(store), [put_split(store, "next.split")], [])
     assert paths(newest(store)) == {*files, "next.split"}
 
@@ -138,7 +139,7 @@ def test_copy_with_any_call_at_the_target_failing_can_be_repeated():
     before = contents(start)
 
     def copy(target: ObjectStore) -> None:
-        repair_to(context(start), context(target))
+        repair_to(context(start), context(target), LocalRunner())
 
     for call, moment in failures(copy, memory_store()):
         target = memory_store()
@@ -150,4 +151,4 @@ def test_copy_with_any_call_at_the_target_failing_can_be_repeated():
             target.delete_many(log_keys(target))
         copy(target)
         assert paths(newest(target)) == {"b.split", "c.split", "d.split"}
-        assert fsck(context(target), deep=False).is_clean
+        assert fsck(context(target), LocalRunner(), deep=False).is_clean

@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from indextables import IndexTable, errors, repair_table
-from indextables.ops.repair.report import RepairStatus
+from indextables import IndexTable, Status, errors, repair_table
 
 FIXTURES = Path(__file__).parents[3] / "../shared/fixtures"
 
@@ -38,7 +37,7 @@ def log_of(path):
 
 def test_whole_table_needs_no_repair(path):
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    assert repair_table(path, swap=True).status is RepairStatus.NO_ACTION
+    assert repair_table(path, swap=True).status is Status.NO_ACTION
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 
@@ -47,7 +46,7 @@ def test_damaged_hint_costs_nothing(path, name):
     (log_of(path) / "_last_checkpoint").write_text("{")
     assert before.num_files == expected["numFiles"]
     report = repair_table(path, swap=True)
-    assert (report.status, report.version) == (RepairStatus.SUCCESS, expected["version"] + 1)
+    assert (report.status, report.version) == (Status.SUCCESS, expected["version"] + 1)
     table = IndexTable(path)
     assert (table.schema, table.metadata.id) == (before.schema, before.metadata.id)
     assert sorted(table.files()["path"].to_pylist()) == sorted(expected["paths"])
@@ -60,7 +59,7 @@ def test_damaged_newest_state_is_salvaged_from_its_manifests(path, name):
     state = max(log_of(path).glob("state-v*/_manifest.avro"))
     state.write_bytes(state.read_bytes()[:100])
     report = repair_table(path, swap=True)
-    assert report.status is RepairStatus.PARTIAL
+    assert report.status is Status.PARTIAL
     table = IndexTable(path)
     assert set(table.files()["path"].to_pylist()) >= set(expected["paths"])
     assert table.fsck(deep=True).is_clean
@@ -79,7 +78,7 @@ def test_missing_log(path, name):
         IndexTable(path)
     report = repair_table(path)
     table = IndexTable(path)
-    assert report.status is RepairStatus.PARTIAL
+    assert report.status is Status.PARTIAL
     assert set(table.files()["path"].to_pylist()) >= set(expected["paths"])
     if name not in WITH_REMOVED_SPLITS:
         assert table.num_rows == expected["rows"]

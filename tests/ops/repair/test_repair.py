@@ -7,23 +7,23 @@ import re
 import msgspec
 import pytest
 
-from indextables import errors
+from indextables import RepairResult, Status, errors
 from indextables.log.actions import ProtocolAction, TransactionAction
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import split_refs
 from indextables.ops.repair.operation import (
     RepairMode,
+    RepairRequest,
     plan_repair,
     repair,
     repair_in_place,
     repair_log_to,
     repair_to,
 )
-from indextables.ops.repair.report import RepairReport, RepairStatus
 from indextables.ops.repair.splits import DescribeSplits
 from indextables.ops.repair.write import CopySplit
-from indextables.ops.runner import Interruption, TaskStore
+from indextables.ops.runner import Interruption, LocalRunner, TaskStore
 from indextables.ops.write import append, drop_partitions, overwrite
 from indextables.storage import StoreLocation, open_store
 from indextables.table import create_table
@@ -68,15 +68,15 @@ def assert_sound(store) -> None:
     """The table opens, has all rows, is clean, and accepts further rows."""
     assert table_rows(store) == all_rows()
     assert newest(store).gap is None
-    report = fsck(context(store), deep=True)
+    report = fsck(context(store), LocalRunner(), deep=True)
     assert report.is_clean, report.findings
     append(newest(store), more_rows())
     assert table_rows(store) == sorted([*all_rows(), *counted(more_rows())])
-    assert fsck(context(store), deep=False).is_clean
+    assert fsck(context(store), LocalRunner(), deep=False).is_clean
 
 
-def swap(store) -> RepairReport:
-    return repair_in_place(context(store))
+def swap(store) -> RepairResult:
+    return repair_in_place(context(store), LocalRunner())
 
 
 @pytest.mark.parametrize("name", DAMAGE)
@@ -87,7 +87,7 @@ def test_damaged_table_is_repaired_in_place(name):
     report = swap(store)
     if name == "hint missing":
         # A repair would gain nothing and lose time travel.
-        assert report.status is RepairStatus.NO_ACTION
+        assert report.status is Status.NO_ACTION
         assert contents(store) == before
     elif old:
         folder = report.damaged_log.removeprefix(f"{store.url}/")
@@ -101,7 +101,7 @@ def test_damaged_table_is_repaired_in_place(name):
 def test_damaged_table_is_repaired_elsewhere_and_stays_as_it_is(name):
     store, target = damaged_table(name), memory_store()
     before = contents(store)
-    report = repair_to(context(store), context(target))
+    report = repair_to(context(store), context(target), LocalRunner())
     assert contents(store) == before
     assert report.location == target.url
     assert_sound(target)
@@ -109,7 +109,7 @@ def test_damaged_table_is_repaired_elsewhere_and_stays_as_it_is(name):
 
 def test_only_the_log_is_written_elsewhere():
     store, target = damaged_table("version file missing"), memory_store()
-    repair_log_to(context(store), context(target))
+    repair_log_to(context(store), context(target), LocalRunner())
     assert set(log_keys(target)) == set(contents(target))
     assert paths(newest(target)) == paths(newest(whole_table()))
     # An administrator can install it in place of the old log.
@@ -127,9 +127,9 @@ def test_dry_run_reports_the_same_and_writes_nothing():
         put = put_if_absent = delete_many = _refuse
 
     store = damaged_table("several at once")
-    planned = repair(context(ReadOnly(store)), None, RepairMode.PLAN)
+    planned = repair(context(ReadOnly(store)), RepairRequest(None, RepairMode.PLAN), LocalRunner())
     done = swap(store)
-    assert planned.status is RepairStatus.DRY_RUN
+    assert planned.status is Status.DRY_RUN
     assert (planned.num_files, planned.counts, planned.undecided) == (
         done.num_files,
         done.counts,
@@ -143,7 +143,7 @@ def test_dry_run_reports_the_same_and_writes_nothing():
 def test_gap_is_bridged_and_reported():
     report = swap(damaged_table("version file missing"))
     assert (report.status, report.proven_version, report.newest_version) == (
-        RepairStatus.PARTIAL,
+        Status.PARTIAL,
         NEWEST - 2,
         NEWEST,
     )
@@ -160,7 +160,7 @@ def test_damage_without_loss_is_a_full_success():
     store.put(version_key(3), b"scribble")
     before = newest(store)
     report = swap(store)
-    assert (report.status, report.proven_version, report.undecided) == (RepairStatus.SUCCESS, NEWEST, ())
+    assert (report.status, report.proven_version, report.undecided) == (Status.SUCCESS, NEWEST, ())
     assert {problem.path for problem in report.unreadable_log_files} == {version_key(3), LAST_CHECKPOINT_KEY}
     after = newest(store)
     assert (after.metadata, after.protocol) == (before.metadata, before.protocol)
@@ -192,13 +192,13 @@ def test_missing_and_unreadable_splits_are_listed_and_left_out():
     store.delete_many([gone])
     store.put(bad, store.get(bad)[:-9])
     report = swap(store)
-    assert report.status is RepairStatus.PARTIAL
+    assert report.status is Status.PARTIAL
     assert [problem.path for problem in report.missing_splits] == [gone]
     assert [problem.path for problem in report.unreadable_splits] == [bad]
     assert {gone, bad} <= {problem.path for problem in report.skipped_splits}
     assert bad in contents(store)
     assert paths(newest(store)) == paths(newest(whole_table())) - {gone, bad}
-    assert fsck(context(store), deep=True).is_clean
+    assert fsck(context(store), LocalRunner(), deep=True).is_clean
 
 
 def test_missing_split_alone_is_repaired_by_leaving_it_out():
@@ -206,8 +206,8 @@ def test_missing_split_alone_is_repaired_by_leaving_it_out():
     gone = min(paths(newest(store)))
     store.delete_many([gone])
     report = swap(store)
-    assert (report.status, report.num_files, report.undecided) == (RepairStatus.PARTIAL, 7, ())
-    assert fsck(context(store), deep=True).is_clean
+    assert (report.status, report.num_files, report.undecided) == (Status.PARTIAL, 7, ())
+    assert fsck(context(store), LocalRunner(), deep=True).is_clean
 
 
 def test_entry_that_contradicts_its_split_is_corrected():
@@ -217,7 +217,7 @@ def test_entry_that_contradicts_its_split_is_corrected():
     write_version(store, table.version + 1, wrong)
     corrupt_hint(store)
     assert swap(store).num_rows == 5
-    assert fsck(context(store), deep=True).is_clean
+    assert fsck(context(store), LocalRunner(), deep=True).is_clean
 
 
 # --- which splits are live ----------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_splits_that_an_intact_log_does_not_mention_stay_out():
     checkpoint(store)
     corrupt_hint(store)
     report = swap(store)
-    assert (report.status, report.left_out_splits) == (RepairStatus.SUCCESS, ())
+    assert (report.status, report.left_out_splits) == (Status.SUCCESS, ())
     assert paths(newest(store)) == {"a.split"}
 
 
@@ -297,20 +297,20 @@ def test_absolute_paths_become_relative():
     write_version(store, 1, msgspec.structs.replace(action, path=f"{store.url}/a.split"))
     write_version(store, 2, msgspec.structs.replace(action, path="memory://elsewhere/t/b.split"))
     corrupt_hint(store)
-    report = repair_in_place(table.context)
+    report = repair_in_place(table.context, LocalRunner())
     assert paths(newest(store)) == {"a.split"}
     assert [problem.path for problem in report.missing_splits] == ["memory://elsewhere/t/b.split"]
 
 
 def test_version_that_a_repair_wrote_is_as_good_as_a_checkpoint():
     store = damaged_table("version file missing")
-    expected = repair(context(store), None, RepairMode.SWAP)
+    expected = repair(context(store), RepairRequest(None, RepairMode.SWAP), LocalRunner())
     keys = [key for key in log_keys(store) if not re.search(r"/0{10}\d+\.json$", key)]
     store.delete_many(keys)
     with pytest.raises(errors.LogCorruptedError):
         newest(store)
     again = swap(store)
-    assert (again.status, again.proven_version) == (RepairStatus.SUCCESS, expected.version)
+    assert (again.status, again.proven_version) == (Status.SUCCESS, expected.version)
     assert again.version == expected.version + 1
     assert_sound(store)
 
@@ -374,7 +374,7 @@ def test_stalled_writer_of_the_old_log_commits_or_is_rejected():
     result = append(stalled, more_rows())
     assert result.version == NEWEST + 2
     assert table_rows(store) == sorted([*all_rows(), *counted(more_rows())])
-    assert fsck(context(store), deep=False).is_clean
+    assert fsck(context(store), LocalRunner(), deep=False).is_clean
 
 
 def test_writer_that_commits_during_the_repair_wins():
@@ -405,7 +405,7 @@ def test_target_with_a_log_is_refused():
     store, target = damaged_table("log deleted"), whole_table()
     before = contents(target)
     with pytest.raises(errors.TableAlreadyExistsError):
-        repair_to(context(store), context(target))
+        repair_to(context(store), context(target), LocalRunner())
     assert contents(target) == before
 
 
@@ -415,7 +415,7 @@ def test_target_within_the_table_is_refused(place, tmp_path):
     target = open_store(f"{tmp_path}/lake/table{place}")
     put_split(store, "a.split")
     with pytest.raises(errors.InvalidOptionError):
-        repair_to(context(store), context(target))
+        repair_to(context(store), context(target), LocalRunner())
 
 
 def test_old_log_is_replaced_only_by_a_swap():
@@ -423,28 +423,28 @@ def test_old_log_is_replaced_only_by_a_swap():
     before = contents(store)
     for mode in (RepairMode.COPY, RepairMode.LOG_ONLY):
         with pytest.raises(errors.InvalidOptionError, match="ask for a swap"):
-            repair(context(store), None, mode)
+            repair(context(store), RepairRequest(None, mode), LocalRunner())
     with pytest.raises(errors.InvalidOptionError, match="has no other location"):
-        repair(context(store), context(memory_store()), RepairMode.SWAP)
+        repair(context(store), RepairRequest("memory://elsewhere", RepairMode.SWAP), LocalRunner())
     assert contents(store) == before
 
 
 def test_missing_log_is_written_in_place():
     store = damaged_table("log deleted")
-    assert repair(context(store), None, RepairMode.COPY).location == store.url
+    assert repair(context(store), RepairRequest(None, RepairMode.COPY), LocalRunner()).location == store.url
     assert_sound(store)
 
 
 def test_folder_without_a_table():
     with pytest.raises(errors.TableNotFoundError, match="nothing to repair"):
-        plan_repair(context(memory_store()))
+        plan_repair(context(memory_store()), LocalRunner())
 
 
 def test_table_without_any_readable_schema():
     store = memory_store()
     store.put("a.split", b"no split")
     with pytest.raises(errors.LogCorruptedError, match="tells the schema"):
-        plan_repair(context(store))
+        plan_repair(context(store), LocalRunner())
 
 
 def test_splits_of_a_nested_table_are_not_taken():
@@ -461,7 +461,7 @@ def test_store_failure_is_not_treated_as_damage():
             raise errors.TransientStorageError("away")
 
     with pytest.raises(errors.TransientStorageError):
-        plan_repair(context(Away(damaged_table("log deleted"))))
+        plan_repair(context(Away(damaged_table("log deleted"))), LocalRunner())
 
 
 def test_work_can_be_done_in_another_process(tmp_path):

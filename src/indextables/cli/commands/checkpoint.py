@@ -60,21 +60,13 @@ def checkpoint(
     table = open_table(path, [*(option or ()), *chosen], storage_option)
     started = time.perf_counter()
     with working("writing the checkpoint"):
-        report = table.checkpoint()
+        result = table.checkpoint()
     seconds = time.perf_counter() - started
     if as_json:
-        print_json(
-            {
-                "version": report.version,
-                "previousFormat": report.previous_format,
-                "newFormat": report.new_format,
-                "numFiles": report.num_files,
-                "totalBytes": report.total_bytes,
-            }
-        )
+        print_json(result.to_dict())
         return
     print_line(
-        f"checkpoint of version {report.version} in format {report.new_format} "
-        f"(previously {report.previous_format or 'none'}), in {duration(seconds)}"
+        f"checkpoint of version {result.version} in format {result.new_format} "
+        f"(previously {result.previous_format or 'none'}), in {duration(seconds)}"
     )
-    print_line(f"{count(report.num_files, 'file')}, {size(report.total_bytes)}")
+    print_line(f"{count(result.num_files, 'file')}, {size(result.total_bytes)}")

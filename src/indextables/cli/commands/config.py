@@ -97,9 +97,9 @@ def _setting_document(setting: Setting[Any], settings: Settings) -> dict[str, An
         "allowed": setting.allowed,
         "section": setting.section.value,
         "help": setting.help,
-        "olderKeys": [alias.key for alias in setting.aliases],
-        "valueText": setting.kind.show(settings[setting]),
-        "defaultText": setting.kind.show(setting.default),
+        "older_keys": [alias.key for alias in setting.aliases],
+        "value_text": setting.kind.show(settings[setting]),
+        "default_text": setting.kind.show(setting.default),
     }
 
 
@@ -116,9 +116,9 @@ def _family_document(family: SettingFamily, settings: Settings) -> dict[str, Any
         "allowed": f"any text for any {family.placeholder}{endings}",
         "section": family.section.value,
         "help": family.help,
-        "olderKeys": [],
-        "valueText": ", ".join(f"{ending}={text}" for ending, text in value.items()),
-        "defaultText": "",
+        "older_keys": [],
+        "value_text": ", ".join(f"{ending}={text}" for ending, text in value.items()),
+        "default_text": "",
     }
 
 
@@ -127,17 +127,17 @@ def _print_one(document: dict[str, Any]) -> None:
         [
             ("key", document["key"]),
             ("meaning", document["help"]),
-            ("value", f"{document['valueText'] or '-'} (from: {document['source']})"),
-            ("default", document["defaultText"] or "-"),
+            ("value", f"{document['value_text'] or '-'} (from: {document['source']})"),
+            ("default", document["default_text"] or "-"),
             ("allowed", document["allowed"]),
-            ("older keys", ", ".join(document["olderKeys"]) or "-"),
+            ("older keys", ", ".join(document["older_keys"]) or "-"),
         ]
     )
 
 
 def _print_table(documents: Sequence[dict[str, Any]]) -> None:
     rows = [
-        (document["key"], document["valueText"] or "-", document["defaultText"] or "-", document["help"])
+        (document["key"], document["value_text"] or "-", document["default_text"] or "-", document["help"])
         for document in documents
     ]
     print_table(_COLUMNS, rows)
@@ -151,7 +151,7 @@ def _print_sections(documents: Sequence[dict[str, Any]]) -> None:
             section = document["section"]
             print_line()
             print_heading(section)
-        value, default = document["valueText"] or "-", document["defaultText"] or "-"
+        value, default = document["value_text"] or "-", document["default_text"] or "-"
         print_facts(
             [(f"  {document['key']}", value if value == default else f"{value} (default: {default})")]
         )

@@ -63,29 +63,29 @@ def _document(table: IndexTable, path: str) -> dict[str, Any]:
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "createdTime": metadata.created_time,
+        "created_time": metadata.created_time,
         "version": table.version,
         "protocol": {
-            "minReaderVersion": protocol.min_reader_version,
-            "minWriterVersion": protocol.min_writer_version,
-            "readerFeatures": list(protocol.reader_features or ()),
-            "writerFeatures": list(protocol.writer_features or ()),
+            "min_reader_version": protocol.min_reader_version,
+            "min_writer_version": protocol.min_writer_version,
+            "reader_features": list(protocol.reader_features or ()),
+            "writer_features": list(protocol.writer_features or ()),
         },
         "schema": [
             {"name": field.name, "type": str(field.type), "nullable": field.nullable}
             for field in table.schema
         ],
-        "partitionColumns": table.partition_columns,
-        "numFiles": table.num_files,
-        "numRows": table.num_rows,
-        "totalBytes": table.total_bytes,
+        "partition_columns": table.partition_columns,
+        "num_files": table.num_files,
+        "num_rows": table.num_rows,
+        "total_bytes": table.total_bytes,
         "properties": shown_properties(metadata.configuration),
         "state": dict(zip(state["property"].to_pylist(), state["value"].to_pylist(), strict=True)),
     }
 
 
 def _facts(document: dict[str, Any], protocol: ProtocolAction) -> list[tuple[str, str]]:
-    rows, created_ms = document["numRows"], document["createdTime"]
+    rows, created_ms = document["num_rows"], document["created_time"]
     facts = [
         ("path", document["path"]),
         ("id", document["id"]),
@@ -94,10 +94,10 @@ def _facts(document: dict[str, Any], protocol: ProtocolAction) -> list[tuple[str
         ("created", None if created_ms is None else when(created_ms, time.time_ns() // 1_000_000)),
         ("version", str(document["version"])),
         ("protocol", _protocol_text(protocol)),
-        ("partitioned by", ", ".join(document["partitionColumns"]) or "-"),
-        ("files", f"{document['numFiles']:,}"),
+        ("partitioned by", ", ".join(document["partition_columns"]) or "-"),
+        ("files", f"{document['num_files']:,}"),
         ("rows", "unknown (not recorded for some files)" if rows is None else f"{rows:,}"),
-        ("size", f"{size(document['totalBytes'])} ({document['totalBytes']:,} bytes)"),
+        ("size", f"{size(document['total_bytes'])} ({document['total_bytes']:,} bytes)"),
     ]
     return [(name, value) for name, value in facts if value is not None]
 

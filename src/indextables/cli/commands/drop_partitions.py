@@ -10,6 +10,7 @@ from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
 from indextables.cli.output import Yes, confirm, print_line
 from indextables.cli.progress import working
+from indextables.ops.write import drop_partitions as drop_partitions_where
 
 EXAMPLES = examples(
     "indextables drop-partitions ./logs --where \"date < '2026-01-01'\"",
@@ -34,14 +35,12 @@ def drop_partitions(
     """
     table = open_table(path, option, storage_option)
     confirm(f"Remove all rows of {path} where {where}?", is_agreed=yes)
-    before = table.version
     with working("dropping partitions"):
-        version = table.drop_partitions(where)
-    metrics = dict(table.history(limit=1)["operationMetrics"][0].as_py() or ())
-    removed = metrics.get("numRemovedFiles", 0) if version > before else 0
+        result = drop_partitions_where(table.snapshot, where)
     if as_json:
-        print_json({"version": version, "removedFiles": removed, "committed": version > before})
-    elif version == before:
+        print_json(result.to_dict())
+    elif not result.is_committed:
         print_line("no partition matches; nothing was committed")
     else:
-        print_line(f"version {version}: {count(removed, 'split')} removed")
+        removed = "splits" if result.removed_files is None else count(result.removed_files, "split")
+        print_line(f"version {result.version}: {removed} removed")

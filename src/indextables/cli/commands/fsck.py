@@ -7,11 +7,11 @@ import typer
 
 from indextables.cli.command import REFUSED, examples
 from indextables.cli.formatting import count, duration
-from indextables.cli.json_output import json_rows, print_json
+from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
 from indextables.cli.output import Column, print_line, print_table
 from indextables.cli.progress import progressing
-from indextables.ops.fsck.report import FsckReport
+from indextables.ops.fsck.report import FsckResult
 
 EXAMPLES = examples(
     "indextables fsck ./logs",
@@ -33,38 +33,31 @@ def fsck(
     table = open_table(path, option, storage_option)
     started = time.perf_counter()
     with progressing() as show:
-        report = table.fsck(deep, progress=show)
+        result = table.fsck(deep, progress=show)
     seconds = time.perf_counter() - started
     if as_json:
-        print_json(_as_json(report))
+        print_json(result.to_dict())
     else:
-        _print(report, seconds)
-    if report.errors:
+        _print(result, seconds)
+    if result.errors:
         raise typer.Exit(REFUSED)
 
 
-def _as_json(report: FsckReport) -> dict[str, object]:
-    return {
-        "version": report.version,
-        "clean": report.is_clean,
-        "deep": report.is_deep,
-        "versionsChecked": report.versions_checked,
-        "checkpointsChecked": report.checkpoints_checked,
-        "splitsChecked": report.splits_checked,
-        "findings": list(json_rows(report.to_arrow())),
-    }
-
-
-def _print(report: FsckReport, seconds: float) -> None:
-    if report.findings:
+def _print(result: FsckResult, seconds: float) -> None:
+    if result.findings:
         columns = [Column("severity"), Column("code"), Column("object"), Column("message"), Column("remedy")]
-        print_table(columns, [tuple(row.values()) for row in report.to_arrow().to_pylist()])
-    result = (
+        rows = [
+            (finding.severity.value, finding.code, finding.object, finding.message, finding.remedy)
+            for finding in result.findings
+        ]
+        print_table(columns, rows)
+    summary = (
         "clean"
-        if report.is_clean
-        else f"{count(len(report.errors), 'error')} in {len(report.findings)} findings"
+        if result.is_clean
+        else f"{count(result.num_errors, 'error')} in {len(result.findings)} findings"
     )
     print_line(
-        f"{result}: {count(report.versions_checked, 'version')}, {count(report.checkpoints_checked, 'checkpoint')} and "
-        f"{count(report.splits_checked, 'split')} checked, in {duration(seconds)}"
+        f"{summary}: {count(result.versions_checked, 'version')}, "
+        f"{count(result.checkpoints_checked, 'checkpoint')} and {count(result.splits_checked, 'split')} checked, "
+        f"in {duration(seconds)}"
     )

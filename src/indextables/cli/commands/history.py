@@ -73,7 +73,7 @@ def _row(commit: dict[str, Any], time_ms: int, now_ms: int) -> tuple[str, ...]:
         str(commit["version"]),
         when(time_ms, now_ms),
         commit["operation"] or "-",
-        _changes(commit["operationMetrics"] or {}),
+        _changes(commit["operation_metrics"] or {}),
     )
 
 

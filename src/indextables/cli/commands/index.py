@@ -91,9 +91,9 @@ def index(
         print_json(
             {
                 "version": version,
-                "numRows": table.num_rows,
-                "numFiles": table.num_files,
-                "totalBytes": table.total_bytes,
+                "num_rows": table.num_rows,
+                "num_files": table.num_files,
+                "total_bytes": table.total_bytes,
             }
         )
         return

@@ -13,7 +13,7 @@ from indextables.cli.output import print_line, print_warning
 from indextables.cli.progress import progressing
 from indextables.config.registry import MERGE_MAX_SOURCE_SPLITS, MERGE_TARGET_SIZE
 from indextables.errors import InvalidOptionError
-from indextables.ops.merge import MergeReport
+from indextables.ops.merge import MergeResult
 
 EXAMPLES = examples(
     "indextables merge ./logs",
@@ -67,40 +67,26 @@ def merge(
     table = open_table(path, option, storage_option)
     started = time.perf_counter()
     with progressing() as show:
-        report = table.merge_splits(target_size, where, max_dest_splits, max_source_splits, progress=show)
+        result = table.merge_splits(target_size, where, max_dest_splits, max_source_splits, progress=show)
     seconds = time.perf_counter() - started
     if as_json:
-        print_json(_as_json(report))
+        print_json(result.to_dict())
         return
-    _print(report, seconds)
+    _print(result, seconds)
 
 
-def _as_json(report: MergeReport) -> dict[str, object]:
-    return {
-        "version": report.version,
-        "mergedGroups": report.merged_groups,
-        "sourceSplits": report.source_splits,
-        "newSplits": report.new_splits,
-        "rows": report.rows,
-        "bytesBefore": report.bytes_before,
-        "bytesAfter": report.bytes_after,
-        "skipped": [{"path": each.path, "reason": each.reason} for each in report.skipped],
-        "givenUp": [{"paths": list(each.paths), "reason": each.reason} for each in report.given_up],
-    }
-
-
-def _print(report: MergeReport, seconds: float) -> None:
-    for bad in report.skipped:
+def _print(result: MergeResult, seconds: float) -> None:
+    for bad in result.skipped:
         print_warning(f"{bad.path} was skipped: {bad.reason}")
-    for group in report.given_up:
+    for group in result.given_up:
         print_warning(f"{count(len(group.paths), 'split')} were not merged: {group.reason}")
-    if not report.merged_groups:
-        print_line("nothing was merged" if report.skipped or report.given_up else "nothing to merge")
+    if not result.merged_groups:
+        print_line("nothing was merged" if result.skipped or result.given_up else "nothing to merge")
         return
     print_line(
-        f"version {report.version}: {count(report.source_splits, 'split')} became {report.new_splits:,}, "
+        f"version {result.version}: {count(result.source_splits, 'split')} became {result.new_splits:,}, "
         f"in {duration(seconds)}"
     )
     print_line(
-        f"{count(report.rows, 'row')}, {size(report.bytes_before)} before, {size(report.bytes_after)} after"
+        f"{count(result.rows, 'row')}, {size(result.bytes_before)} before, {size(result.bytes_after)} after"
     )

@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 import typer
 
 from indextables.cli.command import REFUSED, examples
-from indextables.cli.formatting import count, duration, iso, size
-from indextables.cli.json_output import json_rows, print_json
+from indextables.cli.formatting import count, duration, size
+from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
 from indextables.cli.output import Column, Yes, confirm, print_line, print_table, print_warning
 from indextables.cli.progress import progressing, working
 from indextables.errors import InvalidOptionError
-from indextables.ops.purge.report import PurgeReport, retention_hours
+from indextables.ops.purge.report import PurgeResult, retention_hours
 
 EXAMPLES = examples(
     "indextables purge ./logs --dry-run",
@@ -71,58 +71,43 @@ def purge(
             confirm(f"Delete {count(plan.num_files, 'file')} ({size(plan.size_bytes)})?", is_agreed=False)
     started = time.perf_counter()
     with progressing() as show:
-        report = table.purge(older_than, log_retention, dry_run=dry_run, progress=show)
+        result = table.purge(older_than, log_retention, dry_run=dry_run, progress=show)
     seconds = time.perf_counter() - started
     if as_json:
-        print_json(_as_json(report))
+        print_json(result.to_dict())
     else:
-        _print(report, seconds)
-    if report.failures.num_rows:
+        _print(result, seconds)
+    if result.failures.num_rows:
         raise typer.Exit(REFUSED)
 
 
-def _as_json(report: PurgeReport) -> dict[str, object]:
-    return {
-        "version": report.version,
-        "dryRun": report.is_dry_run,
-        "cutoff": iso(report.split_cutoff_ms),
-        "orphanCutoff": iso(report.orphan_cutoff_ms),
-        "numFiles": report.num_files,
-        "numDeleted": report.num_deleted,
-        "sizeBytes": report.size_bytes,
-        "keptForTimeTravel": report.kept_for_time_travel,
-        "leftOver": report.left_over,
-        "files": list(json_rows(report.to_arrow())),
-    }
-
-
-def _print(report: PurgeReport, seconds: float) -> None:
-    if report.is_dry_run and report.num_files:
-        print_files(report.to_arrow())
-    for row in report.failures.slice(0, _SHOWN).to_pylist():
+def _print(result: PurgeResult, seconds: float) -> None:
+    if result.is_dry_run and result.num_files:
+        print_files(result.files)
+    for row in result.failures.slice(0, _SHOWN).to_pylist():
         print_warning(f"{row['path']} could not be deleted: {row['error']}")
-    done = report.num_files if report.is_dry_run else report.num_deleted
-    verb = "would be deleted" if report.is_dry_run else "deleted"
-    kinds = [count(number, kind.value) for kind, number in report.counts.items() if number]
+    done = result.num_files if result.is_dry_run else result.num_deleted
+    verb = "would be deleted" if result.is_dry_run else "deleted"
+    kinds = [count(number, kind.value) for kind, number in result.counts.items() if number]
     print_line(
-        f"{count(done, 'file')} {verb}, {size(_bytes(report))}{_in_brackets(kinds)}"
-        f"{'' if report.is_dry_run else f', in {duration(seconds)}'}"
+        f"{count(done, 'file')} {verb}, {size(_bytes(result))}{_in_brackets(kinds)}"
+        f"{'' if result.is_dry_run else f', in {duration(seconds)}'}"
     )
-    if report.kept_for_time_travel:
+    if result.num_kept_for_time_travel:
         print_line(
-            f"{count(report.kept_for_time_travel, 'removed split')} "
-            f"({size(report.kept_for_time_travel_bytes)}) kept for time travel; --log-retention or "
+            f"{count(result.num_kept_for_time_travel, 'removed split')} "
+            f"({size(result.bytes_kept_for_time_travel)}) kept for time travel; --log-retention or "
             f"`indextables truncate` releases them"
         )
-    if report.left_over:
-        print_line(f"{count(report.left_over, 'file')} over the limit of one purge left for the next")
+    if result.num_left_over:
+        print_line(f"{count(result.num_left_over, 'file')} over the limit of one purge left for the next")
 
 
 def print_files(files: pa.Table) -> None:
     """Print the first of the files to delete."""
     columns = [Column("path"), Column("kind"), Column("size", "right"), Column("age", "right")]
     rows = [
-        (row["path"], row["kind"], size(row["size"]), f"{row['ageHours'] / 24:.1f} days")
+        (row["path"], row["kind"], size(row["size"]), f"{row['age_hours'] / 24:.1f} days")
         for row in files.slice(0, _SHOWN).to_pylist()
     ]
     print_table(columns, rows)
@@ -130,10 +115,10 @@ def print_files(files: pa.Table) -> None:
         print_line(f"… {_SHOWN} of {files.num_rows:,} shown; use --json to see all")
 
 
-def _bytes(report: PurgeReport) -> int:
-    if report.is_dry_run:
-        return report.size_bytes
-    return pc.sum(report.files.filter(report.files["isDeleted"])["size"]).as_py() or 0
+def _bytes(result: PurgeResult) -> int:
+    if result.is_dry_run:
+        return result.size_bytes
+    return pc.sum(result.files.filter(result.files["is_deleted"])["size"]).as_py() or 0
 
 
 def _in_brackets(kinds: list[str]) -> str:

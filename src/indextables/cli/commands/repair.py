@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from indextables._results import Status
 from indextables.cli.command import examples
 from indextables.cli.formatting import count, duration, size
-from indextables.cli.json_output import json_rows, print_json
+from indextables.cli.json_output import print_json
 from indextables.cli.options import (
     AsJson,
     SettingPairs,
@@ -20,7 +21,7 @@ from indextables.cli.options import (
 from indextables.cli.output import Column, confirm, print_facts, print_line, print_table, print_warning
 from indextables.cli.progress import progressing
 from indextables.index_table import repair_table
-from indextables.ops.repair.report import Problem, RepairReport, RepairStatus
+from indextables.ops.repair.report import Problem, RepairResult
 
 EXAMPLES = examples(
     "indextables repair ./logs --dry-run",
@@ -66,7 +67,7 @@ def repair(
         confirm(f"Replace the log of {path}? The old log is kept beside it.", is_agreed=yes)
     started = time.perf_counter()
     with progressing() as show:
-        report = repair_table(
+        result = repair_table(
             path,
             at,
             swap=swap,
@@ -77,48 +78,38 @@ def repair(
             progress=show,
         )
     if as_json:
-        print_json(_as_json(report))
+        print_json(result.to_dict())
     else:
-        _print(report, time.perf_counter() - started)
+        _print(result, time.perf_counter() - started)
 
 
-def _as_json(report: RepairReport) -> dict[str, object]:
-    (row,) = json_rows(report.to_arrow())
-    return {_camel(name): value for name, value in row.items()}
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
-
-
-def _print(report: RepairReport, seconds: float) -> None:
-    if report.status is RepairStatus.NO_ACTION:
+def _print(result: RepairResult, seconds: float) -> None:
+    if result.status is Status.NO_ACTION:
         print_line("the log is intact; nothing was changed")
         return
-    _print_problems("unreadable log files", report.unreadable_log_files)
-    _print_problems("missing splits", report.missing_splits)
-    _print_problems("unreadable splits", report.unreadable_splits)
-    _print_problems("splits not included", report.left_out_splits)
-    for message in report.undecided:
+    _print_problems("unreadable log files", result.unreadable_log_files)
+    _print_problems("missing splits", result.missing_splits)
+    _print_problems("unreadable splits", result.unreadable_splits)
+    _print_problems("splits not included", result.left_out_splits)
+    for message in result.undecided:
         print_warning(message)
-    counts = report.counts
+    counts = result.counts
     facts = [
-        ("proven version", "none" if report.proven_version is None else str(report.proven_version)),
+        ("proven version", "none" if result.proven_version is None else str(result.proven_version)),
         ("from that version", count(counts.proven, "split")),
         ("from later log files", count(counts.salvaged, "split")),
         ("from the splits themselves", count(counts.described_by_themselves, "split")),
-        ("rows", "unknown" if report.num_rows is None else f"{report.num_rows:,}"),
-        ("size", size(report.total_bytes)),
+        ("rows", "unknown" if result.num_rows is None else f"{result.num_rows:,}"),
+        ("size", size(result.total_bytes)),
     ]
-    if report.damaged_log is not None:
-        facts.append(("old log", report.damaged_log))
+    if result.damaged_log is not None:
+        facts.append(("old log", result.damaged_log))
     print_facts(facts)
-    if report.location is None:
-        print_line(f"{count(report.num_files, 'split')} can be recovered; nothing was written")
+    if result.location is None:
+        print_line(f"{count(result.num_files, 'split')} can be recovered; nothing was written")
         return
-    done = f"version {report.version} with {count(report.num_files, 'split')}"
-    print_line(f"{report.location} has {done}, in {duration(seconds)}")
+    done = f"version {result.version} with {count(result.num_files, 'split')}"
+    print_line(f"{result.location} has {done}, in {duration(seconds)}")
 
 
 def _print_problems(title: str, problems: Sequence[Problem]) -> None:

@@ -10,6 +10,8 @@ from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, check_timestamp, open_table
 from indextables.cli.output import Yes, confirm, print_line
 from indextables.cli.progress import working
+from indextables.ops.restore import RestoreRequest
+from indextables.ops.restore import restore as restore_version
 
 EXAMPLES = examples(
     "indextables restore ./logs --version 7",
@@ -45,12 +47,11 @@ def restore(
     table = open_table(path, option, storage_option)
     wanted = f"version {version}" if version is not None else f"the version of {timestamp}"
     confirm(f"Restore {path} to {wanted}?", is_agreed=yes)
-    before = table.version
     with working(f"restoring {wanted}"):
-        restored = table.restore(version, timestamp)
+        result = restore_version(table.snapshot, RestoreRequest(version, timestamp))
     if as_json:
-        print_json({"version": restored, "committed": restored > before, "numFiles": table.num_files})
-    elif restored == before:
+        print_json(result.to_dict())
+    elif not result.is_committed:
         print_line(f"the table is already the same as {wanted}; nothing was committed")
     else:
-        print_line(f"version {restored} restores {wanted}: {count(table.num_files, 'file')}")
+        print_line(f"version {result.version} restores {wanted}: {count(result.num_files, 'file')}")

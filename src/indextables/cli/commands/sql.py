@@ -5,15 +5,15 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
+from indextables._results import Status, plain_rows
 from indextables.cli.command import REFUSED, examples
 from indextables.cli.formatting import count
-from indextables.cli.json_output import json_rows, print_json_rows
+from indextables.cli.json_output import print_json_rows
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
 from indextables.cli.output import Column, print_heading, print_line, print_table
 from indextables.cli.progress import progressing
 from indextables.errors import InvalidPredicateError, InvalidStatementError
 from indextables.statements import Caller, run_statement
-from indextables.statements.columns import Status
 from indextables.statements.grammar import require_statement
 
 EXAMPLES = examples(
@@ -65,7 +65,7 @@ def _wrong_usage(error: Exception) -> typer.BadParameter:
 
 
 def _print(answer: pa.Table) -> None:
-    rows = json_rows(answer.slice(0, _SHOWN))
+    rows = plain_rows(answer.slice(0, _SHOWN))
     if answer.num_rows == 1:
         _print_one(next(rows))
         return

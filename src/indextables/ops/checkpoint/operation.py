@@ -9,12 +9,14 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from indextables._results import MESSAGE, TABLE_PATH, Column, Columns, Result, Status
 from indextables.config.registry import (
     CHECKPOINT_COMPRESSION,
     CHECKPOINT_MAX_FILE_SIZE,
@@ -77,17 +79,50 @@ logger = logging.getLogger(__name__)
 _MULTI_PART_PROTOCOL_VERSION = 3
 
 
-class CheckpointReport(msgspec.Struct, frozen=True):
-    """What a checkpoint did. Formats are those of `_last_checkpoint`; none before the first checkpoint."""
+class CheckpointResult(Result, frozen=True):
+    """What `IndexTable.checkpoint` or `IndexTable.compact` wrote.
 
+    Attributes:
+        table_path: The URL of the table.
+        version: The version of the checkpoint.
+        previous_format: The format of the newest checkpoint before; None if there was none.
+        new_format: The format of the checkpoint: "avro-state", "json" or "parquet".
+        num_files: The number of live splits.
+        total_bytes: The size of the live splits.
+    """
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`"),
+        Column(
+            "previous_format", pa.string(), "the format of the newest checkpoint before; null: there was none"
+        ),
+        Column("new_format", pa.string(), "the format of the checkpoint: `avro-state`, `json` or `parquet`"),
+        Column("version", pa.int64(), "the version of the checkpoint"),
+        Column("num_files", pa.int64(), "the number of live splits"),
+        Column("total_bytes", pa.int64(), "the size of the live splits"),
+        MESSAGE,
+    )
+
+    table_path: str
     version: int
     previous_format: str | None
     new_format: str
     num_files: int
     total_bytes: int
 
+    @property
+    def status(self) -> Status:
+        """Always SUCCESS: a checkpoint that cannot be written raises an error."""
+        return Status.SUCCESS
 
-def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointReport:
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        return f"version {self.version} has a checkpoint in the format {self.new_format}"
+
+
+def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointResult:
     """Write a checkpoint of the snapshot in the configured format, read it back, and point the hint at it.
 
     An existing checkpoint of that version and format stays, unless it is damaged: then it is written again. A `runner`
@@ -102,7 +137,7 @@ def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> Checkp
 
 def compact(
     snapshot: Snapshot, runner: Runner | None = None, trigger: Trigger = Trigger.FORCED
-) -> CheckpointReport:
+) -> CheckpointResult:
     """Rewrite the state without tombstones and fragments. A compact state stays as it is.
 
     By default all manifests are rewritten; with another `trigger`, only those that need it. A state is never replaced:
@@ -174,7 +209,7 @@ def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
     return load_snapshot(context, snapshot.version).sharing_entries_of(snapshot)
 
 
-def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointReport:
+def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointResult:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)])
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
@@ -187,7 +222,7 @@ class _ReadableBase(msgspec.Struct, frozen=True):
     source: EntrySource
 
 
-def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointReport:
+def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointResult:
     """Write a checkpoint unless a readable one exists, read it back, and advance the hint."""
     context, version = snapshot.context, snapshot.version
     # A release that does not support the table's protocol might drop content.
@@ -197,7 +232,8 @@ def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> 
         raise _not_readable(context, version)
     previous, hint = read_hint(context.store), _new_hint(snapshot, found)
     _advance_hint(context, previous, hint)
-    return CheckpointReport(
+    return CheckpointResult(
+        table_path=context.url,
         version=version,
         previous_format=None if previous is None else previous.format_name,
         new_format=hint.format_name,

@@ -6,7 +6,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
 from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LOG_PREFIX
@@ -21,11 +20,11 @@ from indextables.ops.fsck.log import (
     check_version_files,
     reachable_versions,
 )
-from indextables.ops.fsck.report import Finding, FsckReport, Severity, ordered_findings
+from indextables.ops.fsck.report import Finding, FsckResult, Severity, ordered_findings
 from indextables.ops.fsck.splits import check_contents, check_presence, count_orphans
 from indextables.ops.purge.garbage import checkpoint_files, is_collectable
 from indextables.ops.references import LivePaths, read_actions, stored_table
-from indextables.ops.runner import LocalRunner, Runner
+from indextables.ops.runner import Runner
 from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 
@@ -33,7 +32,7 @@ _PURGE: Final = "PURGE INDEXTABLE"
 _KEEP: Final = "keep them: unreadable versions may refer to them"
 
 
-def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> FsckReport:
+def fsck(context: TableContext, runner: Runner, *, deep: bool) -> FsckResult:
     """Check a table and report what is wrong. Changes nothing.
 
     FSCK checks that every retained version is readable and is the same table by every way of loading it, that counts
@@ -60,11 +59,9 @@ def fsck(context: TableContext, *, deep: bool, runner: Runner | None = None) -> 
     findings += check_replays(head, listing, bases)
     is_whole = not lost and head.gap is None
     findings += _check_splits(head, listing, bases, metas, remedy=_PURGE if is_whole else _KEEP)
-    findings += check_contents(
-        head, deep=deep, runner=runner or LocalRunner(context.settings[READ_PARALLELISM])
-    )
-    return FsckReport(
-        url=context.url,
+    findings += check_contents(head, deep=deep, runner=runner)
+    return FsckResult(
+        table_path=context.url,
         version=head.version,
         versions_checked=len(reachable_versions(listing)),
         checkpoints_checked=len(checked),

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import pyarrow as pa
 
-FINDINGS_SCHEMA = pa.schema(
-    [
-        pa.field("severity", pa.string(), nullable=False),
-        pa.field("code", pa.string(), nullable=False),
-        pa.field("object", pa.string(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("remedy", pa.string(), nullable=False),
-    ]
+from indextables._results import MESSAGE, TABLE_PATH, Column, Columns, Result, Status
+
+_FINDING: Final = pa.struct(
+    [pa.field(name, pa.string()) for name in ("severity", "code", "object", "message", "remedy")]
 )
 
 # A table that lost a bucket has no use for a line about each of its files.
@@ -39,10 +35,34 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-class FsckReport(msgspec.Struct, frozen=True):
-    """The outcome of a check. `versions_checked` are those that can be read, `splits_checked` the live ones."""
+class FsckResult(Result, frozen=True):
+    """What `IndexTable.fsck` found.
 
-    url: str
+    Attributes:
+        table_path: The URL of the table.
+        version: The newest version.
+        versions_checked: The number of readable versions that were checked.
+        checkpoints_checked: The number of checkpoints that were checked.
+        splits_checked: The number of live splits that were checked.
+        is_deep: Whether every byte of the live splits was read.
+        findings: What is wrong, the worst first, each with its remedy.
+    """
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`: no problem found, `PARTIAL`: warnings, `FAILED`: errors"),
+        Column("version", pa.int64(), "the newest version"),
+        Column("is_deep", pa.bool_(), "whether every byte of the live splits was read"),
+        Column("versions_checked", pa.int64(), "the readable versions that were checked"),
+        Column("checkpoints_checked", pa.int64(), "the checkpoints that were checked"),
+        Column("splits_checked", pa.int64(), "the live splits that were checked"),
+        Column("num_errors", pa.int64(), "findings that mean lost or wrong data"),
+        Column("num_warnings", pa.int64(), "findings that put data at risk"),
+        MESSAGE,
+        Column("findings", pa.list_(_FINDING), "every finding, the worst first, each with its remedy"),
+    )
+
+    table_path: str
     version: int
     versions_checked: int
     checkpoints_checked: int
@@ -51,8 +71,15 @@ class FsckReport(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
 
     @property
+    def status(self) -> Status:
+        """FAILED if there are errors, PARTIAL if there are warnings only."""
+        if self.errors:
+            return Status.FAILED
+        return Status.SUCCESS if self.is_clean else Status.PARTIAL
+
+    @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong: what is merely worth knowing does not count."""
+        """Whether there are neither errors nor warnings."""
         return all(finding.severity is Severity.INFO for finding in self.findings)
 
     @property
@@ -60,19 +87,22 @@ class FsckReport(msgspec.Struct, frozen=True):
         """The findings that mean lost or wrong data."""
         return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)
 
-    def to_arrow(self) -> pa.Table:
-        """One row for each finding, the worst first."""
-        rows = [
-            {
-                "severity": finding.severity.value,
-                "code": finding.code,
-                "object": finding.object,
-                "message": finding.message,
-                "remedy": finding.remedy,
-            }
-            for finding in self.findings
-        ]
-        return pa.Table.from_pylist(rows, schema=FINDINGS_SCHEMA)
+    @property
+    def num_errors(self) -> int:
+        """The number of errors."""
+        return len(self.errors)
+
+    @property
+    def num_warnings(self) -> int:
+        """The number of warnings."""
+        return sum(finding.severity is Severity.WARNING for finding in self.findings)
+
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        if self.is_clean:
+            return "no problem was found"
+        return f"{self.num_errors} errors and {self.num_warnings} warnings"
 
 
 def ordered_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:

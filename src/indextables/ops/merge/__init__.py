@@ -1,9 +1,8 @@
 """MERGE SPLITS: planning, the work on each group, the commit, and merge-on-write."""
 
-from indextables.ops.merge.jobs import merge_jobs, merge_on_write, wait_for_merges
+from indextables.ops.merge.jobs import JOB_COLUMNS, merge_jobs, merge_on_write, wait_for_merges
 from indextables.ops.merge.operation import (
     GivenUpGroup,
-    MergeReport,
     MergeRequest,
     MergeResult,
     merge_splits,
@@ -12,9 +11,9 @@ from indextables.ops.merge.operation import (
 from indextables.ops.merge.task import BadSource
 
 __all__ = [
+    "JOB_COLUMNS",
     "BadSource",
     "GivenUpGroup",
-    "MergeReport",
     "MergeRequest",
     "MergeResult",
     "merge_jobs",

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from indextables._results import MOMENT, TABLE_PATH, Column, schema_of
 from indextables.config import Settings
 from indextables.config.registry import (
     MERGE_ON_WRITE_ASYNC_ENABLED,
@@ -29,23 +30,21 @@ from indextables.config.registry import (
     MERGE_ON_WRITE_TARGET_SIZE,
 )
 from indextables.errors import IndexTablesError, OperationInterruptedError
-from indextables.ops.merge.operation import MergeReport, MergeRequest, merge_splits, plan_merge
+from indextables.ops.merge.operation import MergeRequest, MergeResult, merge_splits, plan_merge
 from indextables.ops.runner import Interruption, LocalRunner
 from indextables.table import Snapshot
 from indextables.table.load import catch_up
 
 logger = logging.getLogger(__name__)
 
-JOBS_SCHEMA = pa.schema(
-    [
-        ("table_path", pa.string()),
-        ("job_id", pa.string()),
-        ("status", pa.string()),
-        ("started", pa.timestamp("ms", tz="UTC")),
-        ("finished", pa.timestamp("ms", tz="UTC")),
-        ("groups", pa.int64()),
-        ("message", pa.string()),
-    ]
+JOB_COLUMNS: Final = (
+    TABLE_PATH,
+    Column("job_id", pa.string(), "the id of the job"),
+    Column("status", pa.string(), "`running`, `done`, `failed` or `cancelled`"),
+    Column("started", MOMENT, "when a write started the job"),
+    Column("finished", MOMENT, "when it ended; null: it is running"),
+    Column("groups", pa.int64(), "the number of groups of splits to merge; null: not planned yet"),
+    Column("message", pa.string(), "the outcome"),
 )
 
 # How many jobs `merge_jobs` shows.
@@ -150,8 +149,8 @@ def _merge_while_due(job: MergeJob, snapshot: Snapshot) -> None:
             return
         job.groups = (job.groups or 0) + num_groups
         result = merge_splits(snapshot, request, runner)
-        job.message = _summary(result.report)
-        if not result.report.merged_groups:
+        job.message = _summary(result)
+        if not result.merged_groups:
             return
         snapshot = result.snapshot
 
@@ -160,12 +159,12 @@ def _batch(settings: Settings) -> int:
     return max(1, int((os.cpu_count() or 1) * settings[MERGE_ON_WRITE_BATCH_CPU_FRACTION]))
 
 
-def _summary(report: MergeReport) -> str:
-    merged = f"{report.source_splits} splits became {report.new_splits} in version {report.version}"
-    summary = merged if report.merged_groups else "nothing was merged"
-    if report.skipped:
-        summary += f"; {len(report.skipped)} could not be read"
-    return f"{summary}; {len(report.given_up)} groups were given up" if report.given_up else summary
+def _summary(result: MergeResult) -> str:
+    merged = f"{result.source_splits} splits became {result.new_splits} in version {result.version}"
+    summary = merged if result.merged_groups else "nothing was merged"
+    if result.skipped:
+        summary += f"; {len(result.skipped)} could not be read"
+    return f"{summary}; {len(result.given_up)} groups were given up" if result.given_up else summary
 
 
 def _run(job: MergeJob, work: Work) -> None:
@@ -242,7 +241,7 @@ class _Registry:
                 }
                 for job in self._jobs
             ]
-        return pa.Table.from_pylist(rows, JOBS_SCHEMA)
+        return pa.Table.from_pylist(rows, schema_of(JOB_COLUMNS))
 
 
 # By process id: threads do not survive a fork.

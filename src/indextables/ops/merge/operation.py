@@ -14,11 +14,13 @@ Until the commit, the table is unchanged. Whatever ends the merge before it dele
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._results import MESSAGE, PROBLEM, TABLE_PATH, Column, Columns, Result, Status
 from indextables.config.registry import MERGE_MAX_SOURCE_SPLITS, MERGE_TARGET_SIZE
 from indextables.errors import (
     CommitConflictError,
@@ -43,19 +45,7 @@ from indextables.table.snapshot import files_of_partitions
 
 logger = logging.getLogger(__name__)
 
-REPORT_SCHEMA = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("merged_groups", pa.int64()),
-        ("source_splits", pa.int64()),
-        ("new_splits", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes_before", pa.int64()),
-        ("bytes_after", pa.int64()),
-        ("skipped", pa.list_(pa.struct([("path", pa.string()), ("reason", pa.string())]))),
-        ("given_up", pa.list_(pa.struct([("paths", pa.list_(pa.string())), ("reason", pa.string())]))),
-    ]
-)
+_GIVEN_UP = pa.struct([pa.field("paths", pa.list_(pa.string())), pa.field("reason", pa.string())])
 
 
 class GivenUpGroup(msgspec.Struct, frozen=True):
@@ -65,12 +55,42 @@ class GivenUpGroup(msgspec.Struct, frozen=True):
     reason: str
 
 
-class MergeReport(msgspec.Struct, frozen=True):
-    """The outcome of a merge. `version` is None if nothing was committed. `skipped` splits stay live.
+class MergeResult(Result, frozen=True):
+    """What `IndexTable.merge_splits` did.
 
-    `bytes_before` is the size of the merged splits, `bytes_after` the size of the new ones.
+    Attributes:
+        snapshot: The table after the merge.
+        version: The version of the commit; None if nothing was committed.
+        merged_groups: The number of groups that were merged.
+        source_splits: The number of splits that were merged.
+        new_splits: The number of splits that replaced them.
+        rows: The number of rows in the new splits.
+        bytes_before: The size of the merged splits.
+        bytes_after: The size of the new splits.
+        skipped: Splits that could not be read, and why. They stay live.
+        given_up: Groups that were planned and not merged, and why.
     """
 
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column(
+            "status",
+            pa.string(),
+            "`SUCCESS`, `NO_ACTION`: nothing to merge, or `PARTIAL`: some splits were left out",
+        ),
+        Column("version", pa.int64(), "the version of the commit; null: nothing was committed"),
+        Column("merged_groups", pa.int64(), "the number of groups that were merged"),
+        Column("source_splits", pa.int64(), "the number of splits that were merged"),
+        Column("new_splits", pa.int64(), "the number of splits that replaced them"),
+        Column("rows", pa.int64(), "the number of rows in the new splits"),
+        Column("bytes_before", pa.int64(), "the size of the merged splits"),
+        Column("bytes_after", pa.int64(), "the size of the new splits"),
+        Column("skipped", pa.list_(PROBLEM), "splits that could not be read, and why; they stay live"),
+        Column("given_up", pa.list_(_GIVEN_UP), "groups of splits that were not merged after all, and why"),
+        MESSAGE,
+    )
+
+    snapshot: Snapshot
     version: int | None = None
     merged_groups: int = 0
     source_splits: int = 0
@@ -81,18 +101,35 @@ class MergeReport(msgspec.Struct, frozen=True):
     skipped: tuple[BadSource, ...] = ()
     given_up: tuple[GivenUpGroup, ...] = ()
 
-    def to_arrow(self) -> pa.Table:
-        """The report as a table of one row."""
-        row = {name: getattr(self, name) for name in REPORT_SCHEMA.names}
-        row["skipped"] = [{"path": each.path, "reason": each.reason} for each in self.skipped]
-        row["given_up"] = [{"paths": list(each.paths), "reason": each.reason} for each in self.given_up]
-        return pa.Table.from_pylist([row], REPORT_SCHEMA)
+    @property
+    def table_path(self) -> str:
+        """The URL of the table."""
+        return self.snapshot.context.url
+
+    @property
+    def status(self) -> Status:
+        """PARTIAL if splits were skipped or groups given up, NO_ACTION if nothing was merged."""
+        if self.skipped or self.given_up:
+            return Status.PARTIAL
+        return Status.SUCCESS if self.merged_groups else Status.NO_ACTION
+
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        if not self.merged_groups:
+            return "nothing was merged"
+        return f"{self.source_splits} splits became {self.new_splits}"
 
 
 class MergeRequest(msgspec.Struct, frozen=True):
-    """Which splits to merge, and how. The table's settings apply for fields that are None.
+    """What to merge. For a field that is None, the table's settings decide.
 
-    `where` selects partitions. See `MergeRules` for `max_share_of_largest`.
+    Attributes:
+        target_size: Splits of this size are left alone: bytes, or a text such as "100M".
+        where: A predicate over partition columns that selects the partitions to merge.
+        max_dest_splits: The most new splits to write.
+        max_source_splits_per_merge: The most splits that become one.
+        max_share_of_largest: See `MergeRules`.
     """
 
     target_size: str | int | None = None
@@ -100,13 +137,6 @@ class MergeRequest(msgspec.Struct, frozen=True):
     max_dest_splits: int | None = None
     max_source_splits_per_merge: int | None = None
     max_share_of_largest: float = 1.0
-
-
-class MergeResult(msgspec.Struct, frozen=True):
-    """The report of a merge, and the snapshot after it."""
-
-    report: MergeReport
-    snapshot: Snapshot
 
 
 def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> MergeResult:
@@ -125,13 +155,13 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     rules = _rules(snapshot, request)
     tasks = _plan(snapshot, request.where, rules)
     if not tasks:
-        return MergeResult(MergeReport(), snapshot)
+        return MergeResult(snapshot)
     work = _Work()
     with _deleting_on_failure(snapshot, work):
         _execute(tasks, runner, work)
         intent = _intent(snapshot, tasks, work)
     if not intent.groups and not intent.skips:
-        return MergeResult(_report(None, work, ()), snapshot)
+        return _result(snapshot, None, work, ())
     with deleting_unless_landed(snapshot.context.store, [file.path for file in work.uploads]):
         operation = Operation("MERGE", {"targetSize": str(rules.target_bytes)})
         result = _commit(snapshot, intent, operation, work)
@@ -290,18 +320,21 @@ def _finish(result: CommitResult, intent: Merge, work: _Work) -> MergeResult:
     work.groups = [group for plan, group in planned if plan.sources not in lost]
     given_up = [GivenUpGroup(paths, "another writer removed some of these splits") for paths in lost]
     if not result.is_committed:
-        return MergeResult(_report(None, work, given_up), result.snapshot)
-    report = _report(result.version, work, given_up)
-    return MergeResult(report, after_merge(result.snapshot) if work.groups else after_commit(result.snapshot))
+        return _result(result.snapshot, None, work, given_up)
+    snapshot = after_merge(result.snapshot) if work.groups else after_commit(result.snapshot)
+    return _result(snapshot, result.version, work, given_up)
 
 
-def _report(version: int | None, work: _Work, given_up: Sequence[GivenUpGroup]) -> MergeReport:
+def _result(
+    snapshot: Snapshot, version: int | None, work: _Work, given_up: Sequence[GivenUpGroup]
+) -> MergeResult:
     sources = [source.ref for group in work.groups for source in group.sources]
     files = [file for group in work.groups for file in group.files]
     failed = [
         GivenUpGroup(tuple(source.path for source in task.sources), str(error)) for task, error in work.errors
     ]
-    return MergeReport(
+    return MergeResult(
+        snapshot,
         version=version,
         merged_groups=len(work.groups),
         source_splits=len(sources),

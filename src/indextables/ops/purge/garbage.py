@@ -7,12 +7,14 @@ with nothing deleted: corrupt never means orphan. Young files stay, because a wr
 import contextlib
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from indextables._results import TABLE_PATH, Column, Columns, Result, Status
 from indextables.config.registry import PURGE_DELETE_RETRIES, STATE_GC_MIN_MANIFEST_AGE_HOURS
 from indextables.errors import (
     ConcurrentMaintenanceError,
@@ -34,7 +36,7 @@ from indextables.ops.checkpoint.cleanup import MS_PER_HOUR
 from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore
 from indextables.state.state_manifest import manifest_key, read_state_manifest
 from indextables.storage import ObjectMeta, RetryingStore, RetryPolicy
-from indextables.table import TableContext
+from indextables.table import Snapshot, TableContext
 
 # The most keys that stores accept in one delete request.
 BATCH_KEYS: Final = 1000
@@ -49,28 +51,60 @@ MIN_AGE_FLOOR_HOURS: Final = 1.0
 _LISTING_ATTEMPTS: Final = 5
 
 
-class GarbageReport(msgspec.Struct, frozen=True):
-    """The orphans that were found, and whether they were deleted."""
+class GarbageResult(Result, frozen=True):
+    """What `IndexTable.collect_garbage` found and deleted.
 
-    keys: tuple[str, ...]
+    Attributes:
+        table_path: The URL of the table.
+        paths: The log files that no checkpoint refers to.
+        size_bytes: The size of these files.
+        is_dry_run: Whether they were only listed.
+    """
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("status", pa.string(), "`SUCCESS`, `NO_ACTION`: nothing to delete, or `DRY_RUN`"),
+        Column("num_files", pa.int64(), "the log files that no checkpoint refers to"),
+        Column("size_bytes", pa.int64(), "the size of these files"),
+        Column("paths", pa.list_(pa.string()), "their paths, relative to the table"),
+    )
+
+    table_path: str
+    paths: tuple[str, ...]
     size_bytes: int
     is_dry_run: bool
 
+    @property
+    def status(self) -> Status:
+        """NO_ACTION if there was nothing to delete."""
+        if self.is_dry_run:
+            return Status.DRY_RUN
+        return Status.SUCCESS if self.paths else Status.NO_ACTION
 
-def collect_garbage(context: TableContext, *, dry_run: bool) -> GarbageReport:
+    @property
+    def num_files(self) -> int:
+        """The number of files."""
+        return len(self.paths)
+
+
+def collect_garbage(snapshot: Snapshot, *, dry_run: bool) -> GarbageResult:
     """Delete, or with `dry_run` only list, the garbage of the log.
 
     Raises LogCorruptedError, with nothing deleted, if a checkpoint cannot be read, and ConcurrentMaintenanceError if a
     concurrent cleanup interferes.
     """
+    context = snapshot.context
     # List the files first: a file that comes into use after the listing is then seen as in use.
     metas = list(context.store.list(LOG_PREFIX))
     now_ms = context.store.now_ms()
     orphans = find_orphans(context, metas, checkpoint_files_in_use(context), now_ms)
     if orphans and not dry_run:
         context.store.delete_many(meta.key for meta in orphans)
-    return GarbageReport(
-        tuple(meta.key for meta in orphans), sum(meta.size for meta in orphans), is_dry_run=dry_run
+    return GarbageResult(
+        table_path=context.url,
+        paths=tuple(meta.key for meta in orphans),
+        size_bytes=sum(meta.size for meta in orphans),
+        is_dry_run=dry_run,
     )
 
 

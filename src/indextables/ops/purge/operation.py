@@ -7,6 +7,7 @@ reference.
 
 import contextlib
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -34,9 +35,9 @@ from indextables.ops.checkpoint.cleanup import CleanupRules
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import BATCH_KEYS, checkpoint_files_in_use, delete_keys
 from indextables.ops.purge.plan import PurgePlan, PurgeRules, plan_purge, purge_rules
-from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeReport, Retention, with_outcome
+from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeRequest, PurgeResult, with_outcome
 from indextables.ops.references import LivePaths, among, normalised_paths
-from indextables.ops.runner import LocalRunner, Runner
+from indextables.ops.runner import Runner, local_runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
 from indextables.table.commit import commit_purge_fence
 from indextables.table.load import catch_up
@@ -44,24 +45,17 @@ from indextables.table.load import catch_up
 logger = logging.getLogger(__name__)
 
 _PLANNING_ATTEMPTS: Final = 3
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 # How many splits a purge deletes before it looks for new commits.
 _KEYS_PER_ROUND: Final = 16 * BATCH_KEYS
 
 
-def purge(
-    context: TableContext,
-    older_than: Retention | None = None,
-    log_retention: Retention | None = None,
-    *,
-    dry_run: bool,
-    runner: Runner | None = None,
-) -> PurgeReport:
-    """Delete, or with `dry_run` only list, files that are old enough and that no retained version refers to.
+def purge(snapshot: Snapshot, request: PurgeRequest, runner: Runner) -> PurgeResult:
+    """Delete, or in a dry run list, files that are old enough and that no retained version refers to.
 
     The age of a removed split counts from its removal, the age of a split that the log never mentions from its
-    modification, both by the store's clock. `older_than` applies to splits, `log_retention` to versions and
-    checkpoints; without them, the table's settings apply.
+    modification, both by the store's clock. The plan is made on the newest version, with the settings of `snapshot`.
 
     Before deleting uncommitted splits, PURGE commits a marker version that stops late writers (`commit_purge_fence`).
 
@@ -69,35 +63,39 @@ def purge(
     LogCorruptedError, UnsafePathError, and what `commit` raises. Raises StorageError if log files could not be deleted;
     no split is deleted then. Raises ConcurrentMaintenanceError if a concurrent cleanup interferes, and
     CommitConflictError if the table was dropped and created again; the next purge deletes the rest. Splits that could
-    not be deleted are listed in the report.
+    not be deleted are listed in the result.
     """
-    context = load_snapshot(context).context  # with the settings from the table's properties
-    return run_purge(context, purge_rules(context, older_than, log_retention), dry_run=dry_run, runner=runner)
+    context = snapshot.context
+    rules = purge_rules(context, request.older_than, request.log_retention)
+    return purge_by_rules(context, rules, runner, dry_run=request.dry_run)
 
 
-def run_purge(
-    context: TableContext, rules: PurgeRules, *, dry_run: bool, runner: Runner | None = None
-) -> PurgeReport:
+def purge_by_rules(context: TableContext, rules: PurgeRules, runner: Runner, *, dry_run: bool) -> PurgeResult:
     """Like `purge`, with explicit rules."""
     plan = _plan(context, rules)
     files, newest = _untouched(plan.doomed), plan.head
     if not dry_run and plan.doomed.num_rows:
         if plan.fence_ms is not None:
             newest = commit_purge_fence(plan.head, plan.fence_ms)
-        files = _execute(context, plan, newest, runner or LocalRunner(context.settings[PURGE_PARALLELISM]))
+        files = _execute(context, plan, newest, runner)
         context.cache.invalidate(context.store)
-    return PurgeReport(
-        url=context.url,
+    return PurgeResult(
+        table_path=context.url,
         version=newest.version,
         is_dry_run=dry_run,
-        now_ms=plan.now_ms,
-        split_cutoff_ms=plan.split_cutoff_ms,
-        orphan_cutoff_ms=plan.orphan_cutoff_ms,
         files=files,
-        kept_for_time_travel=plan.kept_for_time_travel,
-        kept_for_time_travel_bytes=plan.kept_for_time_travel_bytes,
-        left_over=plan.left_over,
+        as_of=_moment(plan.now_ms),
+        split_cutoff=_moment(plan.split_cutoff_ms),
+        orphan_cutoff=_moment(plan.orphan_cutoff_ms),
+        num_kept_for_time_travel=plan.kept_for_time_travel,
+        bytes_kept_for_time_travel=plan.kept_for_time_travel_bytes,
+        num_left_over=plan.left_over,
     )
+
+
+def _moment(epoch_ms: int) -> datetime:
+    """A cutoff as a datetime; a retention may be longer than datetime reaches back."""
+    return _EPOCH + timedelta(milliseconds=max(epoch_ms, 0))
 
 
 def purge_on_write(snapshot: Snapshot) -> None:
@@ -112,13 +110,14 @@ def purge_on_write(snapshot: Snapshot) -> None:
             CleanupRules.from_settings(settings),
             version_retention_hours=settings[PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS],
         )
-        report = run_purge(context, replace(rules, log_rules=log_rules), dry_run=False)
-        if report.failures.num_rows:
+        runner = local_runner(context, PURGE_PARALLELISM)
+        result = purge_by_rules(context, replace(rules, log_rules=log_rules), runner, dry_run=False)
+        if result.failures.num_rows:
             logger.warning(
                 "%s: %d files could not be purged: %s",
-                context.url, report.failures.num_rows, report.failures["error"][0].as_py(),
+                context.url, result.failures.num_rows, result.failures["error"][0].as_py(),
             )  # fmt: skip
-        logger.info("%s: purged %d files", context.url, report.num_deleted)
+        logger.info("%s: purged %d files", context.url, result.num_deleted)
     except IndexTablesError as error:
         logger.warning("%s: the purge after version %d failed: %s", context.url, snapshot.version, error)
     except Exception:

@@ -1,15 +1,16 @@
 """How long what is kept: retentions as users write them, and the time that ages are measured by."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._results import MESSAGE, MOMENT, TABLE_PATH, Column, Columns, Result, Status
 from indextables.config.kinds import Hours
 from indextables.errors import ClockSkewError, InvalidOptionError
 from indextables.ops.references import stored_table
@@ -59,6 +60,20 @@ def _refused(retention: Retention) -> InvalidOptionError:
     )
 
 
+class PurgeRequest(msgspec.Struct, frozen=True):
+    """What to purge. For a retention that is None, the table's settings decide.
+
+    Attributes:
+        older_than: Splits are kept for this long: a timedelta, a text such as "7 days", or a number of hours.
+        log_retention: Versions and checkpoints are kept for this long.
+        dry_run: Whether to list the files without deleting them.
+    """
+
+    older_than: Retention | None = None
+    log_retention: Retention | None = None
+    dry_run: bool = True
+
+
 # What a purge deletes, why, and what became of it.
 
 
@@ -77,75 +92,162 @@ class PurgeKind(Enum):
 
 SPLIT_KINDS: Final = (PurgeKind.REMOVED_SPLIT, PurgeKind.ORPHANED_SPLIT)
 
-# `since` is what the age counts from: the removal of a removed split, the modification of any other file.
+# The age of a removed split counts from its removal, that of any other file from its modification.
 DOOMED_SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
-        pa.field("since", pa.timestamp("ms", tz="UTC"), nullable=False),
-        pa.field("ageHours", pa.float64(), nullable=False),
+        pa.field("age_hours", pa.float64(), nullable=False),
     ]
 )
 
-REPORT_SCHEMA = pa.schema(
+FILES_SCHEMA = pa.schema(
     [
         *DOOMED_SCHEMA,
-        pa.field("isDeleted", pa.bool_(), nullable=False),
+        pa.field("is_deleted", pa.bool_(), nullable=False),
         pa.field("error", pa.string()),
     ]
 )
 
+FILES: Final = Column(
+    "files",
+    pa.list_(pa.struct([field.with_nullable(True) for field in FILES_SCHEMA])),
+    "these files, one by one",
+)
 
-class PurgeReport(msgspec.Struct, frozen=True):
-    """What a purge found and did, as of `now_ms` by the store's clock.
 
-    `files` has the columns of `REPORT_SCHEMA`: in a dry run none of them is deleted. Splits went if they were removed
-    before `split_cutoff_ms`, or if no log ever knew them and they are older than `orphan_cutoff_ms`. Removed splits
-    that older versions still show are kept, whatever their age: `kept_for_time_travel` counts them. `left_over` is how
-    many files the limit of one purge left for the next.
-    """
+class DeletedFiles(Result, frozen=True):
+    """The files that an operation deletes or, in a dry run, lists: what PURGE and TRUNCATE have in common."""
 
-    url: str
+    table_path: str
     version: int
     is_dry_run: bool
-    now_ms: int
-    split_cutoff_ms: int
-    orphan_cutoff_ms: int
     files: pa.Table
-    kept_for_time_travel: int = 0
-    kept_for_time_travel_bytes: int = 0
-    left_over: int = 0
-
-    def to_arrow(self) -> pa.Table:
-        """One row for each file that was deleted, was to be, or, in a dry run, would be."""
-        return self.files
 
     @property
     def num_files(self) -> int:
-        """How many files the purge decided on."""
+        """The number of files that were chosen for deletion."""
         return int(self.files.num_rows)
 
     @property
     def size_bytes(self) -> int:
-        """The size of all of them."""
+        """The size of the files that were chosen for deletion."""
         return pc.sum(self.files["size"]).as_py() or 0
 
     @property
-    def num_deleted(self) -> int:
-        """How many files are gone."""
-        return pc.sum(self.files["isDeleted"]).as_py() or 0
+    def num_checkpoints(self) -> int:
+        """The number of checkpoints among them."""
+        return self.counts[PurgeKind.CHECKPOINT]
 
     @property
-    def failures(self) -> pa.Table:
-        """The files that could not be deleted, with the reason under `error`."""
-        return self.files.filter(self.files["error"].is_valid())
+    def num_versions(self) -> int:
+        """The number of version files among them."""
+        return self.counts[PurgeKind.VERSION]
+
+    @property
+    def num_manifests(self) -> int:
+        """The number of unreferenced log files among them."""
+        return self.counts[PurgeKind.MANIFEST]
 
     @property
     def counts(self) -> Mapping[PurgeKind, int]:
-        """How many files of each kind the purge decided on."""
+        """The number of files of each kind."""
         kinds = self.files["kind"]
         return {kind: pc.sum(pc.equal(kinds, kind.value)).as_py() or 0 for kind in PurgeKind}
+
+
+class PurgeResult(DeletedFiles, frozen=True):
+    """What `IndexTable.purge` found and deleted.
+
+    Attributes:
+        table_path: The URL of the table.
+        version: The newest version.
+        is_dry_run: Whether files were only listed.
+        files: The files as an Arrow table, with the columns path, kind, size, age_hours, is_deleted and error.
+        as_of: The time of the purge, by the store's clock.
+        split_cutoff: Splits that were removed before this moment were chosen.
+        orphan_cutoff: Splits that the log never knew were chosen if they are older than this moment.
+        num_kept_for_time_travel: Removed splits that stay, because an older version still shows them.
+        bytes_kept_for_time_travel: The size of these splits.
+        num_left_over: The files that the limit of one purge leaves for the next one.
+    """
+
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column(
+            "status",
+            pa.string(),
+            "`SUCCESS`, `NO_ACTION`: nothing to delete, `DRY_RUN`, or `FAILED`: some files could not be deleted",
+        ),
+        Column("version", pa.int64(), "the newest version"),
+        Column("as_of", MOMENT, "the time of the purge, by the store's clock"),
+        Column("split_cutoff", MOMENT, "splits that were removed before this moment were chosen"),
+        Column(
+            "orphan_cutoff", MOMENT, "splits that the log never knew were chosen if they are older than this"
+        ),
+        Column("num_checkpoints", pa.int64(), "expired checkpoints"),
+        Column("num_versions", pa.int64(), "expired version files"),
+        Column("num_manifests", pa.int64(), "log files that no checkpoint refers to"),
+        Column("num_removed_splits", pa.int64(), "splits that were removed from the table before the cutoff"),
+        Column("num_orphaned_splits", pa.int64(), "old split files that the log never knew"),
+        Column("num_files", pa.int64(), "all of these files"),
+        Column("size_bytes", pa.int64(), "the size of these files"),
+        Column("num_deleted", pa.int64(), "how many of these files were deleted"),
+        Column(
+            "num_kept_for_time_travel",
+            pa.int64(),
+            "removed splits that stay, because an older version shows them",
+        ),
+        Column("bytes_kept_for_time_travel", pa.int64(), "the size of these splits"),
+        Column("num_left_over", pa.int64(), "files that the limit of one purge leaves for the next one"),
+        MESSAGE,
+        FILES,
+    )
+
+    as_of: datetime
+    split_cutoff: datetime
+    orphan_cutoff: datetime
+    num_kept_for_time_travel: int = 0
+    bytes_kept_for_time_travel: int = 0
+    num_left_over: int = 0
+
+    @property
+    def status(self) -> Status:
+        """FAILED if files could not be deleted, NO_ACTION if there were none to delete."""
+        if self.is_dry_run:
+            return Status.DRY_RUN
+        if self.failures.num_rows:
+            return Status.FAILED
+        return Status.SUCCESS if self.num_files else Status.NO_ACTION
+
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        if self.is_dry_run:
+            return f"{self.num_files} files of {self.size_bytes} bytes would be deleted"
+        failed = f"; {self.failures.num_rows} could not be deleted" if self.failures.num_rows else ""
+        return f"{self.num_deleted} of {self.num_files} files were deleted{failed}"
+
+    @property
+    def num_removed_splits(self) -> int:
+        """The number of removed splits among the files."""
+        return self.counts[PurgeKind.REMOVED_SPLIT]
+
+    @property
+    def num_orphaned_splits(self) -> int:
+        """The number of orphaned splits among the files."""
+        return self.counts[PurgeKind.ORPHANED_SPLIT]
+
+    @property
+    def num_deleted(self) -> int:
+        """The number of files that were deleted."""
+        return pc.sum(self.files["is_deleted"]).as_py() or 0
+
+    @property
+    def failures(self) -> pa.Table:
+        """The files that could not be deleted, with the reason in the column `error`."""
+        return self.files.filter(self.files["error"].is_valid())
 
 
 def doomed_files(kind: PurgeKind, metas: Iterable[ObjectMeta], now_ms: int) -> pa.Table:
@@ -165,14 +267,13 @@ def doomed_rows(
             "path": paths,
             "kind": pa.array(np.full(len(paths), kind.value, dtype=object), pa.string()),
             "size": sizes,
-            "since": since_ms.cast(pa.timestamp("ms", tz="UTC")),
-            "ageHours": pc.divide(age_ms, float(MS_PER_HOUR)),
+            "age_hours": pc.divide(age_ms, float(MS_PER_HOUR)),
         },
         schema=DOOMED_SCHEMA,
     )
 
 
 def with_outcome(doomed: pa.Table, is_deleted: np.ndarray, errors: list[str | None]) -> pa.Table:
-    """Files that were decided on, with the columns of `REPORT_SCHEMA`."""
+    """Files that were decided on, with the columns of `FILES_SCHEMA`."""
     columns = [*doomed.columns, pa.array(is_deleted, pa.bool_()), pa.array(errors, pa.string())]
-    return pa.Table.from_arrays(columns, schema=REPORT_SCHEMA)
+    return pa.Table.from_arrays(columns, schema=FILES_SCHEMA)

@@ -16,11 +16,12 @@ After a crash, either the old log or the new one is in force, and at least one c
 REPAIR finishes the job.
 """
 
+import dataclasses
 from enum import Enum
 
 import msgspec
 
-from indextables.config.registry import READ_PARALLELISM
+from indextables._results import Status
 from indextables.errors import (
     ConcurrentMaintenanceError,
     InvalidOptionError,
@@ -33,10 +34,10 @@ from indextables.ops.references import among, split_files, stored_table
 from indextables.ops.repair.evidence import LogEvidence, read_evidence
 from indextables.ops.repair.identity import Identity, identify
 from indextables.ops.repair.plan import RepairPlan, log_entries, make_plan
-from indextables.ops.repair.report import RepairReport, RepairStatus
+from indextables.ops.repair.report import RepairResult
 from indextables.ops.repair.splits import survey_splits
 from indextables.ops.repair.write import back_up_log, copy_splits, delete_old_log, write_log
-from indextables.ops.runner import LocalRunner, Runner, TaskStore
+from indextables.ops.runner import Runner, TaskStore
 from indextables.storage import ObjectStore, parse_root, require_put_if_absent
 from indextables.table import TableContext, load_snapshot
 
@@ -72,15 +73,15 @@ class Repair(msgspec.Struct, frozen=True):
     identity: Identity
 
     def report(
-        self, status: RepairStatus, location: str | None = None, damaged_log: str | None = None
-    ) -> RepairReport:
+        self, status: Status, location: str | None = None, damaged_log: str | None = None
+    ) -> RepairResult:
         """The report with the given status, or PARTIAL for a success with missing, unreadable or unknown parts."""
         plan, evidence = self.plan, self.evidence
         undecided = (*plan.undecided, *self.identity.undecided)
-        if status is RepairStatus.SUCCESS and (plan.missing or plan.unreadable or undecided):
-            status = RepairStatus.PARTIAL
-        return RepairReport(
-            url=self.context.url,
+        if status is Status.SUCCESS and (plan.missing or plan.unreadable or undecided):
+            status = Status.PARTIAL
+        return RepairResult(
+            table_path=self.context.url,
             location=location,
             status=status,
             version=plan.version,
@@ -98,24 +99,36 @@ class Repair(msgspec.Struct, frozen=True):
         )
 
 
-def repair(
-    context: TableContext, target: TableContext | None, mode: RepairMode, runner: Runner | None = None
-) -> RepairReport:
+class RepairRequest(msgspec.Struct, frozen=True):
+    """How to repair a table.
+
+    Attributes:
+        target: The path or URL of the repaired table, for the modes COPY and LOG_ONLY.
+        mode: What becomes of the new log.
+    """
+
+    target: str | None = None
+    mode: RepairMode = RepairMode.COPY
+
+
+def repair(context: TableContext, request: RepairRequest, runner: Runner) -> RepairResult:
     """Repair a table. COPY and LOG_ONLY need a target; SWAP and PLAN take none.
 
     COPY without a target writes the new log in place if no file of the old log is left. Otherwise it raises
     InvalidOptionError: a repair replaces an existing log only in SWAP mode.
     """
+    mode, target = request.mode, request.target
     if mode in (RepairMode.SWAP, RepairMode.PLAN) and target is not None:
         raise InvalidOptionError(
-            f"{context.url}: a swap or a dry run has no other location; leave out {target.url}"
+            f"{context.url}: a swap or a dry run has no other location; leave out {target}"
         )
     if mode is RepairMode.PLAN:
-        return plan_repair(context, runner).report(RepairStatus.DRY_RUN)
+        return plan_repair(context, runner).report(Status.DRY_RUN)
     if mode is RepairMode.SWAP:
         return repair_in_place(context, runner)
     if target is not None:
-        return (repair_to if mode is RepairMode.COPY else repair_log_to)(context, target, runner)
+        write = repair_to if mode is RepairMode.COPY else repair_log_to
+        return write(context, _context_at(context, target), runner)
     if mode is RepairMode.LOG_ONLY or has_log(context.store):
         raise InvalidOptionError(
             f"{context.url}: name a location for the repaired table, or ask for a swap, which replaces the log and "
@@ -124,13 +137,19 @@ def repair(
     return repair_in_place(context, runner)
 
 
-def plan_repair(context: TableContext, runner: Runner | None = None) -> Repair:
+def _context_at(context: TableContext, path: str) -> TableContext:
+    """Another location, with the same settings and credentials."""
+    assert context.location is not None  # a table that is repaired to a path was opened by a path
+    location = dataclasses.replace(context.location, path=path)
+    return TableContext(location.open(), context.settings, location)
+
+
+def plan_repair(context: TableContext, runner: Runner) -> Repair:
     """Read everything that is left of the table and decide what can be recovered. Writes nothing.
 
     Raises TableNotFoundError if there is neither a log nor a split, LogCorruptedError if no file reveals the schema,
     UnsupportedProtocolError, and StorageError if the store fails.
     """
-    runner = runner or LocalRunner(context.settings[READ_PARALLELISM])
     # Only the stored files count as evidence; the cache may be stale.
     context.cache.invalidate(context.store)
     stored = split_files(stored_table(context.store.list("")))
@@ -147,7 +166,7 @@ def plan_repair(context: TableContext, runner: Runner | None = None) -> Repair:
     return Repair(context, evidence, plan, identity)
 
 
-def repair_in_place(context: TableContext, runner: Runner | None = None) -> RepairReport:
+def repair_in_place(context: TableContext, runner: Runner) -> RepairResult:
     """Replace the log, and keep the old one in a folder beside it. A healthy log is left alone.
 
     After any failure, either the old log or the new one is in force, and no file is lost. Raises as `plan_repair`
@@ -155,38 +174,36 @@ def repair_in_place(context: TableContext, runner: Runner | None = None) -> Repa
     """
     repair = plan_repair(context, runner)
     if not _is_needed(repair):
-        return repair.report(RepairStatus.NO_ACTION)
+        return repair.report(Status.NO_ACTION)
     require_put_if_absent(context.store)
     metas = repair.evidence.metas
     backup_folder = back_up_log(context, metas) if metas else None
     write_log(context, repair.plan, repair.identity, repair.evidence.header)
     delete_old_log(context, metas)
     damaged_log = None if backup_folder is None else f"{context.url}/{backup_folder.rstrip('/')}"
-    return repair.report(RepairStatus.SUCCESS, context.url, damaged_log)
+    return repair.report(Status.SUCCESS, context.url, damaged_log)
 
 
-def repair_to(context: TableContext, target: TableContext, runner: Runner | None = None) -> RepairReport:
+def repair_to(context: TableContext, target: TableContext, runner: Runner) -> RepairResult:
     """Write the repaired table to another location: copy the splits, then write the new log.
 
     The source is only read. Raises as `plan_repair` does, TableAlreadyExistsError if the target already has a log, and
     InvalidOptionError if one of the two locations contains the other.
     """
     repair = _plan_repair_to(context, target, runner)
-    copy_splits(
-        context, target, repair.plan.entries, runner or LocalRunner(context.settings[READ_PARALLELISM])
-    )
+    copy_splits(context, target, repair.plan.entries, runner)
     write_log(target, repair.plan, repair.identity, repair.evidence.header)
-    return repair.report(RepairStatus.SUCCESS, target.url)
+    return repair.report(Status.SUCCESS, target.url)
 
 
-def repair_log_to(context: TableContext, target: TableContext, runner: Runner | None = None) -> RepairReport:
+def repair_log_to(context: TableContext, target: TableContext, runner: Runner) -> RepairResult:
     """Write only the new log to another location, for inspection or for installing it by hand.
 
     The new log can be opened, but its splits stay at the source. Raises as `repair_to` does.
     """
     repair = _plan_repair_to(context, target, runner)
     write_log(target, repair.plan, repair.identity, repair.evidence.header)
-    return repair.report(RepairStatus.SUCCESS, target.url)
+    return repair.report(Status.SUCCESS, target.url)
 
 
 def has_log(store: ObjectStore) -> bool:
@@ -208,7 +225,7 @@ def _is_needed(repair: Repair) -> bool:
     return head.gap is not None or head.version != evidence.proven_version
 
 
-def _plan_repair_to(context: TableContext, target: TableContext, runner: Runner | None) -> Repair:
+def _plan_repair_to(context: TableContext, target: TableContext, runner: Runner) -> Repair:
     _check_disjoint(context.url, target.url)
     if has_log(target.store):
         raise TableAlreadyExistsError(

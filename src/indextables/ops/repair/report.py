@@ -1,23 +1,12 @@
 """What a repair found, what it wrote, and what nobody can know any more."""
 
-from collections.abc import Iterable, Sequence
-from enum import Enum
+from collections.abc import Iterable
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 
-
-class RepairStatus(Enum):
-    """How a repair ended.
-
-    PARTIAL: the new log is there, but splits are missing or cannot be read, or something could not be decided.
-    NO_ACTION: the log was to be replaced, and nothing is wrong with it. DRY_RUN: nothing was written.
-    """
-
-    SUCCESS = "SUCCESS"
-    PARTIAL = "PARTIAL"
-    NO_ACTION = "NO_ACTION"
-    DRY_RUN = "DRY_RUN"
+from indextables._results import MESSAGE, PROBLEM, TABLE_PATH, Column, Columns, Result, Status
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -44,44 +33,64 @@ class SplitCounts(msgspec.Struct, frozen=True):
         return self.proven + self.salvaged + self.described_by_themselves
 
 
-_PROBLEMS = pa.list_(pa.struct([pa.field("path", pa.string()), pa.field("reason", pa.string())]))
+class RepairResult(Result, frozen=True):
+    """What `IndexTable.repair` or `repair_table` recovered.
 
-REPAIR_SCHEMA = pa.schema(
-    [
-        pa.field("url", pa.string(), nullable=False),
-        pa.field("location", pa.string()),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("version", pa.int64(), nullable=False),
-        pa.field("proven_version", pa.int64()),
-        pa.field("newest_version", pa.int64()),
-        pa.field("num_files", pa.int64(), nullable=False),
-        pa.field("num_rows", pa.int64()),
-        pa.field("total_bytes", pa.int64(), nullable=False),
-        pa.field("files_proven", pa.int64(), nullable=False),
-        pa.field("files_salvaged", pa.int64(), nullable=False),
-        pa.field("files_described_by_themselves", pa.int64(), nullable=False),
-        pa.field("missing_splits", _PROBLEMS, nullable=False),
-        pa.field("unreadable_splits", _PROBLEMS, nullable=False),
-        pa.field("left_out_splits", _PROBLEMS, nullable=False),
-        pa.field("unreadable_log_files", _PROBLEMS, nullable=False),
-        pa.field("undecided", pa.list_(pa.string()), nullable=False),
-        pa.field("damaged_log", pa.string()),
-    ]
-)
-
-
-class RepairReport(msgspec.Struct, frozen=True):
-    """The outcome of a repair.
-
-    `location` is the root of the new log, None if none was written. `version` is that of the new log,
-    `proven_version` the newest one that the old log still proves, and `newest_version` the highest one that any of its
-    files bears witness of. `missing_splits` are named by the log and not there. `left_out_splits` are there, and not
-    in the new log. `undecided` says, for people, what cannot be known. `damaged_log` is where the old log was put.
+    Attributes:
+        table_path: The URL of the damaged table.
+        location: The root of the new log; None if none was written.
+        status: PARTIAL if splits are missing or unreadable, or something is undecided; NO_ACTION if the log is intact.
+        version: The version of the new log.
+        proven_version: The newest version that the old log still proves.
+        newest_version: The newest version that any file of the old log mentions.
+        num_rows: The number of rows; None if a split does not record it.
+        total_bytes: The size of the splits of the new log.
+        counts: The number of splits of the new log, by where the evidence for them comes from.
+        missing_splits: Splits that the old log names and the store does not have.
+        unreadable_splits: Splits that cannot be read.
+        left_out_splits: Splits that the store has and the new log does not.
+        unreadable_log_files: Files of the old log that cannot be read.
+        undecided: What the evidence leaves open.
+        damaged_log: Where the old log was moved; None if it is where it was.
     """
 
-    url: str
+    columns: ClassVar[Columns] = (
+        TABLE_PATH,
+        Column("location", pa.string(), "the root of the new log; null: none was written"),
+        Column(
+            "status",
+            pa.string(),
+            "`SUCCESS`, `NO_ACTION`: the log is intact, `DRY_RUN`, or `PARTIAL`: something is lost or undecided",
+        ),
+        Column("version", pa.int64(), "the version of the new log"),
+        Column("proven_version", pa.int64(), "the newest version that the old log still proves; null: none"),
+        Column("newest_version", pa.int64(), "the newest version that any file of the old log mentions"),
+        Column("num_files", pa.int64(), "the splits of the new log"),
+        Column("num_rows", pa.int64(), "their rows; null: a split does not record it"),
+        Column("total_bytes", pa.int64(), "their size"),
+        Column("files_proven", pa.int64(), "splits of the proven version"),
+        Column("files_salvaged", pa.int64(), "splits that log files beyond the proven version name"),
+        Column("files_described_by_themselves", pa.int64(), "splits that no readable log file names"),
+        Column(
+            "missing_splits", pa.list_(PROBLEM), "splits that the old log names and the store does not have"
+        ),
+        Column("unreadable_splits", pa.list_(PROBLEM), "splits that cannot be read, and why"),
+        Column(
+            "left_out_splits",
+            pa.list_(PROBLEM),
+            "splits that the store has and the new log does not, and why",
+        ),
+        Column(
+            "unreadable_log_files", pa.list_(PROBLEM), "files of the old log that cannot be read, and why"
+        ),
+        Column("undecided", pa.list_(pa.string()), "what the evidence leaves open"),
+        Column("damaged_log", pa.string(), "where the old log was moved; null: it is where it was"),
+        MESSAGE,
+    )
+
+    table_path: str
     location: str | None
-    status: RepairStatus
+    status: Status
     version: int
     proven_version: int | None
     newest_version: int | None
@@ -105,35 +114,31 @@ class RepairReport(msgspec.Struct, frozen=True):
         """Every split that is not in the new log, and why."""
         return (*self.missing_splits, *self.unreadable_splits, *self.left_out_splits)
 
-    def to_arrow(self) -> pa.Table:
-        """One row with everything."""
-        row = {
-            "url": self.url,
-            "location": self.location,
-            "status": self.status.value,
-            "version": self.version,
-            "proven_version": self.proven_version,
-            "newest_version": self.newest_version,
-            "num_files": self.num_files,
-            "num_rows": self.num_rows,
-            "total_bytes": self.total_bytes,
-            "files_proven": self.counts.proven,
-            "files_salvaged": self.counts.salvaged,
-            "files_described_by_themselves": self.counts.described_by_themselves,
-            "missing_splits": _rows(self.missing_splits),
-            "unreadable_splits": _rows(self.unreadable_splits),
-            "left_out_splits": _rows(self.left_out_splits),
-            "unreadable_log_files": _rows(self.unreadable_log_files),
-            "undecided": list(self.undecided),
-            "damaged_log": self.damaged_log,
-        }
-        return pa.Table.from_pylist([row], schema=REPAIR_SCHEMA)
+    @property
+    def files_proven(self) -> int:
+        """The number of splits of the proven version."""
+        return self.counts.proven
+
+    @property
+    def files_salvaged(self) -> int:
+        """The number of splits that log files beyond the proven version name."""
+        return self.counts.salvaged
+
+    @property
+    def files_described_by_themselves(self) -> int:
+        """The number of splits that no readable log file names."""
+        return self.counts.described_by_themselves
+
+    @property
+    def message(self) -> str:
+        """A one-line summary."""
+        if self.status is Status.NO_ACTION:
+            return "the log is intact, and nothing was written"
+        skipped = len(self.skipped_splits)
+        lost = f"; {skipped} splits are missing or left out" if skipped else ""
+        return f"version {self.version} of the new log has {self.num_files} splits{lost}"
 
 
 def problems(paths: Iterable[str], reason: str) -> tuple[Problem, ...]:
     """The same problem of several files."""
     return tuple(Problem(path, reason) for path in paths)
-
-
-def _rows(found: Sequence[Problem]) -> list[dict[str, str]]:
-    return [{"path": problem.path, "reason": problem.reason} for problem in found]

@@ -1,0 +1,95 @@
+"""The statements about one table. Each calls the façade or an operation, and answers with the result's `to_arrow()`."""
+
+import pyarrow as pa
+
+from indextables.index_table import repair_context
+from indextables.ops.repair import RepairMode, RepairRequest
+from indextables.ops.restore import RestoreRequest, restore
+from indextables.ops.write import drop_partitions
+from indextables.statements import nodes
+from indextables.statements.caller import Caller
+
+
+def run_checkpoint(statement: nodes.Checkpoint, caller: Caller) -> pa.Table:
+    """See `IndexTable.checkpoint`."""
+    return caller.table(statement.target).checkpoint(runner=caller.runner).to_arrow()
+
+
+def run_compact(statement: nodes.Compact, caller: Caller) -> pa.Table:
+    """See `IndexTable.compact`."""
+    return caller.table(statement.target).compact(runner=caller.runner).to_arrow()
+
+
+def run_describe_state(statement: nodes.DescribeState, caller: Caller) -> pa.Table:
+    """See `IndexTable.describe_state`."""
+    return caller.table(statement.target).describe_state()
+
+
+def run_describe_log(statement: nodes.DescribeTransactionLog, caller: Caller) -> pa.Table:
+    """See `IndexTable.describe_log`."""
+    return caller.table(statement.target).describe_log(include_all=statement.includes_all)
+
+
+def run_describe_history(statement: nodes.DescribeHistory, caller: Caller) -> pa.Table:
+    """See `IndexTable.history`."""
+    return caller.table(statement.target).history()
+
+
+def run_merge(statement: nodes.MergeSplits, caller: Caller) -> pa.Table:
+    """See `IndexTable.merge_splits`."""
+    table = caller.table(statement.target)
+    result = table.merge_splits(
+        statement.target_bytes,
+        statement.where,
+        statement.max_dest_splits,
+        statement.max_source_splits_per_merge,
+        runner=caller.runner,
+        progress=caller.progress,
+    )
+    return result.to_arrow()
+
+
+def run_purge(statement: nodes.Purge, caller: Caller) -> pa.Table:
+    """See `IndexTable.purge`."""
+    table = caller.table(statement.target)
+    result = table.purge(
+        statement.older_than,
+        statement.log_retention,
+        statement.is_dry_run,
+        runner=caller.runner,
+        progress=caller.progress,
+    )
+    return result.to_arrow()
+
+
+def run_truncate(statement: nodes.TruncateTimeTravel, caller: Caller) -> pa.Table:
+    """See `IndexTable.truncate_time_travel`."""
+    table = caller.table(statement.target)
+    result = table.truncate_time_travel(statement.is_dry_run, runner=caller.runner, progress=caller.progress)
+    return result.to_arrow()
+
+
+def run_drop_partitions(statement: nodes.DropPartitions, caller: Caller) -> pa.Table:
+    """See `ops.write.drop_partitions`."""
+    return drop_partitions(caller.table(statement.target).snapshot, statement.where).to_arrow()
+
+
+def run_restore(statement: nodes.Restore, caller: Caller) -> pa.Table:
+    """See `ops.restore.restore`."""
+    request = RestoreRequest(statement.version, statement.timestamp)
+    return restore(caller.table(statement.target).snapshot, request).to_arrow()
+
+
+def run_repair(statement: nodes.Repair, caller: Caller) -> pa.Table:
+    """See `repair_table`: without a location the new log replaces the old one, with one the source is only read."""
+    mode = RepairMode.SWAP if statement.location is None else RepairMode.COPY
+    request = RepairRequest(statement.location, mode)
+    return repair_context(
+        caller.context(statement.target), request, caller.runner, caller.progress
+    ).to_arrow()
+
+
+def run_fsck(statement: nodes.Fsck, caller: Caller) -> pa.Table:
+    """See `IndexTable.fsck`."""
+    table = caller.table(statement.target)
+    return table.fsck(statement.is_deep, runner=caller.runner, progress=caller.progress).to_arrow()
