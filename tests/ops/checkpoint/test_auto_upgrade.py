@@ -2,7 +2,7 @@
 
 import pytest
 
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.checkpoint import read_hint
 from indextables.log.segment import BaseFormat, list_log
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
@@ -35,7 +35,7 @@ def table_of_protocol(version: int) -> ObjectStore:
         partition_columns=PARTITION_BY,
         created_time=1_600_000_000_000,
     )
-    write_version(store, 0, Protocol(min_reader_version=version, min_writer_version=version), metadata)
+    write_version(store, 0, ProtocolAction(min_reader_version=version, min_writer_version=version), metadata)
     after(load_snapshot(context(store)), append("a"), append("b"))
     return store
 
