@@ -3,8 +3,8 @@ import json
 import pytest
 
 from indextables.errors import TransientStorageError
-from indextables.log.checkpoint import LastCheckpoint, advance_hint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY
+from indextables.log.segment import LastCheckpoint, advance_hint, read_hint
 from support.faults import FaultStore, Moment
 
 

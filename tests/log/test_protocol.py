@@ -1,11 +1,11 @@
 import pytest
 
 from indextables.errors import UnsupportedProtocolError
-from indextables.log.actions import ProtocolAction
-from indextables.log.protocol import (
+from indextables.log.actions import (
     CURRENT_PROTOCOL,
     DEFAULT_PROTOCOL,
     KNOWN_FEATURES,
+    ProtocolAction,
     check_readable,
     check_writable,
     upgraded,

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from indextables.log.checkpoint import read_hint
+from indextables.log.actions import check_writable
 from indextables.log.decode import UnknownContent, decode_tail
 from indextables.log.paths import parse_log_path, state_dir
-from indextables.log.protocol import check_writable
 from indextables.log.replay import EMPTY_HEADER, replay_header
-from indextables.log.segment import BaseFormat, build_segment, list_log
+from indextables.log.segment import BaseFormat, build_segment, list_log, read_hint
 from indextables.log.version_file import read_version_files
 from indextables.storage import open_store
 

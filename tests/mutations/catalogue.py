@@ -53,7 +53,7 @@ MUTATIONS = (
     ),
     Mutation(
         "unfsynced commit",
-        "storage/durable.py",
+        "storage/local.py",
         "            os.fsync(descriptor)\n        finally:\n            os.close(descriptor)\n        yield temporary",
         "            pass\n        finally:\n            os.close(descriptor)\n        yield temporary",
         ("tests/storage/test_local.py",),

@@ -6,9 +6,8 @@ import threading
 import pytest
 
 from indextables.errors import StorageError
-from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX, state_manifest_key
-from indextables.log.segment import list_log
+from indextables.log.segment import list_log, read_hint
 from indextables.ops import checkpoint
 from indextables.ops.after_commit import after_commit, wait_for_background
 from indextables.ops.checkpoint.operation import write_checkpoint

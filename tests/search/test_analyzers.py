@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
-from indextables.search.nodes import Phrase, Place, Term
+from indextables.search.parser import Phrase, Place, Term
 from indextables.search.text_query import tokens
 from indextables.split.doc_mapping import TOKENIZERS, DocMapping
 from support.search_indexes import build_index, found_rows, string_field, text_field

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import InvalidQueryError
 from indextables.search.grammar import MAX_DEPTH, MAX_QUERY_LENGTH
-from indextables.search.nodes import (
+from indextables.search.parser import (
     Boolean,
     Boost,
     Bound,
@@ -16,14 +16,15 @@ from indextables.search.nodes import (
     Exists,
     FieldPath,
     Fuzzy,
+    Joiner,
     OneOf,
     Phrase,
     Place,
     Range,
     Term,
     Wildcard,
+    parse_query,
 )
-from indextables.search.parser import Joiner, parse_query
 
 PLACE = Place("", 0, 0)
 A, B, C = (Term(None, PLACE, letter) for letter in "abc")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.search.nodes import Bound
+from indextables.search.parser import Bound
 from indextables.search.patterns import HEXADECIMAL, UNICODE, range_pattern, star_pattern
 
 SHORT_TEXTS = ["".join(letters) for length in range(5) for letters in itertools.product("ac", repeat=length)]

@@ -22,7 +22,7 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.log.actions import TransactionAction
-from indextables.ops.uploads import delete_leftovers
+from indextables.ops.write import delete_leftovers
 from indextables.spark.options import TablePlace
 from indextables.spark.source import IndexTablesSource
 from indextables.spark.write import Job, SplitsWritten, TableWriter

@@ -21,7 +21,7 @@ from indextables.split.doc_mapping import (
     build_analyzer,
 )
 from indextables.split.doc_mapping_settings import mapping_from_settings
-from indextables.split.documents import index_values
+from indextables.split.index_builder import index_values
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from support.split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, PREFIX, opened, ordinary_row, write_split

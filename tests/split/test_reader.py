@@ -18,7 +18,7 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.predicates import bind, col, parse_predicate, to_arrow_filter
-from indextables.split import rows_reader
+from indextables.split import reader
 from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
@@ -141,7 +141,7 @@ class RangeCounter(FaultStore):
 
 @pytest.mark.parametrize("window_bytes", [1, 20_000, 16 * 1024**2])
 def test_a_scan_from_a_store_gives_what_one_from_a_file_gives(sample, monkeypatch, window_bytes):
-    monkeypatch.setattr(rows_reader, "_WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(reader, "_WINDOW_BYTES", window_bytes)
     store, file, table = sample
     for names in (table.schema.names, ["nested"], ["flag", "id"]):
         found = read_all(opened(FaultStore(store), file), names)
@@ -153,7 +153,7 @@ def test_fetched_bytes_are_released_after_decoding(sample):
     store, file, _ = sample
     bundle = opened(store, file)._bundle
     member = bundle.members["rows.parquet"]
-    sparse = rows_reader._SparseFile(store, file.path, member)
+    sparse = reader._SparseFile(store, file.path, member)
     sparse.fetch([(0, member.size)])
     whole = sparse.reader().read()
     assert whole == store.get_range(file.path, member.start, member.end)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA
-from indextables.schema.mapping_hash import doc_mapping_hash
+from indextables.schema.spark_json import doc_mapping_hash
 from indextables.state.writer import deduplicate, renormalize
 
 ID_AND_TEXT = (

@@ -15,7 +15,7 @@ from indextables.errors import (
     UnsafePathError,
     UnsupportedStoreError,
 )
-from indextables.storage import LocalStore, PutOutcome, durable, parse_root
+from indextables.storage import LocalStore, PutOutcome, local, parse_root
 from support.clock import VirtualClock
 
 
@@ -267,7 +267,7 @@ class TestWithoutHardLinks:
 
     @pytest.mark.usefixtures("no_links")
     def test_object_is_renamed_without_replacing(self, store, root):
-        if durable._renameat2() is None:
+        if local._renameat2() is None:
             pytest.skip("this system has no renameat2")
         assert store.put_if_absent("log/0", b"ours") is PutOutcome.WRITTEN
         assert store.put_if_absent("log/0", b"theirs") is PutOutcome.EXISTS
@@ -276,7 +276,7 @@ class TestWithoutHardLinks:
 
     @pytest.mark.usefixtures("no_links")
     def test_writer_that_was_overtaken_does_not_replace(self, store, root, monkeypatch):
-        if durable._renameat2() is None:
+        if local._renameat2() is None:
             pytest.skip("this system has no renameat2")
         # Somebody writes between the first look and the rename.
         (root / "log").mkdir(parents=True)
@@ -293,10 +293,10 @@ class TestWithoutHardLinks:
 
     @pytest.mark.usefixtures("no_links")
     def test_file_system_that_can_do_neither_is_refused(self, store, root, monkeypatch):
-        monkeypatch.setattr(durable, "_renameat2", lambda: None)
+        monkeypatch.setattr(local, "_renameat2", lambda: None)
         with pytest.raises(UnsupportedStoreError, match="another file system"):
             store.put_if_absent("log/0", b"ours")
-        monkeypatch.setattr(durable, "_renameat2", lambda: failing(errno.EINVAL))
+        monkeypatch.setattr(local, "_renameat2", lambda: failing(errno.EINVAL))
         with pytest.raises(UnsupportedStoreError, match="another file system"):
             store.put_if_absent("log/0", b"ours")
         assert keys(store) == []

@@ -26,8 +26,7 @@ from indextables.ops.read import scan
 from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
-from indextables.ops.uploads import check_uploads
-from indextables.ops.write import append, commit_files, drop_partitions, overwrite
+from indextables.ops.write import append, check_uploads, commit_files, drop_partitions, overwrite
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectMeta
 from indextables.table import load_snapshot

@@ -7,8 +7,7 @@ from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from indextables.split.documents import DocumentEncoder
-from indextables.split.index_builder import MIN_HEAP_BYTES
+from indextables.split.index_builder import MIN_HEAP_BYTES, DocumentEncoder
 
 
 def text_field(name: str, tokenizer: str = "default", **options: object) -> FieldMapping:

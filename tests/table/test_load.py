@@ -11,7 +11,6 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.checkpoint import read_hint
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     JsonCheckpointPart,
@@ -20,6 +19,7 @@ from indextables.log.paths import (
     state_manifest_key,
     version_key,
 )
+from indextables.log.segment import read_hint
 from indextables.ops.describe import describe_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot

@@ -10,9 +10,9 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import CommitInfo, new_commit_id
-from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
 from indextables.log.replay import RECENT_COMMITS
+from indextables.log.segment import LastCheckpoint, read_hint
 from indextables.ops.checkpoint.cleanup import clean_up
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot

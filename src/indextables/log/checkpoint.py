@@ -1,10 +1,5 @@
-"""Checkpoints: the content that all formats share, how one becomes valid, and the `_last_checkpoint` hint.
+"""Checkpoints: the content that all formats share, and how a checkpoint becomes valid."""
 
-The hint points at the newest checkpoint or state. Readers verify it: a missing, corrupt or stale hint costs time, never
-correctness.
-"""
-
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,11 +11,9 @@ from indextables.errors import (
     CheckpointValidationError,
     CheckpointWriteError,
     ConcurrentMaintenanceError,
-    ObjectNotFoundError,
 )
 from indextables.log.actions import AnyAction, CheckpointInfo, TransactionAction, encode_actions
 from indextables.log.decode import VersionSummary
-from indextables.log.paths import LAST_CHECKPOINT_KEY, MAX_VERSION
 from indextables.log.replay import (
     DOC_MAPPING_PROPERTY_PREFIX,
     EMPTY_HEADER,
@@ -28,16 +21,8 @@ from indextables.log.replay import (
     registered_doc_mappings,
     replay_header,
 )
-from indextables.log.segment import BaseFormat
 from indextables.log.version_file import find_object
 from indextables.storage import ObjectStore, PutOutcome
-
-logger = logging.getLogger(__name__)
-
-# No table has this many commits: a hint with a larger version is corrupt.
-_MAX_PLAUSIBLE_VERSION: Final = 10**12
-
-_MULTI_PART_JSON: Final = "json-multipart"
 
 # Half of the age below which no garbage collection deletes a file, whatever its settings.
 _MAX_WRITE_MS: Final = 30 * 60 * 1000
@@ -146,56 +131,3 @@ def publish_checkpoint(
             f"it is based, was cleaned up concurrently; open the table again"
         )
     return store.put_if_absent(key, data)
-
-
-class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The content of `_last_checkpoint`; `size` counts actions, `size_in_bytes` the bytes of live files."""
-
-    version: int
-    size: int = 0
-    size_in_bytes: int = 0
-    num_files: int = 0
-    created_time: int = 0
-    parts: int | None = None
-    checkpoint_id: str | None = None
-    format: str | None = None
-    state_dir: str | None = None
-    protocol_version: int | None = None
-
-    @property
-    def format_name(self) -> str:
-        """The format of the checkpoint. Older writers, which knew only JSON, do not record it."""
-        return self.format or ("json" if self.checkpoint_id is None else _MULTI_PART_JSON)
-
-    @property
-    def base_format(self) -> BaseFormat | None:
-        """The kind of the checkpoint; None if this release does not know it."""
-        name = self.format_name.replace(_MULTI_PART_JSON, "json")
-        return next((kind for kind in BaseFormat if kind.value == name), None)
-
-    def proves_version_after(self, version: int) -> bool:
-        """Whether a version newer than this one must have existed: a writer checkpoints before it moves the hint."""
-        return version < self.version <= _MAX_PLAUSIBLE_VERSION
-
-
-def read_hint(store: ObjectStore) -> LastCheckpoint | None:
-    """The hint, or None if it is missing or invalid."""
-    try:
-        data = store.get(LAST_CHECKPOINT_KEY)
-    except ObjectNotFoundError:
-        return None
-    try:
-        hint = msgspec.json.decode(data, type=LastCheckpoint, strict=False)
-    except (ValueError, RecursionError) as error:
-        logger.warning("%s/%s is not readable and is ignored (%s)", store.url, LAST_CHECKPOINT_KEY, error)
-        return None
-    # An impossible version would keep the hint from ever advancing.
-    return hint if 0 <= hint.version <= MAX_VERSION else None
-
-
-def advance_hint(store: ObjectStore, hint: LastCheckpoint) -> None:
-    """Point the hint at a newer checkpoint. It never moves backwards."""
-    current = read_hint(store)
-    if current is not None and current.version > hint.version:
-        return
-    store.put(LAST_CHECKPOINT_KEY, msgspec.json.encode(hint))

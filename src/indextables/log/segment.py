@@ -4,14 +4,18 @@
 files after it. Listings may repeat and reorder names: nothing here relies on their order.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from typing import Final
 
 import msgspec
 
-from indextables.errors import VersionNotFoundError
+from indextables.errors import ObjectNotFoundError, VersionNotFoundError
 from indextables.log.paths import (
+    LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
+    MAX_VERSION,
     SHARED_MANIFEST_PREFIX,
     STATE_PREFIX,
     JsonCheckpoint,
@@ -195,3 +199,64 @@ def _add_base(
     bases: dict[int, dict[tuple[BaseFormat, str], Base]], version: int, kind: BaseFormat, meta: ObjectMeta
 ) -> None:
     bases.setdefault(version, {})[kind, meta.key] = Base(version, kind, meta)
+
+
+logger = logging.getLogger(__name__)
+
+# No table has this many commits: a hint with a larger version is corrupt.
+_MAX_PLAUSIBLE_VERSION: Final = 10**12
+
+_MULTI_PART_JSON: Final = "json-multipart"
+
+
+class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The content of `_last_checkpoint`; `size` counts actions, `size_in_bytes` the bytes of live files."""
+
+    version: int
+    size: int = 0
+    size_in_bytes: int = 0
+    num_files: int = 0
+    created_time: int = 0
+    parts: int | None = None
+    checkpoint_id: str | None = None
+    format: str | None = None
+    state_dir: str | None = None
+    protocol_version: int | None = None
+
+    @property
+    def format_name(self) -> str:
+        """The format of the checkpoint. Older writers, which knew only JSON, do not record it."""
+        return self.format or ("json" if self.checkpoint_id is None else _MULTI_PART_JSON)
+
+    @property
+    def base_format(self) -> BaseFormat | None:
+        """The kind of the checkpoint; None if this release does not know it."""
+        name = self.format_name.replace(_MULTI_PART_JSON, "json")
+        return next((kind for kind in BaseFormat if kind.value == name), None)
+
+    def proves_version_after(self, version: int) -> bool:
+        """Whether a version newer than this one must have existed: a writer checkpoints before it moves the hint."""
+        return version < self.version <= _MAX_PLAUSIBLE_VERSION
+
+
+def read_hint(store: ObjectStore) -> LastCheckpoint | None:
+    """The hint, or None if it is missing or invalid."""
+    try:
+        data = store.get(LAST_CHECKPOINT_KEY)
+    except ObjectNotFoundError:
+        return None
+    try:
+        hint = msgspec.json.decode(data, type=LastCheckpoint, strict=False)
+    except (ValueError, RecursionError) as error:
+        logger.warning("%s/%s is not readable and is ignored (%s)", store.url, LAST_CHECKPOINT_KEY, error)
+        return None
+    # An impossible version would keep the hint from ever advancing.
+    return hint if 0 <= hint.version <= MAX_VERSION else None
+
+
+def advance_hint(store: ObjectStore, hint: LastCheckpoint) -> None:
+    """Point the hint at a newer checkpoint. It never moves backwards."""
+    current = read_hint(store)
+    if current is not None and current.version > hint.version:
+        return
+    store.put(LAST_CHECKPOINT_KEY, msgspec.json.encode(hint))

@@ -31,8 +31,7 @@ from indextables.errors import (
     LogCorruptedError,
     StorageError,
 )
-from indextables.log.checkpoint import read_hint
-from indextables.log.segment import list_log
+from indextables.log.segment import list_log, read_hint
 from indextables.state.compaction import Trigger
 from indextables.table import Snapshot
 from indextables.table.load import reload_from_newest_base, reload_if_tail_is_long

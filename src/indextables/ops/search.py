@@ -44,8 +44,7 @@ from indextables.search.compile import (
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.merge_aggregates import merge_aggregates
-from indextables.search.nodes import QueryNode
-from indextables.search.parser import parse_query
+from indextables.search.parser import QueryNode, parse_query
 from indextables.search.split_aggregate import PartialAggregate, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings

@@ -18,8 +18,8 @@ from indextables.errors import (
     LogGapError,
     StorageError,
 )
+from indextables.log.actions import check_writable
 from indextables.log.paths import LOG_PREFIX
-from indextables.log.protocol import check_writable
 from indextables.log.segment import Base, build_listing, list_log
 from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
 from indextables.ops.checkpoint.operation import write_checkpoint

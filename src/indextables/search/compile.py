@@ -15,8 +15,7 @@ from tantivy import Index, Occur, Query
 from indextables.errors import InvalidQueryError, SearchFailedError
 from indextables.predicates import BoundPredicate
 from indextables.schema import find_column
-from indextables.search.nodes import Boolean, Boost, Everything, FieldPath, Leaf, QueryNode
-from indextables.search.parser import split_path
+from indextables.search.parser import Boolean, Boost, Everything, FieldPath, Leaf, QueryNode, split_path
 from indextables.search.predicate_query import PredicateQueries, filtered, partition_predicate
 from indextables.search.text_query import TextQueries, any_query
 from indextables.search.typed_query import address_query, matches_value, typed_query

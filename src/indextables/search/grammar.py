@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from indextables._syntax import error_position
 from indextables.errors import InvalidQueryError
-from indextables.search.nodes import (
+from indextables.search.parser import (
     Boolean,
     Boost,
     Bound,
@@ -28,6 +28,7 @@ from indextables.search.nodes import (
     Exists,
     FieldPath,
     Fuzzy,
+    Joiner,
     Leaf,
     OneOf,
     Phrase,
@@ -36,8 +37,10 @@ from indextables.search.nodes import (
     Range,
     Term,
     Wildcard,
+    split_path,
+    split_unescaped,
+    unescape,
 )
-from indextables.search.parser import Joiner, split_path, split_unescaped, unescape
 
 # Enough for a list of some thousand values; parsing this much takes seconds at worst.
 MAX_QUERY_LENGTH: Final = 32_768

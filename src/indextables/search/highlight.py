@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from indextables.search.compile import DEFAULT_KINDS, SearchScope, Target
-from indextables.search.nodes import (
+from indextables.search.parser import (
     Boolean,
     Boost,
     Bound,

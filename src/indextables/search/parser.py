@@ -1,11 +1,145 @@
-"""Query text → nodes. A single word is parsed here; everything else is left to `grammar`, which imports lark."""
+"""A query as a tree of frozen, hashable, picklable nodes. Every leaf has its place in the text."""
 
 import re
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from indextables._caching import shared_memo
-from indextables.search.nodes import FieldPath, Place, QueryNode, Term
+from indextables._syntax import caret_lines
+from indextables.errors import InvalidQueryError
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A range of the query text. Nodes that differ only in their places are equal."""
+
+    text: str
+    start: int
+    end: int
+
+    def __repr__(self) -> str:
+        return f"Place({self.start}, {self.end})"
+
+    @property
+    def written(self) -> str:
+        """The text of this range, as the user wrote it."""
+        return self.text[self.start : self.end]
+
+    def error(self, reason: str) -> InvalidQueryError:
+        """The error with this reason, the position (from 1), and the place marked in the text."""
+        return InvalidQueryError(
+            f"cannot read the query at character {self.start + 1}: {reason}\n"
+            f"{caret_lines(self.text, self.start, self.end)}",
+            position=self.start,
+        )
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A part of a query, compared by everything except its place."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Written) and self._meaning() == other._meaning()
+
+    def __hash__(self) -> int:
+        return hash(self._meaning())
+
+    def _meaning(self) -> tuple[object, ...]:
+        return (type(self), *(getattr(self, name) for name in self.__struct_fields__ if name != "place"))
+
+
+class FieldPath(_Written, frozen=True):
+    """A field name, split at unescaped dots."""
+
+    parts: tuple[str, ...]
+    place: Place
+
+    def __str__(self) -> str:
+        return ".".join(part.replace(".", "\\.") for part in self.parts)
+
+
+class QueryNode(_Written, frozen=True):
+    """The base class of all nodes."""
+
+
+class Everything(QueryNode, frozen=True):
+    """`*`: every row."""
+
+
+class Leaf(QueryNode, frozen=True):
+    """A condition on one field, or, without a field, on any of the default fields."""
+
+    field: FieldPath | None
+    place: Place
+
+
+class Term(Leaf, frozen=True):
+    """`timeout`, `level:ERROR`: text; if the field's analyzer splits it into several tokens, they form a phrase."""
+
+    text: str
+
+
+class Phrase(Leaf, frozen=True):
+    """`"data lake"~2`: tokens in this order, moved by at most `slop` positions in total."""
+
+    text: str
+    slop: int = 0
+
+
+class Wildcard(Leaf, frozen=True):
+    """`hel*`: the literal parts around the stars; a prefix is ("hel", "")."""
+
+    parts: tuple[str, ...]
+
+
+class Fuzzy(Leaf, frozen=True):
+    """`colour~1`: at most `distance` insertions, deletions, substitutions or transpositions away."""
+
+    text: str
+    distance: int
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """One end of a range."""
+
+    text: str
+    is_inclusive: bool
+
+
+class Range(Leaf, frozen=True):
+    """`status:[400 TO 499]`, `price:>=10.5`; None is an open end."""
+
+    lower: Bound | None
+    upper: Bound | None
+
+
+class OneOf(Leaf, frozen=True):
+    """`level:IN [ERROR WARN]`: any of these values."""
+
+    values: tuple[str, ...]
+
+
+class Exists(Leaf, frozen=True):
+    """`field:*`: the field has a value."""
+
+
+class Boolean(QueryNode, frozen=True):
+    """All of `must`, none of `must_not`, and, if `must` is empty, at least one of `should`, if there are any.
+
+    If `must` is not empty, `should` only adds to the score. `must_not` alone matches all other rows.
+    """
+
+    must: tuple[QueryNode, ...] = ()
+    should: tuple[QueryNode, ...] = ()
+    must_not: tuple[QueryNode, ...] = ()
+
+
+class Boost(QueryNode, frozen=True):
+    """`title:spark^2`: the rows of the operand, with scores multiplied by `factor`."""
+
+    operand: QueryNode
+    factor: float
+
 
 ESCAPE: Final = "\\"
 

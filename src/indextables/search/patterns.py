@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from indextables.search.nodes import Bound
+from indextables.search.parser import Bound
 
 # Otherwise a dot does not match a line feed.
 _DOT_MATCHES_ALL: Final = "(?s)"

@@ -33,7 +33,7 @@ from indextables.predicates import (
     all_of,
     conjuncts_of,
 )
-from indextables.search.nodes import Bound
+from indextables.search.parser import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
 from indextables.search.text_query import all_queries, any_query
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, RAW, DocMapping, FieldKind, FieldMapping

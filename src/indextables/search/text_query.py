@@ -10,7 +10,7 @@ from tantivy import Filter, Occur, Query, Schema, TextAnalyzer, TextAnalyzerBuil
 
 from indextables._caching import shared_memo
 from indextables.predicates.literals import parse_decimal, parse_integer, parse_timestamp
-from indextables.search.nodes import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
+from indextables.search.parser import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
 from indextables.split.doc_mapping import STEMMED_LANGUAGES, FieldKind, FieldMapping, build_analyzer
 

@@ -24,7 +24,7 @@ from indextables.predicates import (
     to_arrow_filter,
 )
 from indextables.predicates.literals import parse_date, parse_decimal
-from indextables.search.nodes import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
+from indextables.search.parser import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
 from indextables.search.predicate_query import PredicateQueries
 from indextables.search.text_query import any_query
 from indextables.split.doc_mapping import FieldKind, FieldMapping

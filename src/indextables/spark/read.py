@@ -28,8 +28,7 @@ from indextables.predicates import BoundPredicate, all_of, any_of, columns_of, t
 from indextables.schema import TableShape
 from indextables.search.compile import SearchScope, compile_with_predicate
 from indextables.search.hits import matching_rows, search_index
-from indextables.search.nodes import QueryNode
-from indextables.search.parser import parse_query
+from indextables.search.parser import QueryNode, parse_query
 from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, requested_by
 from indextables.spark.options import QUERY, ReadOptions, TablePlace
 from indextables.spark.shared_plans import ScanRequest, merge_requests, remember

@@ -14,8 +14,8 @@ from indextables.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from indextables.log.actions import check_writable
 from indextables.log.entries import empty_entries
-from indextables.log.protocol import check_writable
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
 from indextables.schema import check_partition_columns

@@ -25,8 +25,7 @@ from indextables.errors import CommitConflictError, IndexTablesError, InvalidVal
 from indextables.log.actions import TransactionAction
 from indextables.log.fields import STRING_MAP
 from indextables.ops.read import add_of
-from indextables.ops.uploads import are_late, delete_leftovers, delete_quietly, undoing_unless_landed
-from indextables.ops.write import run
+from indextables.ops.write import are_late, delete_leftovers, delete_quietly, run, undoing_unless_landed
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of, bind
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape

@@ -16,7 +16,7 @@ from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from indextables._caching import shared_memo
 from indextables.errors import InvalidOptionError, InvalidSchemaError
-from indextables.schema.mapping_hash import doc_mapping_hash
+from indextables.schema.spark_json import doc_mapping_hash
 
 # The row number of a document in its split, as a fast i64 field. No column can have this field name, because
 # `FieldMapping.index_name` escapes names that start with a tilde.

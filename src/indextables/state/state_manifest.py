@@ -59,7 +59,7 @@ from indextables.state.schemas import (
     StateField,
 )
 from indextables.storage import ObjectStore
-from indextables.storage.keys import validate_key
+from indextables.storage.urls import validate_key
 
 A = TypeVar("A", Metadata, ProtocolAction, SkipAction)
 

@@ -28,7 +28,7 @@ from indextables.log.checkpoint import publish_checkpoint
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
 from indextables.schema import TableShape
-from indextables.schema.mapping_hash import hash_or_none
+from indextables.schema.spark_json import hash_or_none
 from indextables.state.avro.container import Codec
 from indextables.state.changes import NetChanges, locate
 from indextables.state.compaction import (

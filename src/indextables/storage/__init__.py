@@ -1,27 +1,30 @@
 """Object stores behind one protocol, and the rules for keys and URLs."""
 
-from indextables.storage.keys import (
-    NULL_PARTITION,
-    escape_partition_value,
-    partition_path,
-    relative_key,
-    unescape_partition_value,
-    validate_key,
-)
 from indextables.storage.local import LocalStore
 from indextables.storage.open import StoreLocation, open_store
 from indextables.storage.redaction import Redactor, Secret
-from indextables.storage.retrying import RetryingStore, RetryPolicy, with_time_limit
 from indextables.storage.store import (
     PROBE_PREFIX,
     Clock,
     ObjectMeta,
     ObjectStore,
     PutOutcome,
+    RetryingStore,
+    RetryPolicy,
     SystemClock,
     require_put_if_absent,
+    with_time_limit,
 )
-from indextables.storage.urls import Location, parse_root
+from indextables.storage.urls import (
+    NULL_PARTITION,
+    Location,
+    escape_partition_value,
+    parse_root,
+    partition_path,
+    relative_key,
+    unescape_partition_value,
+    validate_key,
+)
 
 __all__ = [
     "NULL_PARTITION",

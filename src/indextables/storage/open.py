@@ -8,8 +8,7 @@ from indextables.errors import IndexTablesError
 from indextables.storage.credentials import client_settings
 from indextables.storage.local import LocalStore
 from indextables.storage.redaction import Secret
-from indextables.storage.retrying import RetryingStore
-from indextables.storage.store import Clock, ObjectStore, SystemClock
+from indextables.storage.store import Clock, ObjectStore, RetryingStore, SystemClock
 from indextables.storage.urls import Scheme, parse_root
 
 

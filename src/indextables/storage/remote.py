@@ -36,10 +36,9 @@ from indextables.errors import (
     UnsupportedStoreError,
 )
 from indextables.storage.credentials import ClientSettings
-from indextables.storage.keys import validate_folder, validate_key
 from indextables.storage.redaction import Redactor, fingerprint
 from indextables.storage.store import Clock, ObjectMeta, PutOutcome, probe_key
-from indextables.storage.urls import Location, Scheme
+from indextables.storage.urls import Location, Scheme, validate_folder, validate_key
 
 if TYPE_CHECKING:
     # obstore has these for type checkers only.

@@ -1,20 +1,23 @@
-"""The interface of an object store: its protocol and values, the clock, and the probe for put-if-absent.
-
-Keys are relative to the table's root and separated by '/'. Every store validates each key with `keys.validate_key`
-before any access.
-"""
+"""The object store as the rest of the package sees it: a small protocol, its values, the clock, and retries."""
 
 import contextlib
 import enum
+import random
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from indextables.errors import StorageError, UnsupportedStoreError
+from indextables.errors import (
+    ObjectNotFoundError,
+    StorageError,
+    StorageTimeoutError,
+    TransientStorageError,
+    UnsupportedStoreError,
+)
 
 
 class Clock(Protocol):
@@ -159,3 +162,170 @@ def require_put_if_absent(store: ObjectStore) -> None:
             f"{store.url}: the store ignores put-if-absent, so two writers could overwrite each other's commits; "
             f"use a store that supports 'If-None-Match: *' (Amazon S3, Azure, Google Cloud, MinIO, R2)"
         )
+
+
+_Result = TypeVar("_Result")
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """The number of attempts, and exponential backoff with full jitter between them."""
+
+    max_attempts: int = 8
+    base_seconds: float = 0.05
+    cap_seconds: float = 2.0
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds to wait after this many consecutive failures: random, up to a limit that doubles."""
+        limit = min(self.cap_seconds, self.base_seconds * 2 ** (failures - 1))
+        return random.uniform(0.0, limit)
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """The time, by the local clock, after which no attempt starts. `description` is part of the error message."""
+
+    at_ms: int
+    description: str
+
+
+class RetryingStore:
+    """A store that repeats calls which raise TransientStorageError, and raises the last one."""
+
+    def __init__(
+        self, inner: ObjectStore, policy: RetryPolicy | None = None, deadline: Deadline | None = None
+    ) -> None:
+        self._inner = inner
+        self._policy = policy or RetryPolicy()
+        self._deadline = deadline
+
+    def __repr__(self) -> str:
+        return f"RetryingStore({self._inner!r})"
+
+    @property
+    def url(self) -> str:
+        """The canonical URL of the root."""
+        return self._inner.url
+
+    @property
+    def identity(self) -> str:
+        """Differs between roots and between credentials, and reveals neither."""
+        return self._inner.identity
+
+    @property
+    def clock(self) -> Clock:
+        """The local clock, which times the pauses."""
+        return self._inner.clock
+
+    def get(self, key: str) -> bytes:
+        """Return all bytes of an object. Raises ObjectNotFoundError."""
+        return self._repeat(lambda: self._inner.get(key))
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
+        return self._repeat(lambda: self._inner.get_range(key, start, end))
+
+    def open_local(self, key: str) -> pa.NativeFile | None:
+        """Open an object as a local file, if it is one. Raises ObjectNotFoundError."""
+        return self._repeat(lambda: self._inner.open_local(key))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace an object."""
+        self._repeat(lambda: self._inner.put(key, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> PutOutcome:
+        """Write an object if the key is free.
+
+        A failed attempt may have written the object. If a later attempt finds an object with the same bytes, the
+        outcome is WRITTEN, so `data` must differ from the data of any other writer. If every attempt fails, the outcome
+        is unknown and TransientStorageError is raised.
+        """
+        failures = 0
+        while True:
+            self._check_deadline()
+            try:
+                outcome = self._inner.put_if_absent(key, data)
+                if outcome is PutOutcome.EXISTS and failures and self._holds(key, data):
+                    return PutOutcome.WRITTEN
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+            else:
+                return outcome
+
+    def head(self, key: str) -> ObjectMeta:
+        """Return the metadata of an object. Raises ObjectNotFoundError."""
+        return self._repeat(lambda: self._inner.head(key))
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        """Iterate over the objects in a folder. After a failure, resume after the last key returned."""
+        listing = self._inner.list(prefix, start_after=start_after)
+        return self._resumed(listing, prefix, start_after)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete objects. Missing keys are ignored, so a batch can be repeated."""
+        wanted = list(keys)
+        self._repeat(lambda: self._inner.delete_many(wanted))
+
+    def now_ms(self) -> int:
+        """Return the time by the store's clock."""
+        return self._repeat(self._inner.now_ms)
+
+    def _repeat(self, call: Callable[[], _Result]) -> _Result:
+        failures = 0
+        while True:
+            self._check_deadline()
+            try:
+                return call()
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+
+    def _resumed(
+        self, listing: Iterator[ObjectMeta], prefix: str, start_after: str | None
+    ) -> Iterator[ObjectMeta]:
+        failures = 0
+        while True:
+            self._check_deadline()
+            try:
+                for meta in listing:
+                    failures = 0
+                    start_after = meta.key if start_after is None else max(start_after, meta.key)
+                    yield meta
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+                listing = self._inner.list(prefix, start_after=start_after)
+            else:
+                return
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self._inner.get(key) == data
+        except ObjectNotFoundError as error:
+            # The object existed a moment ago: it is not visible yet, or was deleted. The next attempt tells.
+            raise TransientStorageError(f"{self._inner.url}: {key} exists but cannot be read back") from error
+
+    def with_deadline(self, deadline: Deadline) -> "RetryingStore":
+        """Return the same store with the same retry policy and a deadline."""
+        return RetryingStore(self._inner, self._policy, deadline)
+
+    def _check_deadline(self) -> None:
+        if self._deadline is not None and self.clock.now_ms() >= self._deadline.at_ms:
+            raise StorageTimeoutError(f"{self.url}: {self._deadline.description}")
+
+    def _pause_or_raise(self, failures: int, error: TransientStorageError) -> None:
+        if failures >= self._policy.max_attempts:
+            raise error
+        self._inner.clock.sleep(self._policy.pause(failures))
+
+
+def with_time_limit(store: ObjectStore, seconds: int, what: str, setting_key: str) -> ObjectStore:
+    """Return the same store, on which calls raise StorageTimeoutError once `seconds` have passed from now.
+
+    No attempt starts after that, and none is interrupted: the client's own time-outs bound an attempt. `what` is being
+    read, and the limit comes from the setting `setting_key`; the error names both.
+    """
+    description = f"{what} was not read within {seconds} seconds; check the store, or raise {setting_key}"
+    deadline = Deadline(store.clock.now_ms() + seconds * 1000, description)
+    if isinstance(store, RetryingStore):
+        return store.with_deadline(deadline)
+    return RetryingStore(store, RetryPolicy(max_attempts=1), deadline)

@@ -41,13 +41,18 @@ from indextables.errors import (
     StorageError,
     TableNotFoundError,
 )
-from indextables.log.actions import ENGINE_INFO, CommitInfo, TransactionAction, encode_actions, new_commit_id
-from indextables.log.checkpoint import read_hint
+from indextables.log.actions import (
+    ENGINE_INFO,
+    CommitInfo,
+    TransactionAction,
+    check_writable,
+    encode_actions,
+    new_commit_id,
+)
 from indextables.log.decode import LogFile
 from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import version_key
-from indextables.log.protocol import check_writable
-from indextables.log.segment import VersionEntry, list_log
+from indextables.log.segment import VersionEntry, list_log, read_hint
 from indextables.log.version_file import Conflict, compress, find_version_file, write_version_file
 from indextables.storage import ObjectMeta
 from indextables.table.conflict import reason_after_cleanup, reason_to_give_up

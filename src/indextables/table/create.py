@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from indextables.config.registry import TRANSACTION_COMPRESSION_ENABLED
 from indextables.errors import TableAlreadyExistsError, TableNotFoundError
-from indextables.log.actions import Metadata, encode_actions
-from indextables.log.protocol import CURRENT_PROTOCOL
+from indextables.log.actions import CURRENT_PROTOCOL, Metadata, encode_actions
 from indextables.log.version_file import compress, write_version_file
 from indextables.schema import check_partition_columns, from_spark_json, to_spark_json
 from indextables.storage import require_put_if_absent

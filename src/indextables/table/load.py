@@ -25,21 +25,21 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Metadata, ProtocolAction
-from indextables.log.checkpoint import LastCheckpoint, read_hint
+from indextables.log.actions import DEFAULT_PROTOCOL, Metadata, ProtocolAction, check_readable
 from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
-from indextables.log.protocol import DEFAULT_PROTOCOL, check_readable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
 from indextables.log.segment import (
     Base,
     Gap,
+    LastCheckpoint,
     LogListing,
     LogSegment,
     VersionEntry,
     build_segment,
     contiguous_versions,
     list_log,
+    read_hint,
 )
 from indextables.log.version_file import find_object, find_version_file
 from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, InvalidActionError, UnsafePathError
-from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction
+from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction, upgraded
 from indextables.log.paths import LOG_PREFIX
-from indextables.log.protocol import upgraded
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
 from indextables.table.intent import (

@@ -20,10 +20,9 @@ from indextables.errors import (
     StorageTimeoutError,
     VersionNotFoundError,
 )
-from indextables.log.actions import Metadata, ProtocolAction
+from indextables.log.actions import Metadata, ProtocolAction, check_readable
 from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
-from indextables.log.protocol import check_readable
 from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
 from indextables.log.segment import Gap, LogSegment, VersionEntry, list_log
 from indextables.predicates import BoundPredicate, Predicate, bind

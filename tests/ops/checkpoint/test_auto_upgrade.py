@@ -3,8 +3,7 @@
 import pytest
 
 from indextables.log.actions import Metadata, ProtocolAction
-from indextables.log.checkpoint import read_hint
-from indextables.log.segment import BaseFormat, list_log
+from indextables.log.segment import BaseFormat, list_log, read_hint
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.write import commit_files
 from indextables.schema import to_spark_json

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_dir, state_manifest_key, version_key
+from indextables.log.segment import read_hint
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.describe import describe_state
 from indextables.storage import ObjectStore

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from indextables import errors
 from indextables.log.actions import encode_actions
-from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LAST_CHECKPOINT_KEY, version_key
+from indextables.log.segment import read_hint
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
-from indextables.ops.uploads import check_uploads
-from indextables.ops.write import commit_files
+from indextables.ops.write import check_uploads, commit_files
 from indextables.schema import to_spark_json
 from indextables.storage import PutOutcome
 from indextables.table import Operation, commit, load_snapshot

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from indextables.config.registry import STATE_MANIFESTS_PER_DRIVER
 from indextables.ops.runner import Failed, Interruption, Runner, Task, TaskStore
-from indextables.ops.uploads import delete_quietly
+from indextables.ops.write import delete_quietly
 from indextables.state.manifest_executor import batches, from_stream, to_stream
 from indextables.state.manifest_writer import ManifestForm, ManifestGroup, NewManifest, write_group
 from indextables.state.source import StateSource

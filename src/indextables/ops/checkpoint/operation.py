@@ -37,7 +37,8 @@ from indextables.errors import (
     TransientStorageError,
     VersionNotFoundError,
 )
-from indextables.log.checkpoint import Checkpoint, LastCheckpoint, advance_hint, read_hint
+from indextables.log.actions import check_writable
+from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
 from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
@@ -49,9 +50,16 @@ from indextables.log.paths import (
     parse_log_path,
     state_dir,
 )
-from indextables.log.protocol import check_writable
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Base, BaseFormat, build_listing, list_log
+from indextables.log.segment import (
+    Base,
+    BaseFormat,
+    LastCheckpoint,
+    advance_hint,
+    build_listing,
+    list_log,
+    read_hint,
+)
 from indextables.log.version_file import find_object
 from indextables.metrics import (
     STATE_TOMBSTONE_COUNT,

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
-from indextables.log.checkpoint import LastCheckpoint, read_hint
 from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Base, BaseFormat, LogListing, VersionEntry
+from indextables.log.segment import Base, BaseFormat, LastCheckpoint, LogListing, VersionEntry, read_hint
 from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.references import read_actions

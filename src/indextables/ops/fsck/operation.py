@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
-from indextables.log.checkpoint import read_hint
 from indextables.log.paths import LOG_PREFIX
-from indextables.log.segment import LogListing, list_log
+from indextables.log.segment import LogListing, list_log, read_hint
 from indextables.ops.fsck.log import (
     CheckedBase,
     check_base,

@@ -28,14 +28,13 @@ from indextables.errors import (
     InvalidOptionError,
     OperationInterruptedError,
 )
-from indextables.log.actions import AddAction
-from indextables.log.protocol import check_writable
+from indextables.log.actions import AddAction, check_writable
 from indextables.ops.after_commit import after_commit, after_merge
 from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups, resting_paths, skip_actions
 from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
 from indextables.ops.read import add_of, split_refs
 from indextables.ops.runner import Failed, Runner, TaskStore
-from indextables.ops.uploads import delete_quietly, deleting_unless_landed, uploads_check
+from indextables.ops.write import delete_quietly, deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.split.split import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit

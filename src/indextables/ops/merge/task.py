@@ -24,7 +24,7 @@ from indextables.errors import (
 )
 from indextables.ops.read import SplitRef
 from indextables.ops.runner import Interruption, Task, TaskStore
-from indextables.ops.uploads import delete_quietly
+from indextables.ops.write import delete_quietly
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.split import Split, SplitFile

@@ -29,8 +29,7 @@ from indextables.errors import (
     StorageError,
     UnsafePathError,
 )
-from indextables.log.checkpoint import read_hint
-from indextables.log.segment import list_log
+from indextables.log.segment import list_log, read_hint
 from indextables.ops.checkpoint.cleanup import CleanupRules
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import BATCH_KEYS, checkpoint_files_in_use, delete_keys

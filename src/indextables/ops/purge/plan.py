@@ -24,10 +24,9 @@ from indextables.config.registry import (
     PURGE_RETENTION_CHECK_ENABLED,
 )
 from indextables.errors import InvalidOptionError, LogGapError
-from indextables.log.checkpoint import LastCheckpoint, read_hint
+from indextables.log.actions import check_writable
 from indextables.log.paths import version_key
-from indextables.log.protocol import check_writable
-from indextables.log.segment import LogListing, list_log
+from indextables.log.segment import LastCheckpoint, LogListing, list_log, read_hint
 from indextables.ops.checkpoint.cleanup import CleanupPlan, CleanupRules, verified_plan
 from indextables.ops.purge.garbage import checkpoint_files, find_orphans
 from indextables.ops.purge.report import (

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from indextables.errors import InvalidSchemaError, LogCorruptedError
 from indextables.log.actions import Metadata
-from indextables.log.checkpoint import Checkpoint, read_hint
+from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import VersionSummary
 from indextables.log.entries import empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, JsonCheckpointPart, parse_log_path
 from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
-from indextables.log.segment import Base, BaseFormat, LogListing, build_listing
+from indextables.log.segment import Base, BaseFormat, LogListing, build_listing, read_hint
 from indextables.ops.repair.damaged_files import (
     UNREADABLE_ERRORS,
     DamagedBase,

@@ -10,8 +10,13 @@ import pyarrow as pa
 from indextables.config import Settings
 from indextables.config.registry import INDEXING_TYPEMAP
 from indextables.errors import IndexTablesError, LogCorruptedError
-from indextables.log.actions import Metadata, ProtocolAction
-from indextables.log.protocol import CURRENT_PROTOCOL, DEFAULT_PROTOCOL, check_writable
+from indextables.log.actions import (
+    CURRENT_PROTOCOL,
+    DEFAULT_PROTOCOL,
+    Metadata,
+    ProtocolAction,
+    check_writable,
+)
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
 from indextables.schema import from_spark_json, to_spark_json

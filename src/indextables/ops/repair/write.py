@@ -27,11 +27,10 @@ from indextables.log.actions import (
     encode_actions,
     new_commit_id,
 )
-from indextables.log.checkpoint import LastCheckpoint
 from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, VersionFile, parse_log_path, state_dir
 from indextables.log.replay import RECENT_COMMITS, LogHeader
-from indextables.log.segment import BaseFormat, build_listing
+from indextables.log.segment import BaseFormat, LastCheckpoint, build_listing
 from indextables.log.version_file import Conflict, compress, write_version_file
 from indextables.ops.repair.evidence import REPAIR_OPERATION
 from indextables.ops.repair.identity import Identity
