@@ -153,3 +153,13 @@ def test_every_storage_setting_is_listed() -> None:
 
 def document_text(path: str) -> str:
     return (ROOT / path).read_text()
+
+
+def test_the_walkthrough_names_every_package_and_takes_a_dozen_steps_at_most() -> None:
+    text = document_text("docs/walkthrough.md")
+    packages = {path.parent.name for path in (ROOT / "src" / "indextables").glob("*/__init__.py")}
+    assert [name for name in sorted(packages) if f"| `{name}` |" not in text] == []
+    paths = [part for part in re.split(r"^## ", text, flags=re.MULTILINE) if part.startswith("One ")]
+    assert [part.splitlines()[0] for part in paths] == ["One append", "One search", "One merge", "One purge"]
+    for part in paths:
+        assert len(set(re.findall(r"\]\((\.\./src/[^)]+)\)", part))) <= 12, part.splitlines()[0]
