@@ -21,6 +21,7 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     │   ├── ObjectNotFoundError
     │   ├── AccessDeniedError
     │   ├── TransientStorageError
+    │   ├── StorageTimeoutError
     │   ├── UnsupportedStoreError
     │   ├── UnsafePathError (ValueError)
     │   └── CheckpointWriteError
@@ -45,6 +46,7 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     │   ├── CommitConflictError
     │   ├── CommitRetriesExhaustedError
     │   └── CommitOutcomeUnknownError
+    ├── CleanupFailedError
     ├── ClockSkewError
     └── OperationInterruptedError
 

@@ -232,7 +232,7 @@ def test_compacting_a_compact_table_does_nothing(builder):
     table.commit(adds=[split(1)])
     first = table.compact()
     before = sorted(str(file) for file in Path(tables.path).rglob("*"))
-    assert table.compact() == first.__class__(1, "avro-state", "avro-state", 1, 101)
+    assert table.compact() == first.__class__(first.table_path, 1, "avro-state", "avro-state", 1, 101)
     assert sorted(str(file) for file in Path(tables.path).rglob("*")) == before
 
 

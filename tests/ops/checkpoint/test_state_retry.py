@@ -2,7 +2,7 @@
 
 import pytest
 
-from indextables.errors import TransientStorageError, VersionNotFoundError
+from indextables.errors import CheckpointWriteError, ConcurrentMaintenanceError
 from indextables.log.paths import state_manifest_key, version_key
 from indextables.log.segment import list_log
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
@@ -72,14 +72,14 @@ def test_checkpoint_fails_after_the_last_attempt(store):
         return Moment.BEFORE if key == state_manifest_key(2) and operation == "put_if_absent" else None
 
     failing = UnreliableStore(store, fails)
-    with pytest.raises(TransientStorageError, match="failed on purpose"):
+    with pytest.raises(CheckpointWriteError, match="failed on purpose"):
         write_checkpoint(load_snapshot(context(failing, RETRIES)))
     assert failing.count("put_if_absent") == 4
 
 
 def test_one_attempt_is_no_retry(store):
     failing = FailingWrites(store, 1, Moment.BEFORE, "/state-v")
-    with pytest.raises(TransientStorageError):
+    with pytest.raises(CheckpointWriteError):
         write_checkpoint(load_snapshot(context(failing, {"state.retry.maxAttempts": "1"})))
 
 
@@ -133,6 +133,6 @@ def test_checkpoint_of_a_version_that_was_cleaned_up_is_not_retried(store):
             return super().head(key)
 
     overtaken = Overtaken(store)
-    with pytest.raises(VersionNotFoundError, match="was not published"):
+    with pytest.raises(ConcurrentMaintenanceError, match="was not published"):
         write_checkpoint(load_snapshot(context(overtaken, RETRIES)))
     assert set(live(load_snapshot(context(store)))) == {"a", "b", "c", "d"}

@@ -27,6 +27,7 @@ from indextables.config.registry import (
     STATE_RETRY_MAX_DELAY_MS,
 )
 from indextables.errors import (
+    AccessDeniedError,
     CheckpointValidationError,
     CheckpointWriteError,
     ConcurrentMaintenanceError,
@@ -253,11 +254,11 @@ def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> 
 def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
     """Write the files of a checkpoint, if they are missing or damaged, and find them again.
 
-    Raises CheckpointWriteError for any failure of the store.
+    Raises AccessDeniedError, and CheckpointWriteError for any other failure of the store.
     """
     try:
         return _write_with_retries(snapshot, write)
-    except CheckpointWriteError:
+    except (CheckpointWriteError, AccessDeniedError):
         raise
     except StorageError as error:
         raise CheckpointWriteError(
