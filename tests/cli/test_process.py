@@ -246,3 +246,13 @@ def test_without_pyspark_the_help_works_and_the_demo_names_the_extra(tmp_path: P
     )
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: Spark support needs the package pyspark")
+
+
+def test_help_waits_for_no_large_library() -> None:
+    code = (
+        "import sys, indextables.cli.app\n"
+        "large = {'numpy', 'pyarrow', 'pandas', 'lark', 'obstore', 'tantivy', 'datafusion'}\n"
+        "print(sorted(large & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

@@ -2,8 +2,6 @@
 
 import unicodedata
 
-from indextables._results import iso
-
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SECONDS_PER = (
     ("year", 365 * 86_400),
@@ -48,6 +46,8 @@ def ago(time_ms: int, now_ms: int) -> str:
 
 def when(time_ms: int, now_ms: int) -> str:
     """Format a relative and an absolute time: 3 minutes ago (2026-01-31T12:00:00.000Z)."""
+    from indextables._results import iso  # it imports pyarrow, for which help texts should not wait
+
     return f"{ago(time_ms, now_ms)} ({iso(time_ms)})"
 
 

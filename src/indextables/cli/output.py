@@ -7,14 +7,16 @@ columns, for `grep` and `less`.
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import msgspec
 import typer
 from rich.cells import cell_len
 
 from indextables.cli.formatting import visible
-from indextables.ops.search import Highlighter
+
+if TYPE_CHECKING:
+    from indextables.ops.search import Highlighter
 
 Piece = tuple[str, str]
 """A part of a line, and its style on a terminal."""
@@ -76,7 +78,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def print_hit(
-    score: float, facts: str, texts: Mapping[str, str], highlighter: Highlighter, indent: str = ""
+    score: float, facts: str, texts: Mapping[str, str], highlighter: "Highlighter", indent: str = ""
 ) -> None:
     """Print a search hit: score and short values on one line, then each text column with the matches highlighted."""
     print_pieces([(indent, ""), (f"{score:.2f}", "bold"), (f"  {visible(facts)}", "")])
@@ -154,7 +156,7 @@ def _padded(text: str, width: int, justify: Literal["left", "right"] = "left") -
     return text + padding if justify == "left" else padding + text
 
 
-def _highlighted(value: str, column: str, highlighter: Highlighter) -> Iterator[Piece]:
+def _highlighted(value: str, column: str, highlighter: "Highlighter") -> Iterator[Piece]:
     end = 0
     for span in highlighter.spans(column, value):
         yield visible(value[end : span.start]), ""
