@@ -331,7 +331,7 @@ def _non_text_values(value: bytes, column: str) -> dict[str, Any]:
         ) from error
     if not isinstance(decoded, dict):
         raise InvalidSchemaError(
-            f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is no JSON object; remove it"
+            f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is not a JSON object; remove it"
         )
     return decoded
 
