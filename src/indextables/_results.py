@@ -1,7 +1,7 @@
 """Results: the frozen values that operations return, and the one list of columns that renders each of them.
 
-A result type lists its columns (name, Arrow type, meaning) once. `to_arrow()`, `to_dict()`, the answers of SQL
-statements, the command line's `--json` and docs/sql.md all derive from that list.
+A result type lists its columns (name, Arrow type, meaning) once. `to_arrow()`, `to_dict()`, the results of SQL
+statements, the command line's `--json` and docs/sql.md are all derived from that list.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Status(Enum):
         SUCCESS: The operation did its work.
         NO_ACTION: There was nothing to do, and nothing changed.
         DRY_RUN: The result lists what the operation would do; nothing changed.
-        PARTIAL: The operation left something out; the result says what, and why.
+        PARTIAL: The operation left something out; the result lists it with the reasons.
         FAILED: The operation found errors, or failed on a part of its work; the result lists them.
     """
 
@@ -37,7 +37,7 @@ class Status(Enum):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a result: a field or a property of the result type has the same name."""
+    """A column of a result. The result type has a field or property of the same name."""
 
     name: str
     type: pa.DataType
@@ -52,17 +52,17 @@ MESSAGE: Final = Column("message", pa.string(), "a one-line summary")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The base of all results. `columns` lists what `to_arrow()` and `to_dict()` render, in their order."""
+    """The base class of results. `columns` lists the columns of `to_arrow()` and the keys of `to_dict()`, in order."""
 
     columns: ClassVar[Columns] = ()
 
     def to_arrow(self) -> pa.Table:
-        """Render the result as an Arrow table of one row, as the SQL statement of the operation answers it."""
+        """Return the result as an Arrow table of one row, the same as the operation's SQL statement returns."""
         arrays = [_array(getattr(self, column.name), column.type) for column in self.columns]
         return pa.Table.from_arrays(arrays, schema=schema_of(self.columns))
 
     def to_dict(self) -> dict[str, Any]:
-        """Render the result as a dict of JSON values: timestamps are ISO 8601 text, tables are lists of dicts."""
+        """Return the result as a dict of JSON values: timestamps are ISO 8601 text, tables are lists of dicts."""
         return next(plain_rows(self.to_arrow()))
 
     def __repr__(self) -> str:
@@ -75,15 +75,15 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def schema_of(columns: Columns) -> pa.Schema:
-    """The Arrow schema of columns."""
+    """Return the Arrow schema of the columns."""
     return pa.schema([pa.field(column.name, column.type, column.nullable) for column in columns])
 
 
 def plain_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of a table as dicts: maps are dicts, and the timestamps of its columns are ISO 8601 text."""
+    """Yield the rows of a table as dicts. Maps become dicts, and timestamp columns ISO 8601 text."""
     moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
     for name in moments:
-        # Not by way of datetime, which cannot hold every timestamp that a log may contain.
+        # A datetime cannot hold every timestamp that a log may contain.
         milliseconds = table[name].cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
         table = table.set_column(table.schema.get_field_index(name), name, milliseconds)
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
@@ -94,7 +94,7 @@ def plain_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def iso(moment_ms: int) -> str:
-    """Epoch milliseconds in ISO 8601, exact to the millisecond."""
+    """Format epoch milliseconds as ISO 8601, or as a number for years before 1000 or after 9999."""
     try:
         moment = datetime.fromtimestamp(moment_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -103,7 +103,7 @@ def iso(moment_ms: int) -> str:
 
 
 def _array(value: object, kind: pa.DataType) -> pa.Array:
-    """An Arrow array with one value."""
+    """Return an Arrow array with one value."""
     if isinstance(value, pa.Table):
         return _list_of_rows(value, kind)
     return pa.array([_plain(value)], kind)
@@ -118,7 +118,7 @@ def _list_of_rows(rows: pa.Table, kind: pa.ListType) -> pa.Array:
 
 
 def _plain(value: Any) -> Any:
-    """A value in the terms of Arrow: enums by their values, structs as dicts, tuples as lists."""
+    """Convert a value for Arrow: enums become their values, structs dicts, tuples lists."""
     match value:
         case Enum():
             return value.value

@@ -1,4 +1,7 @@
-"""Output on a terminal: styled lines and tables, rendered by rich. Imported only when needed."""
+"""Output on a terminal: styled lines and tables, rendered by rich.
+
+`output` and `progress` import this module only when they write to a terminal, because rich takes time to import.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import TextIO

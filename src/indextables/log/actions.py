@@ -1,4 +1,4 @@
-"""The actions of the log as objects, their JSON, and the scan that finds the few of them that a reader needs.
+"""The actions of the log as objects, their JSON, the protocol check, and the scan for the actions of a log file.
 
 File entries in bulk never take this form: `log.decode` decodes them straight into Arrow. Field names are snake_case
 here and camelCase on disk. Fields of every protocol version are present.
@@ -16,11 +16,11 @@ from indextables.log.fields import ADD_FIELDS, REMOVE_FIELDS, names_on_disk
 
 T = TypeVar("T")
 
-# Other implementations read these widths; a number that does not fit is refused when it is read.
+# The widths that other implementations use. Decoding rejects a number that does not fit.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
-# Fields of an action that this release does not know. They are kept when the action is rewritten.
+# Fields of an action that this release does not know. A rewrite keeps them.
 Unknown = Mapping[str, Any]
 
 ENGINE_INFO = f"indextables-python/{__version__}"
@@ -161,11 +161,11 @@ class CommitInfo(Action, frozen=True):
 
 
 class CheckpointInfo(Action, frozen=True):
-    """What a checkpoint records about itself. Other implementations ignore this action.
+    """Metadata of a checkpoint. Other implementations ignore this action.
 
     `num_adds` lets a reader detect missing lines; `recent_commits` maps versions to commit ids. `known_schemas`
-    are the hashes of doc mappings that the checkpoint adds to the configuration of its metaData, because other readers
-    look for them there. They are not part of the table's own metadata.
+    are the hashes of doc mappings that the checkpoint adds to the configuration of its metaData, because other
+    implementations look for them there. They are not part of the table's metadata.
     """
 
     version: Int64
@@ -202,6 +202,69 @@ ACTION_NAMES: Mapping[type[AnyAction], str] = {
 def new_commit_id() -> str:
     """A unique id by which a writer recognizes its own commit when it reads it back."""
     return str(uuid.uuid4())
+
+
+# The table protocol: which versions and features this release reads and writes
+
+READER_VERSION = 4
+WRITER_VERSION = 4
+
+# Features that the specification and other writers name. Every release of this package supports all of them.
+KNOWN_FEATURES = frozenset(
+    {
+        "avroState",
+        "multiPartCheckpoint",
+        "schemaDeduplication",
+        "footerOffsets",
+        "tantivy4java",
+        "conditionalWrites",
+        "checkpoint",
+        "checkpoints",
+        "extendedMetadata",
+        "optimizeWrite",
+        "skippedFiles",
+    }
+)
+
+CURRENT_PROTOCOL = ProtocolAction(min_reader_version=READER_VERSION, min_writer_version=WRITER_VERSION)
+# The protocol of a table without a protocol action, which was optional before version 2 of the format.
+DEFAULT_PROTOCOL = ProtocolAction(min_reader_version=1, min_writer_version=1)
+
+
+def check_readable(protocol: ProtocolAction, table: str) -> None:
+    """Raise UnsupportedProtocolError, naming the version or feature needed, unless this release can read the table."""
+    _check(protocol.min_reader_version, READER_VERSION, protocol.reader_features, table, "read")
+
+
+def check_writable(protocol: ProtocolAction, table: str) -> None:
+    """Raise UnsupportedProtocolError unless this release can both read and write the table."""
+    check_readable(protocol, table)
+    _check(protocol.min_writer_version, WRITER_VERSION, protocol.writer_features, table, "write to")
+
+
+def upgraded(protocol: ProtocolAction, reader_version: int, writer_version: int) -> ProtocolAction:
+    """Return the protocol raised to at least these versions. Versions never decrease, and features stay."""
+    return ProtocolAction(
+        min_reader_version=max(protocol.min_reader_version, reader_version),
+        min_writer_version=max(protocol.min_writer_version, writer_version),
+        reader_features=protocol.reader_features,
+        writer_features=protocol.writer_features,
+        unknown=protocol.unknown,
+    )
+
+
+def _check(needed: int, supported: int, features: tuple[str, ...] | None, table: str, verb: str) -> None:
+    if needed > supported:
+        raise UnsupportedProtocolError(
+            f"{table}: needs protocol version {needed} to {verb}, this release of indextables supports "
+            f"version {supported}; upgrade indextables"
+        )
+    unknown = sorted(set(features or ()) - KNOWN_FEATURES)
+    if unknown:
+        raise UnsupportedProtocolError(
+            f"{table}: needs the features {', '.join(unknown)} to {verb}, which this release of indextables "
+            f"does not have; upgrade indextables"
+        )
 
 
 # Encoding and decoding single actions
@@ -255,7 +318,7 @@ _SMALL_KINDS = (ProtocolAction, Metadata, SkipAction, TransactionAction, CommitI
 
 
 class SmallActions(msgspec.Struct, frozen=True):
-    """The small actions of one log file. Of a kind that applies once, the last one."""
+    """The small actions of one log file. For kinds that apply once, the last action of the kind."""
 
     protocol: ProtocolAction | None = None
     metadata: Metadata | None = None
@@ -313,7 +376,7 @@ def _collect(line: msgspec.Struct, found: dict[type, list[Any]]) -> None:
         try:
             found[kind].append(parse_action(value, kind))
         except msgspec.ValidationError:
-            # Other writers have a commitInfo of their own, with nothing that we use.
+            # Other writers have their own commitInfo, which has nothing that readers need.
             if kind is not CommitInfo:
                 raise
 
@@ -332,7 +395,7 @@ _NO_SMALL_ACTION = _Line()
 _SCANNER = msgspec.json.Decoder(_Line)
 
 
-# Errors that locate the damage in a log file. The lines are searched only once something is known to be wrong.
+# Errors that locate the damage in a log file. Lines are searched only after decoding has failed.
 
 
 def invalid_json(name: str, lines: bytes, error: Exception) -> LogCorruptedError:
@@ -379,64 +442,3 @@ class _AnyObject(msgspec.Struct):
 
 
 _OBJECT_COUNTER = msgspec.json.Decoder(_AnyObject)
-
-
-READER_VERSION = 4
-WRITER_VERSION = 4
-
-# Features that the specification and other writers name. Every release of this package supports all of them.
-KNOWN_FEATURES = frozenset(
-    {
-        "avroState",
-        "multiPartCheckpoint",
-        "schemaDeduplication",
-        "footerOffsets",
-        "tantivy4java",
-        "conditionalWrites",
-        "checkpoint",
-        "checkpoints",
-        "extendedMetadata",
-        "optimizeWrite",
-        "skippedFiles",
-    }
-)
-
-CURRENT_PROTOCOL = ProtocolAction(min_reader_version=READER_VERSION, min_writer_version=WRITER_VERSION)
-# The protocol of a table without a protocol action, which was optional before version 2 of the format.
-DEFAULT_PROTOCOL = ProtocolAction(min_reader_version=1, min_writer_version=1)
-
-
-def check_readable(protocol: ProtocolAction, table: str) -> None:
-    """Raise UnsupportedProtocolError, naming what is needed, unless this release can read the table."""
-    _check(protocol.min_reader_version, READER_VERSION, protocol.reader_features, table, "read")
-
-
-def check_writable(protocol: ProtocolAction, table: str) -> None:
-    """Raise UnsupportedProtocolError, naming what is needed, unless this release can read and write the table."""
-    check_readable(protocol, table)
-    _check(protocol.min_writer_version, WRITER_VERSION, protocol.writer_features, table, "write to")
-
-
-def upgraded(protocol: ProtocolAction, reader_version: int, writer_version: int) -> ProtocolAction:
-    """The protocol, raised to at least these versions. Versions never decrease, and features stay."""
-    return ProtocolAction(
-        min_reader_version=max(protocol.min_reader_version, reader_version),
-        min_writer_version=max(protocol.min_writer_version, writer_version),
-        reader_features=protocol.reader_features,
-        writer_features=protocol.writer_features,
-        unknown=protocol.unknown,
-    )
-
-
-def _check(needed: int, supported: int, features: tuple[str, ...] | None, table: str, verb: str) -> None:
-    if needed > supported:
-        raise UnsupportedProtocolError(
-            f"{table}: needs protocol version {needed} to {verb}, this release of indextables supports "
-            f"version {supported}; upgrade indextables"
-        )
-    unknown = sorted(set(features or ()) - KNOWN_FEATURES)
-    if unknown:
-        raise UnsupportedProtocolError(
-            f"{table}: needs the features {', '.join(unknown)} to {verb}, which this release of indextables "
-            f"does not have; upgrade indextables"
-        )

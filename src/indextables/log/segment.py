@@ -1,7 +1,10 @@
-"""Which files of the log make up a version: the listing, and its validation. Nothing here reads contents.
+"""Which files of the log make up a version: the listing, its validation, and the `_last_checkpoint` hint.
 
 `LogListing` is the result of listing `_transaction_log/`; `LogSegment` is one checkpoint (or none) and the version
-files after it. Listings may repeat and reorder names: nothing here relies on their order.
+files after it. Listings may repeat and reorder names, so nothing here relies on their order.
+
+The hint points at the newest checkpoint or state. Readers verify it: a missing, corrupt or stale hint costs time, never
+correctness.
 """
 
 import logging
@@ -28,8 +31,15 @@ from indextables.log.paths import (
 )
 from indextables.storage import ObjectMeta, ObjectStore
 
-# About one page of a listing.
+logger = logging.getLogger(__name__)
+
+# How many manifests and older states a listing reads before it skips them: about one page.
 _MAX_PASSED_KEYS = 1000
+
+# No table has this many commits, so a hint with a larger version is corrupt.
+_MAX_PLAUSIBLE_VERSION: Final = 10**12
+
+_MULTI_PART_JSON: Final = "json-multipart"
 
 
 class BaseFormat(Enum):
@@ -79,7 +89,7 @@ class LogListing(msgspec.Struct, frozen=True):
 
     @property
     def version_files(self) -> tuple[VersionEntry, ...]:
-        """Every version file, the oldest first."""
+        """Every version file, oldest first."""
         return tuple(VersionEntry(version, meta) for version, meta in self.versions.items())
 
     def version_file(self, version: int) -> VersionEntry:
@@ -93,7 +103,7 @@ class LogListing(msgspec.Struct, frozen=True):
         return LogListing(self.versions, {version: found for version, found in kept.items() if found})
 
     def preferring(self, version: int, kind: BaseFormat) -> "LogListing":
-        """The listing, with the bases of one version reordered: those of this format come first."""
+        """The listing, with the bases of one version reordered so that those of this format come first."""
         found = sorted(self.bases.get(version, ()), key=lambda base: base.format is not kind)
         return LogListing(self.versions, {**self.bases, version: tuple(found)} if found else self.bases)
 
@@ -161,7 +171,7 @@ def build_listing(metas: Iterable[ObjectMeta], *, from_version: int = 0) -> LogL
 
 
 def build_segment(listing: LogListing, base: Base | None, *, version: int | None = None) -> LogSegment:
-    """The segment from `base` to `version`, or to the last contiguous version file.
+    """Return the segment from `base` to `version`, or to the last contiguous version file.
 
     Raises VersionNotFoundError, naming the first missing file, if `version` is given and cannot be reached.
     """
@@ -186,27 +196,13 @@ def build_segment(listing: LogListing, base: Base | None, *, version: int | None
 def contiguous_versions(
     listing: LogListing, first: int, *, last: int | None = None
 ) -> tuple[VersionEntry, ...]:
-    """The version files from `first` on, up to `last` or to the first gap."""
+    """Return the version files from `first` on, up to `last` or to the first gap."""
     found: list[VersionEntry] = []
     version = first
     while version in listing.versions and (last is None or version <= last):
         found.append(listing.version_file(version))
         version += 1
     return tuple(found)
-
-
-def _add_base(
-    bases: dict[int, dict[tuple[BaseFormat, str], Base]], version: int, kind: BaseFormat, meta: ObjectMeta
-) -> None:
-    bases.setdefault(version, {})[kind, meta.key] = Base(version, kind, meta)
-
-
-logger = logging.getLogger(__name__)
-
-# No table has this many commits: a hint with a larger version is corrupt.
-_MAX_PLAUSIBLE_VERSION: Final = 10**12
-
-_MULTI_PART_JSON: Final = "json-multipart"
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -235,12 +231,12 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return next((kind for kind in BaseFormat if kind.value == name), None)
 
     def proves_version_after(self, version: int) -> bool:
-        """Whether a version newer than this one must have existed: a writer checkpoints before it moves the hint."""
+        """Whether a newer version must have existed: a writer writes a checkpoint before it advances the hint."""
         return version < self.version <= _MAX_PLAUSIBLE_VERSION
 
 
 def read_hint(store: ObjectStore) -> LastCheckpoint | None:
-    """The hint, or None if it is missing or invalid."""
+    """Return the hint, or None if it is missing or invalid."""
     try:
         data = store.get(LAST_CHECKPOINT_KEY)
     except ObjectNotFoundError:
@@ -260,3 +256,9 @@ def advance_hint(store: ObjectStore, hint: LastCheckpoint) -> None:
     if current is not None and current.version > hint.version:
         return
     store.put(LAST_CHECKPOINT_KEY, msgspec.json.encode(hint))
+
+
+def _add_base(
+    bases: dict[int, dict[tuple[BaseFormat, str], Base]], version: int, kind: BaseFormat, meta: ObjectMeta
+) -> None:
+    bases.setdefault(version, {})[kind, meta.key] = Base(version, kind, meta)

@@ -1,4 +1,4 @@
-"""RESTORE commits the content of an older version as the newest one. The history stays as it is."""
+"""RESTORE commits the content of an older version as a new version. It does not change the history."""
 
 from datetime import datetime
 from functools import partial
@@ -29,16 +29,16 @@ from indextables.table import CommitResult, Operation, Snapshot, TableContext, c
 from indextables.table.history import version_at
 from indextables.table.intent import Restore
 
-# Up to this many files are looked up one by one; more are found in a listing.
+# Up to this many files are looked up one by one; for more, a listing is faster.
 _MAX_LOOKUPS: Final = 1000
 
 
 class RestoreRequest(msgspec.Struct, frozen=True):
-    """What to restore: a version, or the version of a moment.
+    """What to restore: a version, or the version at a point in time.
 
     Attributes:
         version: The version to restore.
-        timestamp: Restore the version that was the newest one at this moment: a datetime, or ISO 8601 text.
+        timestamp: Restore the version that was the newest at this time: a datetime, or ISO 8601 text.
     """
 
     version: int | None = None
@@ -46,13 +46,13 @@ class RestoreRequest(msgspec.Struct, frozen=True):
 
 
 class RestoreResult(CommitResult, frozen=True, kw_only=True):
-    """What a restore committed. `restored_version` is the version that the table is like now."""
+    """The result of a restore. `restored_version` is the older version whose content the table now has."""
 
     columns: ClassVar[Columns] = (
         TABLE_PATH,
-        Column("status", pa.string(), "`SUCCESS`, or `NO_ACTION`: the table already is as it was then"),
+        Column("status", pa.string(), "`SUCCESS`, or `NO_ACTION`: the table already has this content"),
         Column("version", pa.int64(), "the version of the commit, or the newest one if there was none"),
-        Column("restored_version", pa.int64(), "the version that the table is like now"),
+        Column("restored_version", pa.int64(), "the older version whose content the table now has"),
         Column("num_files", pa.int64(), "the number of live splits"),
         Column("total_bytes", pa.int64(), "the size of the live splits"),
         MESSAGE,
@@ -69,15 +69,15 @@ class RestoreResult(CommitResult, frozen=True, kw_only=True):
 
 
 def restore(snapshot: Snapshot, request: RestoreRequest) -> RestoreResult:
-    """Make files, schema, partitioning and properties what they were at an older version, in one commit.
+    """Restore the files, schema, partitioning and properties of an older version in one commit.
 
     Concurrent writes are undone, too. The protocol is never lowered. If nothing differs, nothing is committed.
 
-    With nothing committed, raises VersionNotFoundError, SplitsMissingError that names the missing splits of that
-    version, CommitConflictError if another writer changes the metadata concurrently, and what else `commit` raises.
+    These errors mean that nothing was committed: VersionNotFoundError, SplitsMissingError with the paths of the missing
+    splits, CommitConflictError if another writer changed the metadata concurrently, and the other errors of `commit`.
 
-    If a concurrent purge may have deleted splits of the restored version, the commit stands, and a SplitsMissingError
-    without paths is raised; or a CommitOutcomeUnknownError, if the store failed before that could be determined.
+    If a concurrent purge may delete splits of the restored version, the commit stands, and SplitsMissingError without
+    paths is raised, or CommitOutcomeUnknownError if the store failed before that could be determined.
     """
     context, version = snapshot.context, _version(snapshot, request)
     content = read_for_rewrite(load_snapshot(context, version))
@@ -92,17 +92,8 @@ def restore(snapshot: Snapshot, request: RestoreRequest) -> RestoreResult:
     return RestoreResult(restored, result.is_committed, result.tries, restored_version=version)
 
 
-def _version(snapshot: Snapshot, request: RestoreRequest) -> int:
-    if (request.version is None) == (request.timestamp is None):
-        raise InvalidOptionError("restore needs either a version or a timestamp")
-    if request.version is not None:
-        return request.version
-    assert request.timestamp is not None  # one of the two is given
-    return version_at(snapshot.context, snapshot.version, timestamp_ms(request.timestamp))
-
-
 def missing_keys(context: TableContext, entries: pa.Table) -> pa.Array:
-    """The keys of file entries whose file does not exist. Raises UnsafePathError and StorageError."""
+    """Return the keys of file entries whose file does not exist. Raises UnsafePathError and StorageError."""
     keys = pc.unique(normalised_paths(entries["path"].combine_chunks(), context.url))
     if len(keys) > _MAX_LOOKUPS:
         present = stored_table(context.store.list(""))["path"].combine_chunks()
@@ -111,6 +102,15 @@ def missing_keys(context: TableContext, entries: pa.Table) -> pa.Array:
     found = parallel_map(partial(find_object, context.store), names, context.settings[READ_PARALLELISM])
     missing = [name for name, meta in zip(names, found, strict=True) if meta is None]
     return pa.array(missing, pa.string())
+
+
+def _version(snapshot: Snapshot, request: RestoreRequest) -> int:
+    if (request.version is None) == (request.timestamp is None):
+        raise InvalidOptionError("restore needs either a version or a timestamp")
+    if request.version is not None:
+        return request.version
+    assert request.timestamp is not None  # one of the two is given
+    return version_at(snapshot.context, snapshot.version, timestamp_ms(request.timestamp))
 
 
 def _check_present(context: TableContext, entries: pa.Table, version: int) -> None:
@@ -126,10 +126,10 @@ def _check_present(context: TableContext, entries: pa.Table, version: int) -> No
 
 
 def _check_still_kept(restored: Snapshot, version: int) -> None:
-    """Check that no concurrent purge missed the restored splits.
+    """Check that a concurrent purge will notice that the restored splits are live again.
 
     A purge checks for new commits after it has deleted expired versions, and before it deletes splits. If the older
-    version is still readable, that check is yet to come, and will see the restored splits.
+    version is still readable, the purge has not made that check yet, so it will see this commit.
     """
     try:
         load_snapshot(restored.context, version)

@@ -1,7 +1,7 @@
-"""TRUNCATE TIME TRAVEL makes the newest version the only one that can be read.
+"""TRUNCATE TIME TRAVEL deletes all versions of the log except the newest one.
 
-It deletes no data: splits that only older versions refer to are left for PURGE. A writer that stalled since an older
-version cannot reuse its number: the remaining checkpoint records which commit had it.
+It deletes no data: PURGE deletes the splits that only older versions referred to. A stalled writer cannot reuse the
+number of a deleted version, because the remaining checkpoint records which commit had it.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from indextables.table import Snapshot, load_snapshot
 
 
 class TruncateResult(DeletedFiles, frozen=True):
-    """What `IndexTable.truncate_time_travel` found and deleted.
+    """The result of `IndexTable.truncate_time_travel`.
 
     Attributes:
         table_path: The URL of the table.
@@ -81,12 +81,12 @@ class TruncateResult(DeletedFiles, frozen=True):
 def truncate_time_travel(snapshot: Snapshot, runner: Runner, *, dry_run: bool) -> TruncateResult:
     """Delete, or with `dry_run` only list, all versions before the newest one, and their checkpoints.
 
-    First, a checkpoint of the newest version is written, if there is none, and read to the last entry. Unreferenced
-    manifests are deleted unless they are young. Concurrent commits are not affected.
+    First, it writes a checkpoint of the newest version, if there is none, and reads it to the last entry. Unreferenced
+    manifests are deleted unless they are recent. Concurrent commits are not affected.
 
-    With nothing deleted, raises LogGapError, UnsupportedProtocolError, ClockSkewError, LogCorruptedError, and
-    ConcurrentMaintenanceError if a concurrent cleanup deleted the newest version. Raises StorageError if a file could
-    not be deleted; the newest version stays readable.
+    These errors mean that nothing was deleted: LogGapError, UnsupportedProtocolError, ClockSkewError,
+    LogCorruptedError, and ConcurrentMaintenanceError if a concurrent cleanup deleted the newest version. Raises
+    StorageError if a file could not be deleted; the newest version stays readable.
     """
     context = snapshot.context
     now_ms = store_now_ms(context)
@@ -117,7 +117,7 @@ def _check_may_truncate(head: Snapshot) -> None:
 
 
 def _doomed(head: Snapshot, metas: Sequence[ObjectMeta], now_ms: int) -> pa.Table:
-    """Older checkpoints and versions, and manifests that neither the newest checkpoint nor the next one refers to."""
+    """Return the older checkpoints and versions, and the manifests that no remaining or new checkpoint needs."""
     listing = build_listing(metas)
     older_bases = [base.meta for base in listing.bases_newest_first() if base.version < head.version]
     older_versions = [meta for version, meta in listing.versions.items() if version < head.version]
@@ -134,7 +134,7 @@ def _doomed(head: Snapshot, metas: Sequence[ObjectMeta], now_ms: int) -> pa.Tabl
 
 
 def _remaining_bases(head: Snapshot) -> list[Base]:
-    """The checkpoints that stay, and the one that a new checkpoint of the newest version builds on."""
+    """Return the checkpoints that stay, and the one that a new checkpoint of the newest version builds on."""
     listing = list_log(head.context.store, from_version=head.version)
     origin = [head.segment.base] if head.segment.base is not None else []
     return [*listing.bases_newest_first(), *origin]
@@ -162,7 +162,7 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
 
 
 def _unusable_checkpoint(head: Snapshot) -> CheckpointCorruptionError | ConcurrentMaintenanceError:
-    """The error for a checkpoint of the newest version that is damaged or was deleted."""
+    """Return the error for a checkpoint of the newest version that is damaged or was deleted."""
     context, version = head.context, head.version
     if version not in list_log(context.store, from_version=version).bases:
         return ConcurrentMaintenanceError(

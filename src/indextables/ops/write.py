@@ -1,6 +1,7 @@
-"""Splits between their upload and the commit that makes them part of the table.
+"""Writes to a table, and the state of splits between upload and commit.
 
-An upload is deleted only when its commit provably did not land. Anything else is left for PURGE.
+A write uploads splits, makes them part of the table in one commit, and then does the housekeeping that is due
+(`after_commit`). An uploaded split is deleted only if its commit provably did not land; PURGE deletes other leftovers.
 """
 
 import contextlib
@@ -64,7 +65,8 @@ from indextables.table.intent import (
     UpgradeProtocol,
 )
 
-# Errors that prove that the commit did not land: raised before a version file is written, or after lost races only.
+# Errors that prove that the commit did not land: `commit` raises them before it writes a version file, or after it has
+# lost every race for a version.
 _NOT_LANDED: Final = (
     CommitConflictError,
     CommitRetriesExhaustedError,
@@ -74,131 +76,19 @@ _NOT_LANDED: Final = (
     LogGapError,
 )
 
-# Beyond this many files, searching a whole table for leftovers costs more than the leftovers.
+# Listing more files than this to find leftovers costs more than the leftovers do.
 _MAX_LISTED_FILES: Final = 100_000
 
-# The commit of the job that a late attempt belongs to is among the newest versions.
+# How many of the newest versions to search for the commit of the job that a late attempt belongs to.
 _MAX_SEARCHED_VERSIONS: Final = 64
-
-
-@contextlib.contextmanager
-def deleting_unless_landed(store: ObjectStore, paths: Sequence[str]) -> Iterator[None]:
-    """Delete splits after a failure that proves that their commit did not land."""
-    with undoing_unless_landed(partial(delete_quietly, store, paths)):
-        yield
-
-
-@contextlib.contextmanager
-def undoing_unless_landed(undo: Callable[[], None]) -> Iterator[None]:
-    """Call `undo` after a failure that proves that the commit did not land.
-
-    After any other failure, including an interruption, the commit may have landed, and the files that it refers to
-    stay.
-    """
-    try:
-        yield
-    except _NOT_LANDED:
-        undo()
-        raise
-
-
-def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
-    """Delete splits that no log refers to. Ignores storage errors: PURGE deletes the rest as orphans."""
-    if not paths:
-        return
-    with contextlib.suppress(StorageError):
-        store.delete_many(paths)
-
-
-def delete_leftovers(
-    context: TableContext, name_prefix: str, folders: Collection[str] | None, kept: Collection[str]
-) -> None:
-    """Delete the splits whose names start with a prefix, except those in `kept`, in the given folders or in all.
-
-    Only the caller may use names with this prefix. Splits that cannot be found or deleted are orphans for PURGE. A
-    search in all folders stops after a maximum number of files.
-    """
-    # Compare names, which are unique, not paths: a file system may spell a folder differently.
-    kept_names = {_name(path) for path in kept}
-    with contextlib.suppress(StorageError):
-        if folders is None:
-            metas = islice(context.store.list(""), _MAX_LISTED_FILES)
-            found = [[meta.key for meta in metas if _name(meta.key).startswith(name_prefix)]]
-        else:
-            search = partial(_keys_in_folder, context.store, name_prefix)
-            found = parallel_map(search, sorted(folders), context.settings[READ_PARALLELISM])
-        delete_quietly(context.store, [key for keys in found for key in keys if _name(key) not in kept_names])
-
-
-def are_late(context: TableContext, name_prefix: str, paths: Sequence[str], since_version: int) -> bool:
-    """Whether splits with this name prefix were committed after `since_version`, but none of `paths` among them.
-
-    The job deletes leftovers after its commit (`delete_leftovers`). Either it finds splits that were uploaded before,
-    or a later upload finds the commit here. An unreadable log proves nothing.
-    """
-    store = context.store
-    with contextlib.suppress(StorageError, LogCorruptedError):
-        listing = list_log(store, from_version=since_version + 1)
-        versions = listing.version_files[-_MAX_SEARCHED_VERSIONS:]
-        files = read_version_files(store, versions, parallelism=context.settings[READ_PARALLELISM])
-        committed = [file.lines for file in files if name_prefix.encode() in file.lines]
-        return bool(committed) and not any(
-            _name(path).encode() in lines for path in paths for lines in committed
-        )
-    return False
-
-
-def uploads_check(files: Iterable[SplitFile]) -> Callable[[Snapshot], None]:
-    """A check to run before each attempt to commit splits (`check_uploads`).
-
-    PURGE treats splits that wait too long for their commit as leftovers of a crashed writer.
-    """
-    return partial(check_uploads, {file.path: file.modification_time_ms for file in files})
-
-
-def check_uploads(uploaded_ms: Mapping[str, int], snapshot: Snapshot) -> None:
-    """Check that splits which have waited long still exist before they are committed on top of a snapshot.
-
-    `uploaded_ms` maps paths to creation times. Raises CommitConflictError if a split is gone, or if it is older than
-    the purge fence of the snapshot: PURGE may be about to delete it. A purge whose fence the snapshot does not have yet
-    commits its marker under the version number that these splits would get, so this commit conflicts with it.
-    """
-    context, fence_ms = snapshot.context, purge_fence_ms(snapshot)
-    # Creation times come from this machine's clock, which may differ from the store's or may have stood still.
-    latest_ms = max(context.store.clock.now_ms() - LONG_WAIT_MS, fence_ms + LONG_WAIT_MS)
-    waiting = [path for path, created_ms in uploaded_ms.items() if created_ms < latest_ms]
-    found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
-    purged = next(
-        (
-            path
-            for path, meta in zip(waiting, found, strict=True)
-            if meta is None or 0 < meta.last_modified_ms <= fence_ms
-        ),
-        None,
-    )
-    if purged is not None:
-        raise CommitConflictError(
-            f"{context.url}: {purged} waited so long for its commit that a purge deletes it as an orphan; write again, "
-            f"and purge with a longer retention"
-        )
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _keys_in_folder(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
-    parent = f"{folder}/" if folder else ""
-    keys = (meta.key for meta in store.list(parent, start_after=parent + name_prefix))
-    return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))
 
 
 def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:
     """Write rows as new splits and add them in one commit. Without rows, nothing is committed.
 
     `data` may be any source of Arrow batches. Raises InvalidSchemaError, before anything is written, for columns that
-    do not fit the table, InvalidValueError for values that do not fit, and what `commit` raises. The uploaded splits
-    are deleted only if the commit provably did not land.
+    do not fit the table, InvalidValueError for values that do not fit, and the errors of `commit`. Uploaded splits are
+    deleted only if the commit provably did not land.
     """
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
@@ -213,7 +103,7 @@ def overwrite(
 ) -> CommitResult:
     """Replace all rows, or the rows of the partitions that `where` selects, in one commit. See `append`.
 
-    Also raises InvalidPredicateError if `where` needs more than partition values, and InvalidValueError for rows of
+    Also raises InvalidPredicateError if `where` uses other than partition columns, and InvalidValueError for rows of
     partitions that `where` does not select: an overwrite must not add rows to partitions that it does not replace.
     """
     bound = None if where is None else bind(where, snapshot.schema)
@@ -234,8 +124,8 @@ def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequenc
 
     Adds alone are an append. Removes alone ignore files that are no longer live. Both together replace files: if any of
     `removes` is no longer live, nothing is committed, because another writer may have moved its rows to a new split,
-    and they would be in the table twice. Doc mappings of the files are registered, and the files refer to them by hash.
-    Raises InvalidActionError without adds and removes, and what `commit` raises.
+    and the table would contain them twice. The commit registers the files' doc mappings; the files refer to them by
+    hash. Raises InvalidActionError if there are neither adds nor removes, and the errors of `commit`.
     """
     if not adds and not removes:
         raise InvalidActionError(f"{snapshot.context.url}: a commit needs at least one add or remove")
@@ -253,9 +143,9 @@ def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequenc
 def run(
     snapshot: Snapshot, intent: Intent, operation: Operation, uploads: Sequence[SplitFile] = ()
 ) -> CommitResult:
-    """Commit a transaction, and do the housekeeping that is due after it, which never fails the commit.
+    """Commit a transaction, then do the housekeeping that is due. Housekeeping never fails the commit.
 
-    `uploads` are the new splits of the transaction. If a purge has deleted one of them, or may be about to, nothing is
+    `uploads` are the new splits of the transaction. If PURGE has deleted one of them, or may be about to, nothing is
     committed.
     """
     check = uploads_check(uploads)
@@ -263,7 +153,7 @@ def run(
 
 
 class DropPartitionsResult(CommitResult, frozen=True, kw_only=True):
-    """What `drop_partitions` removed; counts are None if the version file of the commit can no longer be read."""
+    """The splits that `drop_partitions` removed; counts are None if the version file of the commit is unreadable."""
 
     columns: ClassVar[Columns] = (
         TABLE_PATH,
@@ -288,11 +178,11 @@ class DropPartitionsResult(CommitResult, frozen=True, kw_only=True):
 def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> DropPartitionsResult:
     """Remove the splits of all partitions for which `where` is true. The files stay in storage until a purge.
 
-    Values are compared by the types of their columns. If another writer commits concurrently, the partitions are
-    evaluated again, so splits that it added to them are removed, too. If no split matches, nothing is committed.
+    Values are compared by the types of their columns. After a concurrent commit, `where` is evaluated again, so splits
+    that it added to these partitions are removed, too. If no split matches, nothing is committed.
 
-    Raises InvalidPredicateError if `where` needs more than partition columns, or cannot be evaluated for a file,
-    CommitConflictError if the table's metadata changed concurrently, and what else `commit` raises.
+    Raises InvalidPredicateError if `where` uses other than partition columns, or cannot be evaluated for a file,
+    CommitConflictError if the table's metadata changed concurrently, and the other errors of `commit`.
     """
     predicate = parse_predicate(where) if isinstance(where, str) else where
     check_partition_predicate(snapshot, predicate)
@@ -308,18 +198,6 @@ def drop_partitions(snapshot: Snapshot, where: str | Predicate) -> DropPartition
     )
 
 
-def _removed(result: CommitResult) -> tuple[int | None, int | None]:
-    """The number of splits that a commit removed, and their bytes."""
-    if not result.is_committed:
-        return 0, 0
-    try:
-        removes = changes_since(result.snapshot, result.version - 1).removes
-    except IndexTablesError:
-        # The commit stands, so the operation must not fail because its version file is gone or unreadable.
-        return None, None
-    return removes.num_rows, pc.sum(removes["size"]).as_py() or 0
-
-
 def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
     """Raise InvalidPredicateError unless the table is partitioned and `where` uses only partition columns."""
     if not snapshot.partition_columns:
@@ -332,8 +210,8 @@ def check_partition_predicate(snapshot: Snapshot, where: Predicate) -> None:
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitResult:
     """Set table properties. A value of None removes the property.
 
-    Concurrent changes of different properties compose; of two changes of the same property, the later one raises
-    CommitConflictError. Raises InvalidOptionError for properties that the log itself maintains, and for invalid values
+    Concurrent changes to different properties are both applied; of two changes to the same property, the later one
+    raises CommitConflictError. Raises InvalidOptionError for properties that writers maintain, and for invalid values
     of settings.
     """
     reserved = sorted(key for key in properties if key.startswith(DOC_MAPPING_PROPERTY_PREFIX))
@@ -350,7 +228,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
 
 
 def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: int) -> CommitResult:
-    """Raise the protocol versions of the table in one commit. They are never lowered."""
+    """Raise the protocol versions of the table in one commit. Versions are never lowered."""
     if reader_version > READER_VERSION or writer_version > WRITER_VERSION:
         raise InvalidOptionError(
             f"{snapshot.context.url}: this release supports protocol version {READER_VERSION} for readers and "
@@ -360,12 +238,12 @@ def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: in
 
 
 def indexing_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """The indexing options. A table keeps them as properties, so that later splits are indexed in the same way."""
+    """Return the indexing options. A table keeps them as properties, so that later splits are indexed the same way."""
     return {key: value for key, value in options.items() if key.lower().startswith(INDEXING_PREFIX)}
 
 
 def text_properties(schema: pa.Schema, text: Sequence[str]) -> dict[str, str]:
-    """The properties that index string columns as text. Raises InvalidSchemaError for columns of other types."""
+    """Return the properties that index string columns as text. Raises InvalidSchemaError for columns of other types."""
     for name in text:
         index = schema.get_field_index(name)
         if index < 0:
@@ -380,6 +258,110 @@ def text_properties(schema: pa.Schema, text: Sequence[str]) -> dict[str, str]:
     return {f"{INDEXING_TYPEMAP.prefix}{name}": "text" for name in text}
 
 
+# Splits between upload and commit
+
+
+@contextlib.contextmanager
+def deleting_unless_landed(store: ObjectStore, paths: Sequence[str]) -> Iterator[None]:
+    """Delete the splits if the block fails with an error that proves that their commit did not land."""
+    with undoing_unless_landed(partial(delete_quietly, store, paths)):
+        yield
+
+
+@contextlib.contextmanager
+def undoing_unless_landed(undo: Callable[[], None]) -> Iterator[None]:
+    """Call `undo` if the block fails with an error that proves that the commit did not land.
+
+    After any other failure, including an interruption, the commit may have landed, so its files stay.
+    """
+    try:
+        yield
+    except _NOT_LANDED:
+        undo()
+        raise
+
+
+def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:
+    """Delete splits that the log does not refer to. Ignores storage errors: PURGE deletes the rest as orphans."""
+    if not paths:
+        return
+    with contextlib.suppress(StorageError):
+        store.delete_many(paths)
+
+
+def delete_leftovers(
+    context: TableContext, name_prefix: str, folders: Collection[str] | None, kept: Collection[str]
+) -> None:
+    """Delete all splits with this name prefix except those in `kept`, in `folders` or, for None, in every folder.
+
+    The prefix must belong to the caller alone. PURGE deletes the splits that this function cannot find or delete. A
+    search of every folder stops after a maximum number of files.
+    """
+    # Compare names, which are unique, not paths: a file system may spell a folder differently.
+    kept_names = {_name(path) for path in kept}
+    with contextlib.suppress(StorageError):
+        if folders is None:
+            metas = islice(context.store.list(""), _MAX_LISTED_FILES)
+            found = [[meta.key for meta in metas if _name(meta.key).startswith(name_prefix)]]
+        else:
+            search = partial(_keys_in_folder, context.store, name_prefix)
+            found = parallel_map(search, sorted(folders), context.settings[READ_PARALLELISM])
+        delete_quietly(context.store, [key for keys in found for key in keys if _name(key) not in kept_names])
+
+
+def are_late(context: TableContext, name_prefix: str, paths: Sequence[str], since_version: int) -> bool:
+    """Whether splits with this name prefix were committed after `since_version`, but none of `paths` among them.
+
+    A job deletes leftovers after its commit (`delete_leftovers`), which covers splits uploaded before that. An attempt
+    that uploads later finds the commit here. An unreadable log proves nothing, so the answer is False.
+    """
+    store = context.store
+    with contextlib.suppress(StorageError, LogCorruptedError):
+        listing = list_log(store, from_version=since_version + 1)
+        versions = listing.version_files[-_MAX_SEARCHED_VERSIONS:]
+        files = read_version_files(store, versions, parallelism=context.settings[READ_PARALLELISM])
+        committed = [file.lines for file in files if name_prefix.encode() in file.lines]
+        return bool(committed) and not any(
+            _name(path).encode() in lines for path in paths for lines in committed
+        )
+    return False
+
+
+def uploads_check(files: Iterable[SplitFile]) -> Callable[[Snapshot], None]:
+    """Return the check to run before each attempt to commit these splits (`check_uploads`).
+
+    It is needed because PURGE takes splits that wait too long for their commit for leftovers of a crashed writer.
+    """
+    return partial(check_uploads, {file.path: file.modification_time_ms for file in files})
+
+
+def check_uploads(uploaded_ms: Mapping[str, int], snapshot: Snapshot) -> None:
+    """Check that splits that have waited a long time still exist before they are committed on top of a snapshot.
+
+    `uploaded_ms` maps paths to creation times. Raises CommitConflictError if a split is gone, or if it is older than
+    the snapshot's purge fence, because PURGE may be about to delete it. A concurrent purge whose fence is not in the
+    snapshot yet commits its marker as the next version, so this commit conflicts with it.
+    """
+    context, fence_ms = snapshot.context, purge_fence_ms(snapshot)
+    # Creation times come from this machine's clock, which may differ from the store's, or stop while it is suspended.
+    latest_ms = max(context.store.clock.now_ms() - LONG_WAIT_MS, fence_ms + LONG_WAIT_MS)
+    waiting = [path for path, created_ms in uploaded_ms.items() if created_ms < latest_ms]
+    found = parallel_map(partial(find_object, context.store), waiting, context.settings[READ_PARALLELISM])
+    purged = next(
+        (
+            path
+            for path, meta in zip(waiting, found, strict=True)
+            if meta is None or 0 < meta.last_modified_ms <= fence_ms
+        ),
+        None,
+    )
+    if purged is not None:
+        raise CommitConflictError(
+            f"{context.url}: {purged} waited so long for its commit that a purge deletes it as an orphan; write again, "
+            f"and purge with a longer retention"
+        )
+
+
 def _with_housekeeping(result: CommitResult, intent: Intent) -> CommitResult:
     if not result.is_committed:
         return result
@@ -387,8 +369,20 @@ def _with_housekeeping(result: CommitResult, intent: Intent) -> CommitResult:
     return replace(result, snapshot=housekeeping(result.snapshot))
 
 
+def _removed(result: CommitResult) -> tuple[int | None, int | None]:
+    """Return the number and the size of the splits that a commit removed; None if its version file is unreadable."""
+    if not result.is_committed:
+        return 0, 0
+    try:
+        removes = changes_since(result.snapshot, result.version - 1).removes
+    except IndexTablesError:
+        # The commit stands, so the operation must not fail because its version file is gone or unreadable.
+        return None, None
+    return removes.num_rows, pc.sum(removes["size"]).as_py() or 0
+
+
 def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
-    """Upload rows as splits that no log refers to yet. After a failure, none of them is left."""
+    """Upload rows as splits that are not committed yet. A failure leaves none of them behind."""
     context = snapshot.context
     check_writable(snapshot.protocol, context.url)
     options = WriterOptions(
@@ -398,7 +392,7 @@ def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> 
     reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
     columns = (snapshot.schema, snapshot.partition_columns)
     with SplitWriter(context.store, *columns, context.settings, options) as writer:
-        # Rejects columns that do not fit even if there are no rows.
+        # Reject columns that do not fit even if there are no rows.
         writer.write(reader.schema.empty_table())
         for batch in reader:
             writer.write(batch)
@@ -430,7 +424,7 @@ def _mappings(files: Sequence[SplitFile]) -> dict[str, str]:
 
 
 def _with_mapping_refs(adds: Sequence[AddAction]) -> tuple[tuple[AddAction, ...], dict[str, str]]:
-    """The files with references instead of doc mappings, and the mappings by hash."""
+    """Replace the doc mappings of files by references, and return the files and the mappings by hash."""
     mappings: dict[str, str] = {}
     files = []
     for add in adds:
@@ -441,3 +435,13 @@ def _with_mapping_refs(adds: Sequence[AddAction]) -> tuple[tuple[AddAction, ...]
             add = replace(add, doc_mapping_json=None, doc_mapping_ref=hash_)
         files.append(add)
     return tuple(files), mappings
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _keys_in_folder(store: ObjectStore, name_prefix: str, folder: str) -> list[str]:
+    parent = f"{folder}/" if folder else ""
+    keys = (meta.key for meta in store.list(parent, start_after=parent + name_prefix))
+    return list(takewhile(lambda key: key.startswith(parent + name_prefix), keys))

@@ -1,4 +1,4 @@
-"""Predicates over rows: an immutable tree, its SQL text, its binding to a schema and its Arrow form."""
+"""Predicates over rows: the immutable tree, the SQL parser, binding to a schema, and Arrow filters."""
 
 from indextables.predicates.arrow import to_arrow_filter
 from indextables.predicates.binding import bind

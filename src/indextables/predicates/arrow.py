@@ -1,4 +1,4 @@
-"""A bound predicate as an Arrow expression that keeps exactly the rows that SQL keeps."""
+"""Converts a bound predicate to an Arrow expression with the semantics of SQL."""
 
 import math
 import operator
@@ -45,9 +45,9 @@ COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
 def to_arrow_filter(predicate: BoundPredicate) -> pc.Expression:
     """Return the Arrow expression of a bound predicate, for `Table.filter` and dataset scans.
 
-    The expression is null where the predicate is unknown; filters drop those rows. NaN equals itself and is
-    greater than every other number, and 0.0 equals -0.0, as in Spark. Raises InvalidPredicateError for
-    something that is no predicate.
+    The expression is null where the predicate is unknown; filters drop those rows. As in Spark, NaN equals itself and
+    is greater than any other number, and 0.0 equals -0.0. Raises InvalidPredicateError for an object that is not a
+    predicate.
     """
     return _expression(predicate)
 
@@ -108,7 +108,7 @@ def _membership(field: pc.Expression, values: tuple[Value | None, ...]) -> pc.Ex
     if not known:
         return pc.scalar(UNKNOWN) if values else _unless_null(field, pc.scalar(False))
     if isinstance(known[0], float):
-        # Adding zero turns -0.0 into 0.0; the set lookup tells the two apart, SQL does not.
+        # Adding zero turns -0.0 into 0.0: they are equal in SQL, but not in Arrow's set lookup.
         field = pc.add(field.cast(pa.float64()), 0.0)
         known = [float(value) + 0.0 for value in known]  # type: ignore[arg-type]  # bound: all are floats
     found = field.isin(pa.array(known))
@@ -122,8 +122,8 @@ def _unless_null(field: pc.Expression, truth: pc.Expression) -> pc.Expression:
 
 
 def _combined(combine: Callable[[Any, Any], Any], operands: list[pc.Expression]) -> pc.Expression:
-    # Arrow strings equal operators together and walks the chain by recursion, which ends in a crash of the
-    # process at some thousands. A coalesce of one operand changes nothing and interrupts the chain.
+    # Arrow flattens nested ANDs (or ORs) into one chain and walks it recursively; a few thousand operands crash the
+    # process. A coalesce of one operand changes nothing and breaks the chain.
     while len(operands) > MAX_CHAIN:
         chains = [operands[start : start + MAX_CHAIN] for start in range(0, len(operands), MAX_CHAIN)]
         operands = [pc.coalesce(reduce(combine, chain)) for chain in chains]

@@ -1,4 +1,4 @@
-"""Binds predicates to a schema: columns by their real names, literals as values of the columns' types."""
+"""Binds predicates to a schema: columns get the schema's spelling, literals become values of the columns' types."""
 
 import math
 import sys
@@ -49,14 +49,14 @@ DOWNWARD = (Operator.LT, Operator.LE)
 
 
 def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) -> BoundPredicate:
-    """Fit a predicate to a schema.
+    """Bind a predicate to a schema.
 
-    Columns are found without regard to case, as in Spark. Literals become values of the column's type;
-    where there is no such value (x > 1.5 for an integer, a number out of range), the comparison becomes one
-    that holds for the same rows. Timestamps without a zone are read in `time_zone`.
+    Column names are case-insensitive, as in Spark. Literals become values of the column's type. If the type has no such
+    value (x > 1.5 for an integer, a number out of range), the comparison is replaced by one that is true for the same
+    rows. Timestamps without a zone are in `time_zone`.
 
-    Raises InvalidPredicateError for unknown columns, for literals that cannot be compared with their column,
-    and for trees that are too deep.
+    Raises InvalidPredicateError for unknown columns, for literals that cannot be compared with their column, and for
+    trees that are too deep.
     """
     check_depth(predicate)
     return BoundPredicate(_Binder(schema, time_zone).bind(predicate))
@@ -141,7 +141,7 @@ def _at_place(column: str, operator: Operator, place: "Place") -> Predicate:
         return any_value
     match place.where:
         case Where.AFTER:
-            # Nothing lies between the value and the literal, so the border may stand on either side of it.
+            # No value lies between `place.value` and the literal, so < and <= are equivalent, and so are > and >=.
             border = Operator.LE if operator in DOWNWARD else Operator.GT
             return Comparison(column, border, place.value)
         case Where.BELOW_ALL:
@@ -150,22 +150,22 @@ def _at_place(column: str, operator: Operator, place: "Place") -> Predicate:
             return any_value if operator in DOWNWARD else no_value
 
 
-# Typed literals: where a literal lies among the values of a column's type. A literal need not be a value that the
-# column can hold: 1.5 lies between two integers, and 300 lies above every byte. With the place, a comparison keeps its
-# meaning without a cast of the column.
+# Typed literals: the place of a literal among the values of a column's type. A literal need not be a value of the type:
+# 1.5 lies between two integers, and 300 lies above every byte. With the place, a comparison keeps its meaning without
+# casting the column.
 
 
 class Where(Enum):
-    """How a literal relates to the values of a type."""
+    """The position of a literal relative to the values of a type."""
 
-    AT = auto()  # it is one of them
-    AFTER = auto()  # between the value named and the next one
+    AT = auto()  # it is a value of the type
+    AFTER = auto()  # between the given value and the next one
     BELOW_ALL = auto()
     ABOVE_ALL = auto()
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A literal's place; the value belongs to the column's type, and is there for AT and AFTER."""
+    """A literal's place; AT and AFTER have a value of the column's type."""
 
     where: Where
     value: Value | None = None
@@ -174,12 +174,12 @@ class Place(msgspec.Struct, frozen=True):
 BELOW_ALL = Place(Where.BELOW_ALL)
 ABOVE_ALL = Place(Where.ABOVE_ALL)
 
-# Spark reads these texts as booleans.
+# The texts that Spark converts to booleans.
 TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
 
-# Decimals have 38 digits at most: exponents beyond this lie outside all of them, or between zero and its
-# neighbour, and need no arithmetic, which would be unbounded.
+# Decimals have at most 38 digits. Numbers with exponents beyond this lie outside the range of every decimal, or between
+# zero and the next value. They need no exact arithmetic, whose cost would be unbounded.
 EXTREME_EXPONENT = 60
 EXACT = Context(prec=2 * MAX_NUMBER_LENGTH + 2 * EXTREME_EXPONENT)
 
@@ -187,8 +187,8 @@ EXACT = Context(prec=2 * MAX_NUMBER_LENGTH + 2 * EXTREME_EXPONENT)
 def locate(value: Any, field: pa.Field, time_zone: tzinfo) -> Place:
     """Find the place of a literal among the values of a column.
 
-    Raises InvalidPredicateError, naming the column and the form expected, for a literal that no comparison
-    with this column can use.
+    Raises InvalidPredicateError, naming the column and the expected form, for a literal that cannot be compared with
+    the column.
     """
     data_type = field.type
     literal = value.item() if isinstance(value, np.generic) else value
@@ -205,9 +205,9 @@ def locate(value: Any, field: pa.Field, time_zone: tzinfo) -> Place:
 
 
 def are_values_of(values: Collection[Any], data_type: pa.DataType) -> bool:
-    """Return whether every literal is already a value of the type, so that its place is AT.
+    """Return whether every literal is certain to be a value of the type, so that its place is AT.
 
-    A quick test for long lists, which checks all literals at once. False means that each has to be located.
+    A fast check for long lists. If the answer is False, the caller locates each literal.
     """
     kinds = set(map(type, values))
     if kinds == {int} and pa.types.is_integer(data_type):
@@ -219,7 +219,7 @@ def are_values_of(values: Collection[Any], data_type: pa.DataType) -> bool:
 
 
 def expected_form(data_type: pa.DataType) -> str:
-    """Return how to write a literal of this type, for error messages."""
+    """Return how to write a literal of this type, for an error message."""
     for is_type, form in EXPECTED_FORMS:
         if is_type(data_type):
             return f"write {form}"
@@ -256,7 +256,7 @@ def _locate_decimal(value: Any, data_type: pa.DataType, _zone: tzinfo) -> Place 
 
 
 def _locate_float(value: Any, _type: pa.DataType, _zone: tzinfo) -> Place | None:
-    # As in Spark, the comparison is one of doubles, also for a column of floats.
+    # As in Spark, values are compared as doubles, even if the column has 32-bit floats.
     number = _as_decimal(parse_decimal(value) if isinstance(value, str) else value)
     if number is None:
         return None
@@ -314,7 +314,7 @@ def _in_zone(moment: datetime, zone: tzinfo) -> datetime | None:
 
 
 def _as_decimal(number: Any) -> Decimal | None:
-    # The shortest text of a float is the number that was meant: 0.1, and not 0.1000000000000000055….
+    # The shortest text of a float is the number that the user wrote: 0.1, not 0.1000000000000000055….
     if isinstance(number, bool):
         return None
     if isinstance(number, float):
@@ -325,7 +325,7 @@ def _as_decimal(number: Any) -> Decimal | None:
 
 
 def _on_grid(number: Decimal | None, scale: int, low: Decimal, high: Decimal) -> Place | None:
-    """Find the place among the multiples of 10^-scale from low to high. NaN is above all, as in Spark."""
+    """Find the place among the multiples of 10^-scale from `low` to `high`. As in Spark, NaN is above all."""
     if number is None:
         return None
     if number.is_nan() or number > high:
@@ -340,7 +340,7 @@ def _on_grid(number: Decimal | None, scale: int, low: Decimal, high: Decimal) ->
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether text can be stored as UTF-8; half of a surrogate pair cannot."""
+    """Return whether text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

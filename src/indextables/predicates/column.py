@@ -17,7 +17,7 @@ from indextables.predicates.tree import (
 
 
 def col(name: str) -> "Column":
-    """Return the column of this name, to be compared with values."""
+    """Return the column with this name, for comparisons with values."""
     return Column(name)
 
 
@@ -25,7 +25,7 @@ class Column:
     """A column's name; its comparisons are predicates."""
 
     __slots__ = ("name",)
-    __hash__ = None  # type: ignore[assignment]  # == makes a predicate, so a set of columns would be wrong
+    __hash__ = None  # type: ignore[assignment]  # == returns a predicate, so columns cannot be in sets
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,27 +52,27 @@ class Column:
         return Comparison(self.name, Operator.GE, value)
 
     def is_in(self, values: Iterable[Value | None]) -> Predicate:
-        """Return a predicate that the value is one of these."""
+        """Return a predicate that is true if the value is one of these."""
         return In(self.name, tuple(values))
 
     def between(self, low: Value | None, high: Value | None) -> Predicate:
-        """Return a predicate that the value lies between the two, both included."""
+        """Return a predicate that is true if the value is between the two, inclusive."""
         return And(self >= low, self <= high)
 
     def is_null(self) -> Predicate:
-        """Return a predicate that there is no value."""
+        """Return a predicate that is true if the value is null."""
         return IsNull(self.name)
 
     def is_not_null(self) -> Predicate:
-        """Return a predicate that there is a value."""
+        """Return a predicate that is true if the value is not null."""
         return IsNotNull(self.name)
 
     def starts_with(self, prefix: str) -> Predicate:
-        """Return a predicate that the text begins with the prefix."""
+        """Return a predicate that is true if the text starts with the prefix."""
         return StartsWith(self.name, prefix)
 
     def like(self, pattern: str) -> Predicate:
-        """Return a predicate that the text matches a LIKE pattern.
+        """Return a predicate that is true if the text matches a LIKE pattern.
 
         Raises InvalidPredicateError for a pattern with a backslash before an ordinary character.
         """

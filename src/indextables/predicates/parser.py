@@ -1,7 +1,7 @@
 """Parses the SQL text of a predicate, in Spark's notation, into a tree.
 
-The grammar is the part of SQL that minima and maxima can answer: comparisons of one column with literals, joined
-by AND, OR and NOT.
+The grammar covers the part of SQL that minima and maxima can answer: comparisons of a column with literals, combined
+with AND, OR and NOT.
 """
 
 import operator
@@ -48,7 +48,7 @@ from indextables.predicates.tree import (
 if TYPE_CHECKING:
     from lark import Lark, Token
 
-# Room for a list of tens of thousands of values; parsing this much takes seconds.
+# Enough for a list of tens of thousands of values; parsing this much takes seconds.
 MAX_TEXT_LENGTH: Final = 1_000_000
 
 SHOWN_CHARACTERS: Final = 30
@@ -66,7 +66,7 @@ OPERATORS: Final = {
 
 NULL_SAFE: Final = "<=>"
 
-# The terminals of words that mean something. Only the reserved ones never name a column without backticks.
+# The terminals of keywords. Only reserved words need backticks as column names.
 RESERVED: Final = {
     "AND": "_AND",
     "OR": "_OR",
@@ -89,7 +89,7 @@ CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 def parse_predicate(text: str) -> Predicate:
     """Parse a condition in Spark's SQL.
 
-    Columns keep the spelling of the text, and literals keep the type of their notation: `bind` fits both to a
+    Columns keep the spelling of the text, and literals have the type of their notation, until `bind` adapts both to a
     schema.
 
     Args:
@@ -99,8 +99,8 @@ def parse_predicate(text: str) -> Predicate:
         The predicate, not yet bound.
 
     Raises:
-        InvalidPredicateError: The text is anything else, such as a function, arithmetic or a comparison of two
-            columns, or it is too long or too deeply nested. The message shows the place.
+        InvalidPredicateError: The text is not such a condition: for example, it has functions, arithmetic or a
+            comparison of two columns, or it is too long or too deeply nested. The message shows the place.
     """
     if len(text) > MAX_TEXT_LENGTH:
         raise InvalidPredicateError(
@@ -118,9 +118,9 @@ _SIMPLE: Final = re.compile(
 
 
 def parse_simple(text: str) -> Predicate | None:
-    """Parse a conjunction of plain comparisons, the usual choice of partitions; None for any other text.
+    """Parse a conjunction of plain comparisons, which is how most queries select partitions; None for any other text.
 
-    Importing lark and building the grammar takes longer than opening most tables. These texts do without.
+    Importing lark and building the grammar takes longer than opening most tables. These texts need neither.
     """
     conditions: list[Predicate] = []
     position = 0
@@ -164,7 +164,7 @@ def parse_by_grammar(text: str) -> Predicate:
         raise _error(text, problem) from problem.__cause__
 
 
-# All characters that end a word.
+# The characters that end a word.
 _PUNCTUATION: Final = r"()\[\]{}&^:,.\-=><%!|+;\/\\*~?@#'`\"$"
 _IN_WORD: Final = rf"[^\s{_PUNCTUATION}]"
 
@@ -172,13 +172,13 @@ MAX_COMMENT_DEPTH: Final = 8
 
 
 def _nested_comment(depth: int) -> str:
-    # A slash right after the opening begins no comment inside it.
+    # A slash right after the opening does not start a nested comment.
     inner = _nested_comment(depth - 1) if depth > 1 else r"(?!)"
     return rf"\/\*\/?+(?:[^*\/]|\*(?!\/)|\/(?!\*)|{inner})*+\*\/"
 
 
 # A word may begin with digits, and ~~ and {# #} are accepted as LIKE and as a comment.
-# Quantifiers are possessive (*+), so that no text takes long to reject.
+# Quantifiers are possessive (*+), so that rejecting a text never takes long.
 GRAMMAR: Final = rf"""
     ?start: disjunction
     ?disjunction: conjunction (_OR conjunction)*
@@ -245,7 +245,7 @@ def _keyword(word: "Token") -> "Token":
 
 
 class _SyntaxProblem(Exception):  # noqa: N818 - the caller turns it into an error, with the text
-    """What is wrong, and the token where; at the end of the text without one."""
+    """The reason of a syntax error and its token; None means the end of the text."""
 
     def __init__(self, reason: str, token: "Token | None") -> None:
         super().__init__(reason)
@@ -266,7 +266,7 @@ class _Literal(msgspec.Struct, frozen=True):
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """A condition in parentheses. A column or a literal in parentheses is just that."""
+    """A condition in parentheses. Columns and literals in parentheses stay columns and literals."""
 
     predicate: Predicate
     token: Any
@@ -279,8 +279,8 @@ _Found: TypeAlias = Predicate | _Operand
 class _Builder:
     """Builds the tree while lark parses; each method is named after its rule.
 
-    A column or a literal without a comparison may still become a part of one, as in (x) = 5. So each rule returns
-    what it found, and turns it into a predicate only where it must be one.
+    A column or a literal in parentheses may still become part of a comparison, as in (x) = 5. So each rule returns what
+    it found, and converts it to a predicate only where the grammar requires a condition.
     """
 
     def disjunction(self, operands: Sequence[_Found]) -> Predicate:
@@ -351,7 +351,7 @@ class _Builder:
     def text(self, tokens: Sequence["Token"]) -> _Literal:
         pieces = [_unquote(tokens[0])]
         for previous, token in pairwise(tokens):
-            # 'it''s' is one text with a quote in it; 'a' 'b' is one text made of two.
+            # 'it''s' is one text that contains a quote; 'a' 'b' is the concatenation of two texts.
             if previous.end_pos == token.start_pos and previous[-1] == token[0]:
                 pieces.append(token[0])
             pieces.append(_unquote(token))
@@ -412,8 +412,7 @@ def _column(operand: _Operand, symbol: "Token") -> _Column:
 def _as_column(operand: _Operand) -> _Column | None:
     """Return the operand as a column, if it is one.
 
-    Spark reads "x" as text. Where only a column makes sense, text in double quotes is the name of one, as in
-    standard SQL.
+    In Spark, "x" is text. Where only a column makes sense, text in double quotes is a column name, as in standard SQL.
     """
     if isinstance(operand, _Column):
         return operand
@@ -436,7 +435,7 @@ def _value(operand: _Operand) -> Value | None:
 
 
 def _null_safe(left: _Operand, right: _Operand) -> Predicate:
-    """Compare with <=>, which is never unknown: two nulls are equal, and a null differs from every value."""
+    """Compare with <=>, which is never unknown: two nulls are equal, and null differs from every value."""
     column, other = (right, left) if isinstance(right, _Column) else (_as_column(left), right)
     if column is None:
         _fail("expected a column", left.token)
@@ -467,7 +466,7 @@ FOLDED_KINDS: Final = (str, int | float | Decimal)
 
 
 def _fold(left: Value | None, how: Operator, right: Value | None, symbol: "Token") -> Predicate:
-    """Decide a comparison of two literals, such as the 1 = 1 of generated SQL."""
+    """Evaluate a comparison of two literals, such as the 1 = 1 of generated SQL."""
     if not any(isinstance(left, kind) and isinstance(right, kind) for kind in FOLDED_KINDS):
         _fail("expected a column on one side", symbol)
     return AlwaysTrue() if FOLD[how](left, right) else AlwaysFalse()
@@ -497,7 +496,7 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 
-# A backslash before any other character takes it literally; % and _ keep theirs for LIKE.
+# Before any other character, a backslash is dropped; before % and _, it stays, for LIKE.
 ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 LONE_SURROGATE: Final = "?"
@@ -521,7 +520,7 @@ def _unescape(escape: re.Match[str]) -> str:
     return LONE_SURROGATE if "\ud800" <= character <= "\udfff" else character
 
 
-# What the parser expects, by a set of terminals that it accepts; the first that fits.
+# Descriptions of what the parser expects. The first whose terminals it accepts applies.
 EXPECTATIONS: Final = (
     ({"WORD"}, "a column or a literal"),
     ({"HEX"}, "a literal"),

@@ -1,7 +1,7 @@
 """The predicate tree: frozen, hashable, picklable, and with SQL's three truth values.
 
-A predicate is true, false or unknown for a row. A comparison with a null value, on either side, is unknown;
-so is its negation. Only rows for which a predicate is true match it.
+A predicate is true, false or unknown for a row. A comparison with null, on either side, is unknown, and so is its
+negation. Only rows for which a predicate is true match it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ import msgspec
 
 from indextables.errors import InvalidPredicateError
 
-# bool before int, and datetime before date, are the same to a type checker, and are told apart at binding.
+# A bool is also an int, and a datetime is also a date; binding distinguishes them.
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime
 
-# Functions walk the tree by recursion. Hand-written predicates stay far below, and so does this limit below Python's.
+# Functions walk the tree recursively. The limit is far above hand-written predicates, and far below Python's own.
 MAX_DEPTH = 100
 
 
 class Operator(Enum):
-    """How a column is compared with a value."""
+    """The operator of a comparison."""
 
     EQ = "="
     NE = "<>"
@@ -34,7 +34,7 @@ class Operator(Enum):
 
     @property
     def mirrored(self) -> "Operator":
-        """The operator that says the same with its sides exchanged: 5 < x is x > 5."""
+        """The equivalent operator with its sides exchanged: 5 < x is x > 5."""
         return MIRRORED.get(self, self)
 
 
@@ -47,7 +47,7 @@ MIRRORED = {
 
 
 class Predicate:
-    """The root of all nodes; combine with `&`, `|` and `~`."""
+    """The base class of all nodes; combine with `&`, `|` and `~`."""
 
     __slots__ = ()
 
@@ -61,14 +61,14 @@ class Predicate:
         return Not(self)
 
     def __bool__(self) -> bool:
-        # `a and b`, and `1 < col("x") < 5`, would silently drop one half.
+        # Otherwise `a and b`, and `1 < col("x") < 5`, would silently drop one operand.
         raise InvalidPredicateError("a predicate has no truth value of its own; combine with &, | and ~")
 
 
 BoundPredicate = NewType("BoundPredicate", Predicate)
-"""A predicate that `bind` has fitted to a schema: columns as the schema spells them, literals of their types.
+"""A predicate after `bind`: columns as the schema spells them, literals of the columns' types.
 
-The same nodes, so it is hashable and picklable like them; its type says that it is not bound again.
+It has the same nodes, so it is hashable and picklable, too. The type keeps callers from binding it twice.
 """
 
 
@@ -81,7 +81,7 @@ class AlwaysFalse(Predicate, msgspec.Struct, frozen=True):
 
 
 class Comparison(Predicate, msgspec.Struct, frozen=True):
-    """A column compared with a value; unknown where either is null (None)."""
+    """A comparison of a column with a value; unknown if either is null (None)."""
 
     column: str
     operator: Operator
@@ -91,9 +91,9 @@ class Comparison(Predicate, msgspec.Struct, frozen=True):
 class In(Predicate, msgspec.Struct, frozen=True):
     """The column's value is one of these.
 
-    Unknown for a null in the column, and, where None is among the values, for everything that is not found.
-    Without any values it is false for every value and unknown for null: binding writes a
-    comparison that no value of the column's type satisfies in this way.
+    Unknown for null, and, if None is among `values`, for every value that is not found. Without values, it is false for
+    every value and unknown for null: this is the bound form of a comparison that no value of the column's type
+    satisfies.
     """
 
     column: str
@@ -132,7 +132,7 @@ class Not(Predicate, msgspec.Struct, frozen=True):
     operand: Predicate
 
 
-# Dataclasses, since a Struct cannot take any number of arguments.
+# A dataclass, because a Struct cannot take any number of arguments.
 @dataclass(frozen=True, slots=True, init=False)
 class And(Predicate):
     """False where an operand is false, else unknown where one is unknown, else true."""
@@ -158,7 +158,7 @@ def all_of(predicates: Iterable[BoundPredicate]) -> BoundPredicate: ...
 @overload
 def all_of(predicates: Iterable[Predicate]) -> Predicate: ...
 def all_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Return the conjunction of any number of predicates; of none, AlwaysTrue. It is bound if all of them are."""
+    """Return the conjunction of predicates; without any, AlwaysTrue. It is bound if all of them are."""
     operands = tuple(predicates)
     if len(operands) == 1:
         return operands[0]
@@ -170,7 +170,7 @@ def any_of(predicates: Iterable[BoundPredicate]) -> BoundPredicate: ...
 @overload
 def any_of(predicates: Iterable[Predicate]) -> Predicate: ...
 def any_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Return the disjunction of any number of predicates; of none, AlwaysFalse. It is bound if all of them are."""
+    """Return the disjunction of predicates; without any, AlwaysFalse. It is bound if all of them are."""
     operands = tuple(predicates)
     if len(operands) == 1:
         return operands[0]
@@ -178,7 +178,7 @@ def any_of(predicates: Iterable[Predicate]) -> Predicate:
 
 
 def conjuncts_of(predicate: BoundPredicate) -> tuple[BoundPredicate, ...]:
-    """Return the bound predicates whose conjunction the predicate is; itself if it is no AND."""
+    """Return the operands of an AND, or the predicate itself if it is not an AND."""
     operands = _operands(predicate) if isinstance(predicate, And) else (predicate,)
     return tuple(map(BoundPredicate, operands))
 
@@ -214,7 +214,7 @@ def _operands(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def _flattened(kind: type[And] | type[Or], operands: tuple[Predicate, ...]) -> tuple[Predicate, ...]:
-    # (a AND b) AND c is one node: a chain of ten thousand conditions is wide and not deep.
+    # (a AND b) AND c is one node, so a chain of ten thousand conditions is wide, not deep.
     if len(operands) < 2:
         raise InvalidPredicateError(f"{kind.__name__} takes two operands or more; got {len(operands)}")
     flat: list[Predicate] = []
@@ -223,21 +223,21 @@ def _flattened(kind: type[And] | type[Or], operands: tuple[Predicate, ...]) -> t
     return tuple(flat)
 
 
-# LIKE patterns: % is any text, _ is one character, and a backslash takes the next character literally.
+# LIKE patterns: % is any text, _ is one character, and a backslash escapes the next character.
 
 
 ESCAPE = "\\"
 WILDCARDS = "%_"
 
-# Patterns become regular expressions, whose compiled size is bounded by the matching library.
+# Patterns become regular expressions, and the regular expression library limits their compiled size.
 MAX_PATTERN_LENGTH = 4096
 
 
 def like(column: str, pattern: str) -> Predicate:
-    """Return the simplest predicate that says `column LIKE pattern`.
+    """Return the simplest predicate that is equivalent to `column LIKE pattern`.
 
-    A pattern without wildcards is an equality, and text followed by one % is a prefix: both can be answered
-    from a minimum and a maximum. Raises InvalidPredicateError for a pattern that Spark rejects, too.
+    A pattern without wildcards becomes an equality, and text followed by % becomes a prefix: a minimum and a maximum
+    can answer both. Raises InvalidPredicateError for a pattern that is too long, or that Spark rejects.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise InvalidPredicateError(
@@ -252,7 +252,7 @@ def like(column: str, pattern: str) -> Predicate:
 
 
 def check_pattern(column: str, pattern: str) -> None:
-    """Raise InvalidPredicateError where a backslash stands before anything but %, _ or a backslash."""
+    """Raise InvalidPredicateError if a backslash precedes anything but %, _ or a backslash."""
     index = pattern.find(ESCAPE)
     while index >= 0:
         escaped = pattern[index + 1 : index + 2]
@@ -265,7 +265,7 @@ def check_pattern(column: str, pattern: str) -> None:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the text that everything matching the pattern begins with; it may be empty."""
+    """Return the prefix of every text that matches the pattern; it may be empty."""
     return _split(pattern)[0]
 
 

@@ -1,4 +1,4 @@
-"""Prunes files and manifests by partition values, partition bounds and column statistics, compared by type."""
+"""Prunes files and manifests by partition values, partition bounds and column statistics, compared as typed values."""
 
 from indextables.pruning.files import PruneResult, match_partitions, prune_files
 from indextables.pruning.manifests import (

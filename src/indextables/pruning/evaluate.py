@@ -1,8 +1,8 @@
-"""Evaluates predicates over ranges, for files, manifests and row groups alike, which are called places here.
+"""Evaluates predicates over column ranges of places: files, manifests or row groups.
 
-For every place the evaluator answers two questions: may some row make the predicate true, and may some row
-make it false? Negation exchanges the answers. Rows for which it is unknown count for neither. A place whose
-rows cannot make it true is skipped.
+For every place, the evaluator answers two questions: may the predicate be true for some row, and may it be false for
+some row? Negation swaps the answers. Rows for which the predicate is unknown count for neither. A place is skipped if
+the predicate cannot be true for any of its rows.
 """
 
 from collections.abc import Mapping
@@ -36,13 +36,13 @@ from indextables.pruning.values import AFTER_ALL_TEXT, NAN_KEY, literal_keys
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """For each place: may a row make the predicate true, and may a row make it false."""
+    """For each place: whether the predicate may be true for a row, and whether it may be false for a row."""
 
     may_be_true: Mask
     may_be_false: Mask
 
     def negated(self) -> "Truth":
-        """Return the truth of the negation; what is unknown stays unknown."""
+        """Return the truth of the negation. Unknown stays unknown."""
         return Truth(self.may_be_false, self.may_be_true)
 
 
@@ -130,13 +130,13 @@ def _membership(predicate: In, column: ColumnRange, count: int) -> Truth:
         truth = _among(column, keys.take(pc.sort_indices(keys)))
     else:
         truth = Truth(np.zeros(count, np.bool_), column.may_be_value)
-    if None in predicate.values:  # what is not found is unknown then, and not false
+    if None in predicate.values:  # values that are not found are unknown, not false
         return Truth(truth.may_be_true, np.zeros(count, np.bool_))
     return truth
 
 
 def _among(column: ColumnRange, keys: pa.Array) -> Truth:
-    # The first key at or above the lower bound is in the range, or no key is.
+    # If any key is in the range, the first key at or above the lower bound is.
     first = _first_at_or_above(keys, column.lower)
     exhausted = first == len(keys)
     candidate = keys.take(pa.array(first, mask=exhausted))
@@ -148,8 +148,8 @@ def _among(column: ColumnRange, keys: pa.Array) -> Truth:
 
 
 def _first_at_or_above(keys: pa.Array, lower: pa.Array) -> npt.NDArray[np.int64]:
-    """Return, for each lower bound, how many of the sorted keys lie below it; none below an unknown one."""
-    # In one stable order of both, with the bounds first, the keys before a bound are those below it.
+    """Return, for each lower bound, the number of sorted keys below it; 0 for an unknown bound."""
+    # In a stable sort with the bounds first, the keys before a bound are exactly those below it.
     order = pc.sort_indices(pa.concat_arrays([lower, keys])).to_numpy()
     is_key = order >= len(lower)
     below = np.empty(len(order), np.int64)
@@ -175,7 +175,7 @@ def _like(pattern: str, column: ColumnRange) -> Truth:
 
 
 def _of_values(column: ColumnRange, may_be_true: Mask, may_be_false: Mask, true_for_nan: bool) -> Truth:
-    """Restrict to places with values, and add what a NaN beside the bounds would do."""
+    """Restrict the truth to places with values, and include a NaN that the bounds do not cover."""
     if column.may_be_nan:
         may_be_true = may_be_true | true_for_nan
         may_be_false = may_be_false | (not true_for_nan)
@@ -183,5 +183,5 @@ def _of_values(column: ColumnRange, may_be_true: Mask, may_be_false: Mask, true_
 
 
 def certain(truths: pa.BooleanArray) -> Mask:
-    """Return where a comparison with a bound is known to hold: an unknown bound proves nothing."""
+    """Return where a comparison with a bound is certain to be true. An unknown bound proves nothing."""
     return as_mask(pc.fill_null(truths, False))

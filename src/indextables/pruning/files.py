@@ -1,4 +1,4 @@
-"""Prunes files: exactly by partition value, then by minimum and maximum."""
+"""Prunes files, first by their partition values, then by minima and maxima."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ PARTITION_VALUES, MIN_VALUES, MAX_VALUES = "partitionValues", "minValues", "maxV
 
 
 class PruneResult(msgspec.Struct, frozen=True):
-    """Which candidates are kept, in their order, and how many each step skipped."""
+    """Which candidates to keep, in order, and how many each step skipped."""
 
     keep: pa.BooleanArray
     candidates: int
@@ -32,10 +32,10 @@ class PruneResult(msgspec.Struct, frozen=True):
 
 
 def prune_files(entries: pa.Table, predicate: BoundPredicate, shape: TableShape) -> PruneResult:
-    """Find the file entries that may hold rows for which the predicate is true.
+    """Find the file entries that may have rows for which the predicate is true.
 
-    No matching row is ever lost: a file is kept unless the log proves that it has none. The reader still has to
-    filter the rows of the files that are left.
+    A file is kept unless the log proves that it has no matching row. The reader must still filter the rows of the files
+    that are kept.
     """
     used = columns_of(predicate)
     keys = shape.partition_keys
@@ -54,11 +54,11 @@ def prune_files(entries: pa.Table, predicate: BoundPredicate, shape: TableShape)
 
 
 def match_partitions(entries: pa.Table, predicate: BoundPredicate, shape: TableShape) -> pa.BooleanArray:
-    """Decide a predicate over partition columns for every file entry.
+    """Evaluate a predicate over partition columns for every file entry.
 
-    True: it holds for every row of the file. False: for none. Null: a partition value of the file does not parse
-    as its column's type, so the answer is unknown, and an operation that drops files must keep this one. Raises
-    InvalidPredicateError if the predicate names a column that is no partition column.
+    The answer is true if the predicate is true for every row of the file, and false if it is true for none. It is null
+    if a partition value of the file does not parse as its column's type; an operation that drops files must keep such a
+    file. Raises InvalidPredicateError if the predicate uses a column that is not a partition column.
     """
     others = sorted(columns_of(predicate) - shape.partition_keys.keys())
     if others:

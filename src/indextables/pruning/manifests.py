@@ -1,7 +1,7 @@
-"""Partition bounds of manifests: computed and compared by the column's type.
+"""Prunes manifests by their partition bounds, which are compared as values of the column's type.
 
-Bounds are pairs of texts, as partition values are. (None, None) says that all values are null, and is never
-skipped. Bounds do not say whether nulls occur beside the values, so IS NULL never skips either.
+Bounds are texts, like partition values. (None, None) means that all values are null; such a manifest is never skipped.
+Bounds do not record whether there are also nulls, so IS NULL never skips a manifest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,28 +20,29 @@ from indextables.schema import TableShape
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The least and the greatest value of one partition column in one manifest, as texts."""
+    """The minimum and the maximum of a partition column in a manifest, as texts."""
 
     min: str | None = None
     max: str | None = None
 
 
 class BoundsOrder(Enum):
-    """The order in which the writer compared the values to find the bounds."""
+    """The order by which the writer computed the bounds."""
 
     TYPED = auto()  # by the column's type, as `partition_bounds` does
-    UNKNOWN = auto()  # perhaps as text: then the bounds of the integers 1 to 12 are 1 and 9
+    UNKNOWN = auto()  # perhaps as text, in which case the bounds of the integers 1 to 12 are 1 and 9
 
 
-# Their texts sort like their values, if they are spelled like this. Text itself is handled apart: the JVM sorts it in
-# its own way.
+# Types whose texts, in this spelling, sort like their values. Strings are handled separately: the JVM sorts them
+# differently.
 _SORT_LIKE_TEXT = ((pa.types.is_boolean, "^(?:true|false)$"), (pa.types.is_date32, f"^{DATE}$"))
 
 
 def partition_bounds(partition_values: pa.MapArray | pa.ChunkedArray, shape: TableShape) -> dict[str, Bounds]:
-    """Return the bounds of each partition column, compared by type, in the texts of the values themselves.
+    """Return the bounds of each partition column, compared as typed values, in the original spelling.
 
-    All null: (None, None). A column with a value that does not parse is left out: it has no bounds.
+    The bounds are (None, None) if all values are null. A column with a value that does not parse has no bounds and is
+    left out.
     """
     maps = (
         partition_values.combine_chunks()
@@ -63,7 +64,7 @@ def bounds_may_match(
     *,
     order: BoundsOrder = BoundsOrder.UNKNOWN,
 ) -> bool:
-    """Say whether a manifest may hold files with matching rows; see `prune_manifests`."""
+    """Return whether a manifest may have files with matching rows; see `prune_manifests`."""
     return bool(prune_manifests(predicate, [bounds], shape, order=order)[0].as_py())
 
 
@@ -74,10 +75,10 @@ def prune_manifests(
     *,
     order: BoundsOrder = BoundsOrder.UNKNOWN,
 ) -> pa.BooleanArray:
-    """Find the manifests that may hold files with matching rows: one truth for each, in order.
+    """Return, for each manifest, whether it may have files with matching rows.
 
-    Absent bounds, and bounds that do not parse, prove nothing. Claim TYPED only for manifests whose bounds
-    come from `partition_bounds`.
+    Missing bounds, and bounds that do not parse, prove nothing. Pass TYPED only for manifests whose bounds come from
+    `partition_bounds`.
     """
     keys = shape.partition_keys
     ranges: dict[str, ColumnRange] = {}
@@ -131,7 +132,7 @@ def _bounds_range(
 def _in_any_order(
     minima: pa.Array, maxima: pa.Array, lower: pa.Array, upper: pa.Array, data_type: pa.DataType
 ) -> tuple[pa.Array, pa.Array]:
-    """Keep the bounds that hold whether the writer compared values or texts."""
+    """Keep only the bounds that are valid whether the writer compared values or texts."""
     if pa.types.is_string(data_type):
         return text_lower_keys(minima), text_upper_keys(maxima)
     spelling = next((spelling for is_type, spelling in _SORT_LIKE_TEXT if is_type(data_type)), None)
@@ -140,8 +141,8 @@ def _in_any_order(
             pc.match_substring_regex(minima, spelling), pc.match_substring_regex(maxima, spelling)
         )
     else:
-        # One single text is one single value in any order. A minimum above its maximum as text shows that texts were
-        # not what was compared.
+        # Equal bounds are a single value in any order. If the minimum is above the maximum as text, the writer did not
+        # compare texts.
         certain = pc.or_(pc.equal(minima, maxima), pc.greater(minima, maxima))
     nothing = pa.scalar(None, lower.type)
     return pc.if_else(certain, lower, nothing), pc.if_else(certain, upper, nothing)

@@ -1,4 +1,4 @@
-"""Computes the column statistics of a file: minima and maxima that are bounds for any data."""
+"""Computes the column statistics of a file: minima and maxima that are valid bounds for every reader."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,13 +14,12 @@ from indextables.schema import find_column
 
 ALL_COLUMNS = -1
 
-# The last character before the surrogates. Raising one at or above it could cross a border at which the
-# order of code points and that of UTF-16 units part.
+# The last character that can be incremented. Beyond it, the order of code points and that of UTF-16 code units differ.
 LAST_RAISABLE = "\ud7fe"
 
 
 class StatisticsOptions(msgspec.Struct, frozen=True):
-    """Which columns get statistics, and how long their texts may be (None: any length)."""
+    """Which columns have statistics, and the maximum length of their texts (None: unlimited)."""
 
     indexed_columns: int = 32
     named_columns: tuple[str, ...] = ()
@@ -28,7 +27,7 @@ class StatisticsOptions(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "StatisticsOptions":
-        """Read the options out of a table's settings."""
+        """Return the options in a table's settings."""
         is_truncated = settings[registry.STATS_TRUNCATION_ENABLED]
         named_columns = settings[registry.DATA_SKIPPING_STATS_COLUMNS]
         return cls(
@@ -39,10 +38,10 @@ class StatisticsOptions(msgspec.Struct, frozen=True):
 
 
 class ColumnStatistics(msgspec.Struct, frozen=True):
-    """Minima and maxima as texts. A column may have one of the two, or none.
+    """Minima and maxima as texts. A column may have both, one or none.
 
-    `null_columns` are those for which a missing entry means that there was no value at all, and not that
-    the bounds are unknown.
+    `null_columns` are the columns without any value; for other columns, a missing entry means that the bound is
+    unknown.
     """
 
     min_values: dict[str, str] = msgspec.field(default_factory=dict)
@@ -53,11 +52,11 @@ class ColumnStatistics(msgspec.Struct, frozen=True):
 def column_statistics(
     data: pa.Table, options: StatisticsOptions, partition_columns: Sequence[str] = ()
 ) -> ColumnStatistics:
-    """Compute the statistics of some rows, in the table's own types.
+    """Compute the statistics of rows that have the table's types.
 
-    Partition columns have none: their values are in the log. Neither have nested and binary columns. Where
-    no text can be a bound (NaN has no maximum above it that every reader knows), the entry is left out.
-    Raises InvalidOptionError if an option names a column that does not exist.
+    Partition columns have no statistics, because their values are in the log; neither have nested and binary columns.
+    If no text can be a bound, the entry is left out: for example, readers disagree on a maximum above NaN. Raises
+    InvalidOptionError if an option names a column that does not exist.
     """
     minima: dict[str, str] = {}
     maxima: dict[str, str] = {}
@@ -77,9 +76,9 @@ def column_statistics(
 
 
 def merge_statistics(left: ColumnStatistics, right: ColumnStatistics, schema: pa.Schema) -> ColumnStatistics:
-    """Return the statistics of the rows of both, compared by type.
+    """Return the statistics of the rows of both sides, compared as typed values.
 
-    Both must come from `column_statistics`. A bound that one side lacks is missing from the result.
+    Both must come from `column_statistics`. A bound that is unknown on one side is missing from the result.
     """
     return ColumnStatistics(
         _merged(left.min_values, right.min_values, left, right, schema, "min"),
@@ -124,7 +123,7 @@ def _float_extremes(column: pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
     nothing = pa.scalar(None, column.type)
     if not len(ordinary):
         return nothing, nothing
-    # Readers that tell -0.0 from 0.0 get the outer one of the two. NaN is above every maximum.
+    # For readers that distinguish -0.0 from 0.0, record the outer one. With NaN, there is no maximum.
     least, greatest = ordinary.min(), ordinary.max()
     minimum = pa.scalar(-0.0 if least == 0 else float(least), column.type)
     maximum = pa.scalar(0.0 if greatest == 0 else float(greatest), column.type)
@@ -136,7 +135,7 @@ def _cut(minimum: str | None, max_length: int) -> str | None:
 
 
 def _raised(maximum: str | None, max_length: int) -> str | None:
-    """Return a text of at most this length that is above the maximum; None if there is none."""
+    """Return a text of at most this length that is at or above the maximum; None if there is none."""
     if maximum is None or len(maximum) <= max_length:
         return maximum
     kept = maximum[:max_length]

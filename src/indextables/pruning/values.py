@@ -1,8 +1,8 @@
-"""Typed values and their texts: partition values and statistics are strings on disk.
+"""Converts between typed values and their texts: partition values and statistics are strings on disk.
 
-Parsing is strict. A text in any other form than those below does not parse, and pruning must not draw a
-conclusion from it: 2024-9 is no date, 20260322 is no count of days, a number is no timestamp (it could count
-seconds, milliseconds or microseconds), and a timestamp without a zone says nothing about an instant.
+Parsing is strict, and pruning draws no conclusion from a text that does not parse. 2024-9 is not a date, 20260322 is
+not a number of days, a number is not a timestamp (it could be seconds, milliseconds or microseconds), and a timestamp
+without a zone is not an instant.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from indextables.predicates import Value
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """Typed values, and which texts were understood. A null was: it stands for a missing value."""
+    """Typed values, and which texts were understood. A null counts as understood: it is a missing value."""
 
     values: pa.Array
     understood: pa.BooleanArray
 
 
-# The fast path casts a whole column at once. Where one text cannot be cast, these patterns tell which ones
-# can: everything that matches is certain to cast.
+# The fast path casts a whole column at once. If a text fails to cast, these patterns select the texts that are certain
+# to cast.
 LEAP_YEAR = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 DATE = (
     r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -34,11 +34,11 @@ DATE = (
 HOUR, MINUTE = r"(?:[01][0-9]|2[0-3])", r"[0-5][0-9]"
 TIME = rf"{HOUR}:{MINUTE}(?::{MINUTE}(?:\.[0-9]{{1,6}})?)?"
 ZONE = rf"(?:Z|[+-]{HOUR}(?::?{MINUTE})?)"
-# No exponent of three digits, so that no number overflows.
+# Exponents have at most two digits, so that no number overflows.
 FLOAT = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?|NaN|nan|Infinity|inf)"
 INTEGER = r"-?[0-9]{1,18}"
 
-# Cut from one text: an array made of a list lets pyarrow import pandas, and one made by numpy its masked arrays.
+# Split from one text, because pa.array() of a list imports pandas, and of a numpy array numpy.ma.
 TRUE_TEXTS = pc.split_pattern(pa.scalar("true True TRUE"), " ").values
 FALSE_TEXTS = pc.split_pattern(pa.scalar("false False FALSE"), " ").values
 
@@ -46,7 +46,7 @@ NO_TEXT = pa.scalar(None, pa.string())
 
 
 def parse_values(texts: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> Parsed:
-    """Read texts as values of a type, a column at a time. What is not understood is null."""
+    """Parse texts as values of a type, a column at a time. A text that does not parse becomes null."""
     strings = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     values = _parse(strings, data_type)
     return Parsed(values, pc.or_(pc.is_null(strings), pc.is_valid(values)))
@@ -55,7 +55,7 @@ def parse_values(texts: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> P
 def format_value(value: pa.Scalar) -> str | None:
     """Return the text that `parse_values` reads back as exactly this value; None if there is none.
 
-    Null, nested and binary values have none, and neither have dates outside the years 1 to 9999.
+    Null, nested and binary values have no text, and neither have dates outside the years 1 to 9999.
     """
     text = _text(value) if value.is_valid else None
     if text is None:
@@ -105,7 +105,7 @@ def _parse_booleans(strings: pa.Array) -> pa.Array:
 
 
 def _parse_integers(strings: pa.Array, data_type: pa.DataType) -> pa.Array:
-    # Arrow reads 0x10 as sixteen.
+    # Arrow would parse 0x10 as sixteen.
     is_hexadecimal = pc.or_(pc.match_substring(strings, "x"), pc.match_substring(strings, "X"))
     plain = pc.if_else(is_hexadecimal, NO_TEXT, strings) if pc.any(is_hexadecimal).as_py() else strings
     try:
@@ -130,7 +130,7 @@ def _format_boolean(value: pa.Scalar) -> str:
 
 
 def _format_float(value: pa.Scalar) -> str:
-    # The words of the JVM, and the shortest digits that mean this very value in its own width.
+    # The JVM's words for NaN and infinity, and the shortest digits that identify the value in its own width.
     words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     text = str(np.dtype(value.type.to_pandas_dtype()).type(value.as_py()))
     return words.get(text, text)
@@ -141,7 +141,7 @@ def _format_decimal(value: pa.Scalar) -> str:
 
 
 def _format_timestamp(value: pa.Scalar) -> str:
-    # All six digits of the fraction: a maximum that was cut to milliseconds would be no maximum.
+    # All six fraction digits: a maximum truncated to milliseconds would not be a maximum.
     return str(value.cast(pa.string()).as_py()).replace(" ", "T")
 
 
@@ -166,14 +166,13 @@ def _same(left: pa.Scalar, right: pa.Scalar) -> bool:
     return bool(left.equals(right))
 
 
-# Order keys compare as Spark orders the values. Booleans, integers, dates, timestamps and floats become 64-bit
-# integers; decimals and text become bytes.
+# Order keys compare like the values in Spark. Booleans, integers, dates, timestamps and floats become 64-bit integers;
+# decimals and text become bytes.
 
-
-# The bits of the positive quiet NaN, which lie above those of infinity: Spark sorts NaN highest.
+# The bits of the positive quiet NaN, which are above those of infinity, because Spark sorts NaN last.
 NAN_KEY = 0x7FF8_0000_0000_0000
 
-# No text in utf-8 contains this byte. So prefix + AFTER_ALL_TEXT is above everything with that prefix.
+# UTF-8 never contains this byte, so prefix + AFTER_ALL_TEXT is above every text with that prefix.
 AFTER_ALL_TEXT = b"\xff"
 
 DECIMAL_BYTES = 16
@@ -181,7 +180,7 @@ BYTE_SIGN, LONG_MAGNITUDE = 0x80, 0x7FFF_FFFF_FFFF_FFFF
 
 
 def order_keys(values: pa.Array) -> pa.Array:
-    """Return the keys of an array; null stays null. Types without an order are all null."""
+    """Return the order keys of an array. Null stays null; for types without an order, every key is null."""
     data_type = values.type
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
         return values.cast(pa.binary())
@@ -197,8 +196,8 @@ def order_keys(values: pa.Array) -> pa.Array:
 
 
 def literal_keys(values: list[Value], data_type: pa.DataType) -> pa.Array:
-    """Return the keys of bound literals for a column of this type."""
-    # Literals for a column of floats are doubles, and the comparison is one of doubles.
+    """Return the order keys of bound literals for a column of this type."""
+    # Literals for float columns are doubles, and so is the comparison.
     literal_type = pa.float64() if pa.types.is_floating(data_type) else data_type
     return order_keys(pa.array(values, literal_type))
 
@@ -213,7 +212,7 @@ def _float_keys(values: pa.Array) -> pa.Array:
 
 
 def _decimal_keys(values: pa.Array) -> pa.Array:
-    # Big-endian two's complement with the sign flipped compares byte by byte like the numbers.
+    # Big-endian two's complement with the sign bit flipped compares bytewise like the numbers.
     stored = np.frombuffer(values.buffers()[1] or b"", np.uint8).reshape(-1, DECIMAL_BYTES)
     keys = stored[values.offset : values.offset + len(values), ::-1].copy()
     keys[:, 0] ^= BYTE_SIGN
@@ -232,8 +231,8 @@ def _nulls(values: pa.Array) -> np.ndarray:
 def map_values(maps: pa.MapArray | pa.ChunkedArray, key: str) -> pa.Array:
     """Return the value under `key` for each map; null where the map is null or has no such key.
 
-    Arrow's own `map_lookup` takes a walk through every map. This compares all keys at once, which for a
-    snapshot's worth of statistics is an order of magnitude faster.
+    Arrow's `map_lookup` iterates over the maps. Comparing all keys at once is an order of magnitude faster for the
+    statistics of a snapshot.
     """
     column = maps.combine_chunks() if isinstance(maps, pa.ChunkedArray) else maps
     offsets = column.offsets.to_numpy()

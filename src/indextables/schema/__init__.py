@@ -1,4 +1,4 @@
-"""Spark schema JSON and Arrow schemas: the two forms of a table's schema, and the rules for its columns."""
+"""The two forms of a table's schema, Spark JSON and Arrow, and the rules for its columns."""
 
 from indextables.schema.shape import TableShape, canonical_schema, check_partition_columns, find_column
 from indextables.schema.spark_json import from_spark_json, to_spark_json

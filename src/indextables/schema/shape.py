@@ -1,4 +1,4 @@
-"""The shape of a table, column lookup by name as in Spark, and the rules for partition columns."""
+"""The shape of a table, case-insensitive column lookup, and the rules for partition columns."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ from indextables.schema.spark_json import from_spark_json, to_spark_json
 
 
 class TableShape(msgspec.Struct, frozen=True):
-    """The columns of a table, and those of them that it is partitioned by, in order."""
+    """The columns of a table, and its partition columns, in order."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class TableShape(msgspec.Struct, frozen=True):
 
     @property
     def partition_keys(self) -> dict[str, str]:
-        """The key of each partition column's values in the log, by the column's name in the schema."""
+        """The spelling of each partition column in the log, by its name in the schema."""
         fields = {name: find_column(self.schema, name) for name in self.partition_columns}
         return {field.name: name for name, field in fields.items() if field is not None}
 
@@ -31,15 +31,15 @@ class TableShape(msgspec.Struct, frozen=True):
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema that a table created with `schema` has: the Arrow types that stand for Spark's.
+    """Return the schema of a table that is created with `schema`: each type becomes the Arrow type of a Spark type.
 
-    Raises InvalidSchemaError like `to_spark_json`.
+    Raises the errors of `to_spark_json`.
     """
     return from_spark_json(to_spark_json(schema))
 
 
 def find_column(schema: pa.Schema, name: str) -> pa.Field | None:
-    """The column of this name: spelled exactly so, or else the same without regard to case."""
+    """Return the column with exactly this name, or else with this name in another case; None if there is none."""
     index = schema.get_field_index(name)
     if index >= 0:
         return schema.field(index)
@@ -48,10 +48,10 @@ def find_column(schema: pa.Schema, name: str) -> pa.Field | None:
 
 
 def check_partition_columns(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
-    """The partition columns as the schema spells them.
+    """Return the partition columns as the schema spells them.
 
-    Raises InvalidSchemaError if a column does not exist, is named twice, or has a type whose values have no
-    text form that can be read back, and if no column would be left for the data.
+    Raises InvalidSchemaError if a column does not exist, is named twice, or has a type whose values cannot be read back
+    from text, and if no column would be left for the data.
     """
     partition_columns: list[str] = []
     for name in names:
@@ -74,7 +74,7 @@ def check_partition_columns(schema: pa.Schema, names: Sequence[str]) -> tuple[st
 
 
 def _has_no_text_form(data_type: pa.DataType) -> bool:
-    # Binary is atomic in Spark, but bytes that are not utf-8 do not survive as a partition value.
+    # Bytes that are not UTF-8 cannot be stored as a partition value.
     without_text = (pa.types.is_nested, pa.types.is_null, pa.types.is_binary, pa.types.is_large_binary)
     return any(is_type(data_type) for is_type in without_text)
 

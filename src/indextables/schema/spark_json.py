@@ -1,6 +1,7 @@
-"""Converts between Arrow schemas and the schema JSON of Spark (`StructType.json`).
+"""Converts between Arrow schemas and the schema JSON of Spark (`StructType.json`), and hashes doc mappings.
 
-At every level, names are unique without regard to case, and the depth is bounded.
+At every level of a schema, names are unique without regard to case, and the depth is bounded. Equal doc mappings have
+equal hashes, whatever the order of their keys.
 """
 
 import base64
@@ -17,80 +18,12 @@ from indextables.errors import InvalidSchemaError
 MAX_NESTING = 64
 
 
-def check_depth(column: str, depth: int) -> None:
-    """Raise InvalidSchemaError for types that are nested deeper than MAX_NESTING."""
-    if depth > MAX_NESTING:
-        top = column.partition(".")[0]
-        raise InvalidSchemaError(f"column {top!r} is nested more than {MAX_NESTING} levels deep; flatten it")
-
-
-def check_names(names: Iterable[str], place: str) -> None:
-    """Raise InvalidSchemaError for empty names, and for names that Spark could not tell apart."""
-    seen: dict[str, str] = {}
-    for name in names:
-        if not name:
-            raise InvalidSchemaError(f"{place} has a column without a name; name it")
-        key = name.lower()
-        if key in seen:
-            raise InvalidSchemaError(
-                f"{place} has the columns {seen[key]!r} and {name!r}, the same name to Spark; rename one"
-            )
-        seen[key] = name
-
-
 # Field metadata is a JSON object in Spark, and pairs of bytes in Arrow. Text values keep their key on both sides, so
-# that a comment stays a comment. Other values are stored in one extra Arrow entry, as JSON.
-
-
+# that a comment stays a comment. Other values are stored under this key, as JSON.
 SPARK_METADATA_KEY = b"spark.metadata"
 
-# Arrow and Parquet keep notes about the physical file here. They describe the data that a schema was read
-# from, and would be wrong about the table.
+# Arrow and Parquet describe the physical file under keys with these prefixes, which would be wrong for the table.
 PHYSICAL_PREFIXES = (b"ARROW:", b"PARQUET:")
-
-
-def arrow_metadata(spark: Mapping[str, Any]) -> dict[bytes, bytes] | None:
-    """The Arrow form of a Spark field's metadata; None where there is none."""
-    texts = {key.encode(): value.encode() for key, value in spark.items() if isinstance(value, str)}
-    others = {key: value for key, value in spark.items() if not isinstance(value, str)}
-    if others:
-        texts[SPARK_METADATA_KEY] = orjson.dumps(others, option=orjson.OPT_SORT_KEYS)
-    return texts or None
-
-
-def spark_metadata(arrow: Mapping[bytes, bytes] | None, column: str) -> dict[str, Any]:
-    """The Spark form of an Arrow field's metadata.
-
-    Raises InvalidSchemaError if an entry is not text: JSON has no place for raw bytes.
-    """
-    spark: dict[str, Any] = {}
-    for key, value in (arrow or {}).items():
-        if key.startswith(PHYSICAL_PREFIXES):
-            continue
-        if key == SPARK_METADATA_KEY:
-            spark.update(_non_text_values(value, column))
-            continue
-        try:
-            spark[key.decode()] = value.decode()
-        except UnicodeDecodeError as error:
-            raise InvalidSchemaError(
-                f"column {column!r}: metadata entry {key!r} is not utf-8 text; remove it from the field"
-            ) from error
-    return spark
-
-
-def _non_text_values(value: bytes, column: str) -> dict[str, Any]:
-    try:
-        decoded = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise InvalidSchemaError(
-            f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is not JSON; remove it"
-        ) from error
-    if not isinstance(decoded, dict):
-        raise InvalidSchemaError(
-            f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is no JSON object; remove it"
-        )
-    return decoded
 
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -112,16 +45,19 @@ ATOMIC_TYPES: Mapping[str, pa.DataType] = {
     "timestamp_ntz": TIMESTAMP_NTZ,
     "void": pa.null(),
     "null": pa.null(),  # the name of void before Spark 3
-    "decimal": pa.decimal128(10, 0),  # what Spark means by a decimal without precision
+    "decimal": pa.decimal128(10, 0),  # Spark's default precision and scale
 }
 
 MAX_DECIMAL_PRECISION = 38
 
 
-def from_spark_json(text: str | bytes) -> pa.Schema:
-    """The Arrow schema of a Spark schema in JSON.
+HASH_LENGTH = 16
 
-    Raises InvalidSchemaError if the text is not a Spark struct, or has a type that tables cannot hold.
+
+def from_spark_json(text: str | bytes) -> pa.Schema:
+    """Return the Arrow schema of a Spark schema in JSON.
+
+    Raises InvalidSchemaError if the text is not a Spark struct, or has a type that tables do not support.
     """
     try:
         document = orjson.loads(text)
@@ -208,13 +144,12 @@ def _decimal(arguments: str, name: str, column: str) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-# Arrow has many more types than Spark. A type is mapped if every value of it fits a Spark type; others are rejected
-# with a suggested cast, because only the caller knows which loss is acceptable.
-
+# Arrow has many more types than Spark. A type is converted if all its values fit a Spark type. Any other type is
+# rejected with a suggested cast, because only the caller knows which loss is acceptable.
 
 UINT64_AS_DECIMAL = "decimal(20,0)"
 
-# In this order: the first test that is true names the Spark type.
+# The first test that is true determines the Spark type.
 _SPARK_NAMES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_boolean, "boolean"),
     (pa.types.is_int8, "byte"),
@@ -248,10 +183,10 @@ REFUSED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def to_spark_json(schema: pa.Schema) -> str:
-    """The Spark schema JSON of an Arrow schema, compact and in Spark's own order of keys.
+    """Return the Spark schema JSON of an Arrow schema, compact and with keys in Spark's order.
 
-    Raises InvalidSchemaError, naming the column and the cast, for types with values that Spark does not have,
-    and for names that Spark could not tell apart.
+    Raises InvalidSchemaError, naming the column and the cast, for types with values that no Spark type has, and for
+    names that differ only in case.
     """
     document = {"type": "struct", "fields": _struct_fields_json(schema, "", 0)}
     return orjson.dumps(document).decode()
@@ -317,7 +252,7 @@ def _nested_type(data_type: pa.DataType, column: str, depth: int) -> dict[str, A
 
 def _timestamp(data_type: pa.TimestampType, column: str) -> str:
     if data_type.unit == "ns":
-        # Spark counts microseconds: the digits below would be lost silently.
+        # Spark timestamps have microseconds; the last three digits would be lost silently.
         zone = f", tz={data_type.tz!r}" if data_type.tz else ""
         raise _refused(column, data_type, f"timestamp('us'{zone})")
     return "timestamp" if data_type.tz else "timestamp_ntz"
@@ -336,17 +271,79 @@ def _refused(column: str, data_type: pa.DataType, remedy: str) -> InvalidSchemaE
     )
 
 
-HASH_LENGTH = 16
+def check_depth(column: str, depth: int) -> None:
+    """Raise InvalidSchemaError for a type that is nested deeper than MAX_NESTING."""
+    if depth > MAX_NESTING:
+        top = column.partition(".")[0]
+        raise InvalidSchemaError(f"column {top!r} is nested more than {MAX_NESTING} levels deep; flatten it")
+
+
+def check_names(names: Iterable[str], place: str) -> None:
+    """Raise InvalidSchemaError for empty names, and for names that differ only in case."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if not name:
+            raise InvalidSchemaError(f"{place} has a column without a name; name it")
+        key = name.lower()
+        if key in seen:
+            raise InvalidSchemaError(
+                f"{place} has the columns {seen[key]!r} and {name!r}, the same name to Spark; rename one"
+            )
+        seen[key] = name
+
+
+def arrow_metadata(spark: Mapping[str, Any]) -> dict[bytes, bytes] | None:
+    """Return the Arrow form of a Spark field's metadata; None if it has none."""
+    texts = {key.encode(): value.encode() for key, value in spark.items() if isinstance(value, str)}
+    others = {key: value for key, value in spark.items() if not isinstance(value, str)}
+    if others:
+        texts[SPARK_METADATA_KEY] = orjson.dumps(others, option=orjson.OPT_SORT_KEYS)
+    return texts or None
+
+
+def spark_metadata(arrow: Mapping[bytes, bytes] | None, column: str) -> dict[str, Any]:
+    """Return the Spark form of an Arrow field's metadata.
+
+    Raises InvalidSchemaError if an entry is not text, because JSON cannot hold raw bytes.
+    """
+    spark: dict[str, Any] = {}
+    for key, value in (arrow or {}).items():
+        if key.startswith(PHYSICAL_PREFIXES):
+            continue
+        if key == SPARK_METADATA_KEY:
+            spark.update(_non_text_values(value, column))
+            continue
+        try:
+            spark[key.decode()] = value.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidSchemaError(
+                f"column {column!r}: metadata entry {key!r} is not utf-8 text; remove it from the field"
+            ) from error
+    return spark
+
+
+def _non_text_values(value: bytes, column: str) -> dict[str, Any]:
+    try:
+        decoded = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise InvalidSchemaError(
+            f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is not JSON; remove it"
+        ) from error
+    if not isinstance(decoded, dict):
+        raise InvalidSchemaError(
+            f"column {column!r}: metadata entry {SPARK_METADATA_KEY.decode()!r} is not a JSON object; remove it"
+        )
+    return decoded
 
 
 def doc_mapping_hash(mapping_json: str) -> str:
-    """The hash of a doc mapping's JSON, by its canonical form. Raises ValueError if it is not JSON."""
+    """Return the hash of the canonical form of a doc mapping's JSON. Raises ValueError if it is not JSON."""
     digest = hashlib.sha256(canonical_json(mapping_json)).digest()
     return base64.urlsafe_b64encode(digest).decode()[:HASH_LENGTH]
 
 
 def hash_or_none(mapping_json: str) -> str | None:
-    """The hash of a doc mapping's JSON, or None if it is not JSON."""
+    """Return the hash of a doc mapping's JSON, or None if it is not JSON."""
     try:
         return doc_mapping_hash(mapping_json)
     except ValueError:
@@ -354,7 +351,7 @@ def hash_or_none(mapping_json: str) -> str | None:
 
 
 def canonical_json(text: str) -> bytes:
-    """Keys sorted, arrays of named objects sorted by name, no white space."""
+    """Return JSON with sorted keys, arrays of named objects sorted by name, and no white space."""
     return orjson.dumps(_canonical(orjson.loads(text)), option=orjson.OPT_SORT_KEYS)
 
 

@@ -1,4 +1,8 @@
-"""A query as a tree of frozen, hashable, picklable nodes. Every leaf has its place in the text."""
+"""The query language: the nodes of a parsed query, and the parser.
+
+Nodes are frozen, hashable and picklable, and every leaf has its place in the text. This module parses queries of one
+word itself; `grammar`, which imports lark, parses the rest.
+"""
 
 import re
 from enum import Enum
@@ -9,6 +13,24 @@ import msgspec
 from indextables._caching import shared_memo
 from indextables._syntax import caret_lines
 from indextables.errors import InvalidQueryError
+
+ESCAPE: Final = "\\"
+
+# A caller often parses a query several times: for the hits, their count, and the words to highlight.
+_CACHED_QUERIES: Final = 128
+
+_ONE_WORD: Final = re.compile(r"(?:(?P<field>[\w.]{1,200}):)?(?P<word>\w{1,200})")
+_KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "IN", "TO"})
+
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
+
+
+class Joiner(Enum):
+    """The operator between two clauses."""
+
+    AND = "AND"
+    OR = "OR"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -27,7 +49,7 @@ class Place(msgspec.Struct, frozen=True):
         return self.text[self.start : self.end]
 
     def error(self, reason: str) -> InvalidQueryError:
-        """The error with this reason, the position (from 1), and the place marked in the text."""
+        """Return an error with this reason, the position (counted from 1), and the place marked in the text."""
         return InvalidQueryError(
             f"cannot read the query at character {self.start + 1}: {reason}\n"
             f"{caret_lines(self.text, self.start, self.end)}",
@@ -141,25 +163,6 @@ class Boost(QueryNode, frozen=True):
     factor: float
 
 
-ESCAPE: Final = "\\"
-
-# A caller often parses a query several times: for the hits, their count, and the words to highlight.
-_CACHED_QUERIES: Final = 128
-
-_ONE_WORD: Final = re.compile(r"(?:(?P<field>[\w.]{1,200}):)?(?P<word>\w{1,200})")
-_KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "IN", "TO"})
-
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
-
-
-class Joiner(Enum):
-    """The operator between two clauses."""
-
-    AND = "AND"
-    OR = "OR"
-
-
 @shared_memo("search.parser.queries", "parsed queries", max_entries=_CACHED_QUERIES)
 def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
     """Parse a query. `default_operator` joins clauses that have no operator between them.
@@ -171,16 +174,10 @@ def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
     found = _ONE_WORD.fullmatch(text)
     if found and found["word"] not in _KEYWORDS:
         return _term(text, found)
-    # Imported here: most commands search for one word, and do not pay for importing lark and building the grammar.
+    # Imported here because most searches are for one word and need not import lark and build the grammar.
     from indextables.search.grammar import parse_by_grammar
 
     return parse_by_grammar(text, default_operator)
-
-
-def _term(text: str, found: re.Match[str]) -> Term:
-    name = found["field"]
-    path = None if name is None else FieldPath(split_path(name), Place(text, *found.span("field")))
-    return Term(path, Place(text, *found.span("word")), found["word"])
 
 
 def split_path(text: str) -> tuple[str, ...]:
@@ -204,3 +201,9 @@ def split_unescaped(text: str, separator: str) -> tuple[str, ...]:
 def unescape(text: str) -> str:
     """Remove the escaping backslashes."""
     return _ESCAPED.sub(r"\1", text)
+
+
+def _term(text: str, found: re.Match[str]) -> Term:
+    name = found["field"]
+    path = None if name is None else FieldPath(split_path(name), Place(text, *found.span("field")))
+    return Term(path, Place(text, *found.span("word")), found["word"])

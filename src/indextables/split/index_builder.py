@@ -1,4 +1,7 @@
-"""From Arrow columns to Tantivy documents: values are encoded a column at a time, then added row by row."""
+"""Builds Tantivy indexes in local directories: the index of a new split, and temporary indexes of some rows.
+
+`DocumentEncoder` turns Arrow columns into documents: it encodes values a column at a time and adds them row by row.
+"""
 
 import base64
 import contextlib
@@ -28,6 +31,10 @@ from indextables.split.doc_mapping import (
 )
 from indextables.split.index_files import MANAGED_FILE, META_FILE, open_index, translating
 
+# Tantivy's limits for one thread.
+MIN_HEAP_BYTES: Final = 15_000_000
+MAX_HEAP_BYTES: Final = 4_000_000_000
+
 _Objects: TypeAlias = npt.NDArray[np.object_]
 _Convert: TypeAlias = Callable[[Any], Any]
 _Add: TypeAlias = Callable[[Document, str, Any], None]
@@ -36,13 +43,82 @@ _DECIMAL_WORDS: Final = 2  # a decimal has 128 bits; the low 64 hold up to 18 di
 _MAX_ECHO_LENGTH: Final = 80
 
 
+class IndexBuilder:
+    """One index under construction. Rows are numbered in the order in which they are added.
+
+    One thread writes the index: one segment, or several if the heap is too small. Each document stores its row number.
+    The index is incomplete until `finish`. To discard a builder, call `abort`, because its thread writes into the
+    directory.
+    """
+
+    def __init__(self, directory: Path, mapping: DocMapping, heap_bytes: int) -> None:
+        self._directory = directory
+        self._what = f"building an index in {directory}"
+        heap = min(max(heap_bytes, MIN_HEAP_BYTES), MAX_HEAP_BYTES)
+        with translating(self._what, SplitWriteError):
+            index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
+            mapping.register_tokenizers(index)
+            self._writer = index.writer(heap, num_threads=1)
+        self._encoder = DocumentEncoder(mapping)
+        self._next_row = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Index some rows.
+
+        Raises InvalidValueError for a value that does not fit its mapping, and SplitWriteError if the index cannot be
+        written, usually because the disk is full.
+        """
+        add = self._writer.add_document
+        with translating(self._what, SplitWriteError):
+            for document in self._encoder.documents(rows, self._next_row):
+                add(document)
+        self._next_row += rows.num_rows
+
+    def finish(self) -> list[Path]:
+        """Complete the index and return its files. Raises SplitWriteError."""
+        with translating(self._what, SplitWriteError):
+            self._writer.commit()
+            # Background merges replace segment files.
+            self._writer.wait_merging_threads()
+        return index_files(self._directory)
+
+    def abort(self) -> None:
+        """Stop writing, so the directory can be removed. Does nothing after `finish`."""
+        # The index is discarded; the error that led here is the one to report.
+        with contextlib.suppress(SplitWriteError), translating(self._what, SplitWriteError):
+            self._writer.rollback()
+
+
+@contextlib.contextmanager
+def row_index(rows: pa.Table, mapping: DocMapping) -> Iterator[tantivy.Index]:
+    """Index some rows in a temporary directory. Raises InvalidValueError and SplitWriteError."""
+    with tempfile.TemporaryDirectory(prefix="indextables-") as folder:
+        builder = IndexBuilder(Path(folder), mapping, MIN_HEAP_BYTES)
+        try:
+            for batch in rows.to_batches():
+                builder.add(batch)
+            builder.finish()
+        except BaseException:
+            builder.abort()
+            raise
+        yield open_index(Path(folder), mapping, "rows in memory")
+
+
+def index_files(directory: Path) -> list[Path]:
+    """Return the files that meta.json refers to, without locks and leftovers."""
+    meta = orjson.loads((directory / META_FILE).read_bytes())
+    segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+    files = [path for path in directory.iterdir() if path.name.partition(".")[0] in segments]
+    return [*sorted(files), directory / MANAGED_FILE, directory / META_FILE]
+
+
 class DocumentEncoder:
     """Encodes record batches as documents of indexes with one mapping."""
 
     def __init__(self, mapping: DocMapping) -> None:
         self._fields = mapping.indexed_fields()
         fields = [(_ADD[field.kind], field.index_name) for field in self._fields]
-        # By position: this lookup runs for every value.
+        # By position, because this lookup runs for every value.
         self._targets: list[tuple[int, _Add, str]] = [
             (position, add, name)
             for position, (add, name) in enumerate([*fields, (Document.add_integer, ROW_FIELD)])
@@ -264,77 +340,3 @@ _ATOMIC: tuple[tuple[Callable[[pa.DataType], bool], _Convert], ...] = (
     (pa.types.is_temporal, _moment),
     (pa.types.is_binary, _base64),
 )
-
-
-# Tantivy's limits for one thread.
-MIN_HEAP_BYTES: Final = 15_000_000
-MAX_HEAP_BYTES: Final = 4_000_000_000
-
-
-class IndexBuilder:
-    """One index under construction. Rows are numbered in the order in which they are added.
-
-    One thread writes the index, in one segment as long as the heap suffices and in several beyond that; each
-    document stores its row number. The index is incomplete until `finish`. A builder that is abandoned needs `abort`,
-    because its thread writes into the directory.
-    """
-
-    def __init__(self, directory: Path, mapping: DocMapping, heap_bytes: int) -> None:
-        self._directory = directory
-        self._what = f"building an index in {directory}"
-        heap = min(max(heap_bytes, MIN_HEAP_BYTES), MAX_HEAP_BYTES)
-        with translating(self._what, SplitWriteError):
-            index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
-            mapping.register_tokenizers(index)
-            self._writer = index.writer(heap, num_threads=1)
-        self._encoder = DocumentEncoder(mapping)
-        self._next_row = 0
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Index some rows.
-
-        Raises InvalidValueError for a value that does not fit its mapping, and SplitWriteError if the index cannot be
-        written, usually because the disk is full.
-        """
-        add = self._writer.add_document
-        with translating(self._what, SplitWriteError):
-            for document in self._encoder.documents(rows, self._next_row):
-                add(document)
-        self._next_row += rows.num_rows
-
-    def finish(self) -> list[Path]:
-        """Complete the index and return its files. Raises SplitWriteError."""
-        with translating(self._what, SplitWriteError):
-            self._writer.commit()
-            # Background merges of segments replace files.
-            self._writer.wait_merging_threads()
-        return index_files(self._directory)
-
-    def abort(self) -> None:
-        """Stop writing, so the directory can be removed. Does nothing after `finish`."""
-        # The index is discarded; the error that led here is the one to report.
-        with contextlib.suppress(SplitWriteError), translating(self._what, SplitWriteError):
-            self._writer.rollback()
-
-
-def index_files(directory: Path) -> list[Path]:
-    """Return the files that meta.json refers to, without locks and leftovers."""
-    meta = orjson.loads((directory / META_FILE).read_bytes())
-    segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
-    files = [path for path in directory.iterdir() if path.name.partition(".")[0] in segments]
-    return [*sorted(files), directory / MANAGED_FILE, directory / META_FILE]
-
-
-@contextlib.contextmanager
-def row_index(rows: pa.Table, mapping: DocMapping) -> Iterator[tantivy.Index]:
-    """Index some rows for the duration of the block. Raises InvalidValueError and SplitWriteError."""
-    with tempfile.TemporaryDirectory(prefix="indextables-") as folder:
-        builder = IndexBuilder(Path(folder), mapping, MIN_HEAP_BYTES)
-        try:
-            for batch in rows.to_batches():
-                builder.add(batch)
-            builder.finish()
-        except BaseException:
-            builder.abort()
-            raise
-        yield open_index(Path(folder), mapping, "rows in memory")

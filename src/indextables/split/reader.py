@@ -1,4 +1,8 @@
-"""Opens splits, and reads the rows of ours: scans with pruning, and single rows by their numbers."""
+"""Opens splits, ours and those written on the JVM, and reads the rows of ours.
+
+A scan prunes row groups by their statistics; `take` reads single rows by number. The reader fetches only the byte
+ranges that it needs, and verifies their checksums.
+"""
 
 import hashlib
 import mmap
@@ -40,16 +44,115 @@ from indextables.storage import ObjectStore
 
 # Row groups decoded per call: enough to amortize the call, few enough for the CPU caches.
 _GROUPS_AT_A_TIME: Final = 32
-# Other splits are decoded at the same time, and each thread needs memory.
+# Few, because other splits are decoded at the same time, and each thread needs memory.
 _MAX_DECODING_THREADS: Final = 4
+
+
+# How much `OwnSplit.verify` reads at once.
+_CHUNK_BYTES: Final = 8 * 1024**2
 
 # Decoded row groups are kept because the next search often takes neighbouring rows. A search that takes rows of more
 # groups than this reads them once, and is faster if it reuses the same memory.
 _MAX_GROUPS_KEPT: Final = 16
 _DECODED_BYTES: Final = 128 * 1024**2
 _DECODED: LruCache[Hashable, pa.Table] = shared_cache(
-    "split.rows_reader.row_groups", "decoded row groups", max_bytes=_DECODED_BYTES
+    "split.reader.row_groups", "decoded row groups", max_bytes=_DECODED_BYTES
 )
+
+
+def open_split(
+    store: ObjectStore,
+    key: str,
+    size: int | None = None,
+    footer_start: int | None = None,
+    footer_end: int | None = None,
+    *,
+    schema: pa.Schema | None = None,
+    partition_columns: Sequence[str] = (),
+    partition_values: Mapping[str, str | None] | None = None,
+) -> Split:
+    """Open a split, with one range request if the log has the footer's offsets, and two more otherwise.
+
+    `schema`, `partition_columns` and `partition_values` come from the log; rows are returned in that schema. Without a
+    schema, one of our splits is read as it was written, including its partition values.
+
+    Raises ObjectNotFoundError and other storage errors, SplitCorruptedError for a file that is damaged, truncated or
+    not a split, and UnsupportedSplitError for a newer format or a JVM split without a schema.
+    """
+    bundle = read_bundle(store, key, size, footer_start, footer_end)
+    place = f"{store.url}: {key}"
+    info = decode_info(bundle, place) if is_ours(bundle) else None
+    if schema is not None:
+        names = check_partition_columns(schema, partition_columns)
+        table = TableColumns(schema, names, dict(partition_values or {}))
+    elif info is not None:
+        table = TableColumns(info.schema, info.partition_columns, info.partition_values)
+    else:
+        raise UnsupportedSplitError(
+            f"{place}: this split was written on the JVM; open it with the table's schema"
+        )
+    if info is not None:
+        return OwnSplit(store, key, bundle, table, info)
+    # Imported here because it imports the index builder: it indexes the rows of a JVM split again.
+    from indextables.split.jvm import JvmSplit
+
+    return JvmSplit(store, key, bundle, table)
+
+
+class OwnSplit(Split):
+    """A split that `SplitWriter` wrote; `info` is the description in its footer."""
+
+    def __init__(
+        self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns, info: SplitInfo
+    ) -> None:
+        super().__init__(store, key, bundle, table)
+        self.info = info
+        self._rows = RowsReader(store, key, bundle, info, table)
+
+    @property
+    def footer_bytes(self) -> int:
+        """The size of the split's footer and of the Parquet metadata."""
+        return super().footer_bytes + self.info.rows_footer_bytes
+
+    @property
+    def num_records(self) -> int:
+        return self.info.num_records
+
+    @property
+    def mapping(self) -> DocMapping:
+        return self.info.mapping
+
+    def verify(self) -> None:
+        if self.info.checksums.keys() != self._bundle.members.keys():
+            raise SplitCorruptedError(
+                f"{self._place}: the footer's checksums do not cover the files of the split"
+            )
+        for name, member in self._bundle.members.items():
+            digest = hashlib.sha256()
+            for start in range(member.start, member.end, _CHUNK_BYTES):
+                end = min(start + _CHUNK_BYTES, member.end)
+                digest.update(read_range(self._store, self._key, start, end))
+            if digest.hexdigest() != self.info.checksums[name]:
+                raise SplitCorruptedError(
+                    f"{self._place}: the checksum of {name} is wrong; the file is damaged"
+                )
+        if self._rows.metadata.num_rows != self.info.num_records:
+            raise SplitCorruptedError(
+                f"{self._place}: the split has {self._rows.metadata.num_rows} rows, and its footer says "
+                f"{self.info.num_records}"
+            )
+
+    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
+        return self._rows.scan(names, bound)
+
+    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
+        return self._rows.take(row_numbers, names)
+
+    def _index_parts(self) -> list[str | bytes]:
+        return ["own", *self._identity()]
+
+    def _fill(self, directory: Path) -> None:
+        fetch_index(self._store, self._key, self._bundle, self.info, directory)
 
 
 class RowsReader:
@@ -151,7 +254,7 @@ class RowsReader:
     def _decode_in_parallel(
         self, local: pa.NativeFile, groups: Sequence[int], columns: Sequence[str], at_a_time: int
     ) -> Iterator[tuple[Sequence[int], pa.Table]]:
-        """Decode with several threads, each with its own row groups, because one column is often most of the work."""
+        """Decode row groups in parallel rather than columns, because one column is often most of the work."""
 
         def decode(some: Sequence[int]) -> pa.Table:
             return self._decode_some(self._parquet(local), some, columns, use_threads=False)
@@ -162,7 +265,7 @@ class RowsReader:
     def _read_windows(
         self, groups: Sequence[int], columns: Sequence[str], at_a_time: int
     ) -> Iterator[tuple[Sequence[int], pa.Table]]:
-        """Read from a store; the next row groups are fetched while these are decoded."""
+        """Read from a remote store, and fetch the next row groups while these are decoded."""
         leaves = [leaf for name in columns for leaf in self._leaves[name]]
         windows = _plan_windows(self.metadata, groups, leaves)
         file = _SparseFile(self._store, self._key, self._member)
@@ -353,7 +456,7 @@ def _decimal_keys(raw: list[Any]) -> pa.Array:
 
 # Fetching: the byte ranges of some row groups, in few requests.
 
-# Bytes that are fetched and decoded together.
+# How many bytes are fetched and decoded together.
 _WINDOW_BYTES: Final = 16 * 1024**2
 
 
@@ -385,9 +488,9 @@ def _plan_windows(metadata: pq.FileMetaData, groups: Sequence[int], columns: Seq
 
 
 class _SparseFile:
-    """A member of a split of which only some ranges are in memory.
+    """A member of a split with only some of its ranges in memory.
 
-    It has the length and the offsets of the member. Ranges that were not fetched read as zeros and take no memory.
+    It has the member's length and offsets. Ranges that have not been fetched read as zeros and take no memory.
     """
 
     def __init__(self, store: ObjectStore, key: str, member: Member) -> None:
@@ -425,101 +528,3 @@ def _chunk_ranges(group: pq.RowGroupMetaData, columns: Sequence[int]) -> list[tu
         start = min(starts)
         ranges.append((start, start + chunk.total_compressed_size))
     return ranges
-
-
-_CHUNK_BYTES: Final = 8 * 1024**2
-
-
-def open_split(
-    store: ObjectStore,
-    key: str,
-    size: int | None = None,
-    footer_start: int | None = None,
-    footer_end: int | None = None,
-    *,
-    schema: pa.Schema | None = None,
-    partition_columns: Sequence[str] = (),
-    partition_values: Mapping[str, str | None] | None = None,
-) -> Split:
-    """Open a split, with one range request if the log has the footer's offsets, and two more otherwise.
-
-    `schema`, `partition_columns` and `partition_values` come from the log; rows are returned in that schema. Without a
-    schema, one of our splits is read as it was written, including its partition values.
-
-    Raises ObjectNotFoundError and other storage errors, SplitCorruptedError for a file that is damaged, truncated or
-    not a split, and UnsupportedSplitError for a newer format or a JVM split without a schema.
-    """
-    bundle = read_bundle(store, key, size, footer_start, footer_end)
-    place = f"{store.url}: {key}"
-    info = decode_info(bundle, place) if is_ours(bundle) else None
-    if schema is not None:
-        names = check_partition_columns(schema, partition_columns)
-        table = TableColumns(schema, names, dict(partition_values or {}))
-    elif info is not None:
-        table = TableColumns(info.schema, info.partition_columns, info.partition_values)
-    else:
-        raise UnsupportedSplitError(
-            f"{place}: this split was written on the JVM; open it with the table's schema"
-        )
-    if info is not None:
-        return OwnSplit(store, key, bundle, table, info)
-    # Imported here because it needs the writer: it indexes the rows of the split again.
-    from indextables.split.jvm import JvmSplit
-
-    return JvmSplit(store, key, bundle, table)
-
-
-class OwnSplit(Split):
-    """A split that `SplitWriter` wrote; `info` is its own description."""
-
-    def __init__(
-        self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns, info: SplitInfo
-    ) -> None:
-        super().__init__(store, key, bundle, table)
-        self.info = info
-        self._rows = RowsReader(store, key, bundle, info, table)
-
-    @property
-    def footer_bytes(self) -> int:
-        """The size of the split's footer and of the Parquet metadata."""
-        return super().footer_bytes + self.info.rows_footer_bytes
-
-    @property
-    def num_records(self) -> int:
-        return self.info.num_records
-
-    @property
-    def mapping(self) -> DocMapping:
-        return self.info.mapping
-
-    def verify(self) -> None:
-        if self.info.checksums.keys() != self._bundle.members.keys():
-            raise SplitCorruptedError(
-                f"{self._place}: the footer's checksums do not cover the files of the split"
-            )
-        for name, member in self._bundle.members.items():
-            digest = hashlib.sha256()
-            for start in range(member.start, member.end, _CHUNK_BYTES):
-                end = min(start + _CHUNK_BYTES, member.end)
-                digest.update(read_range(self._store, self._key, start, end))
-            if digest.hexdigest() != self.info.checksums[name]:
-                raise SplitCorruptedError(
-                    f"{self._place}: the checksum of {name} is wrong; the file is damaged"
-                )
-        if self._rows.metadata.num_rows != self.info.num_records:
-            raise SplitCorruptedError(
-                f"{self._place}: the split has {self._rows.metadata.num_rows} rows, and its footer says "
-                f"{self.info.num_records}"
-            )
-
-    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
-        return self._rows.scan(names, bound)
-
-    def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
-        return self._rows.take(row_numbers, names)
-
-    def _index_parts(self) -> list[str | bytes]:
-        return ["own", *self._identity()]
-
-    def _fill(self, directory: Path) -> None:
-        fetch_index(self._store, self._key, self._bundle, self.info, directory)

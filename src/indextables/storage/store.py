@@ -1,4 +1,8 @@
-"""The object store as the rest of the package sees it: a small protocol, its values, the clock, and retries."""
+"""The interface of an object store: its protocol and values, the clock, the probe for put-if-absent, and retries.
+
+Keys are relative to the table's root and separated by '/'. Every store validates each key with `urls.validate_key`
+before any access. `RetryingStore` retries transient failures, with backoff and an optional deadline.
+"""
 
 import contextlib
 import enum
@@ -18,6 +22,12 @@ from indextables.errors import (
     TransientStorageError,
     UnsupportedStoreError,
 )
+
+_Result = TypeVar("_Result")
+
+
+PROBE_PREFIX = "_transaction_log/.probe-"
+"""The prefix of objects that only test a store: inside the log's folder, with names that readers ignore."""
 
 
 class Clock(Protocol):
@@ -73,7 +83,7 @@ class ObjectStore(Protocol):
 
     @property
     def identity(self) -> str:
-        """A cache key that differs between roots and between credentials, and reveals neither.
+        """A cache key that depends on the root and the credentials, and reveals neither.
 
         It is salted per process and meaningless in any other.
         """
@@ -136,10 +146,6 @@ class ObjectStore(Protocol):
         ...
 
 
-PROBE_PREFIX = "_transaction_log/.probe-"
-"""The prefix of objects that only test a store: inside the log's folder, with names that readers ignore."""
-
-
 def probe_key() -> str:
     """Return a new, unique key for a probe."""
     return f"{PROBE_PREFIX}{uuid.uuid4().hex}"
@@ -164,9 +170,6 @@ def require_put_if_absent(store: ObjectStore) -> None:
         )
 
 
-_Result = TypeVar("_Result")
-
-
 class RetryPolicy(msgspec.Struct, frozen=True):
     """The number of attempts, and exponential backoff with full jitter between them."""
 
@@ -181,14 +184,14 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """The time, by the local clock, after which no attempt starts. `description` is part of the error message."""
+    """The time, by the local clock, after which no attempt starts. The error message contains `description`."""
 
     at_ms: int
     description: str
 
 
 class RetryingStore:
-    """A store that repeats calls which raise TransientStorageError, and raises the last one."""
+    """A store that retries calls that raise TransientStorageError. After the last attempt, the error propagates."""
 
     def __init__(
         self, inner: ObjectStore, policy: RetryPolicy | None = None, deadline: Deadline | None = None
@@ -207,7 +210,7 @@ class RetryingStore:
 
     @property
     def identity(self) -> str:
-        """Differs between roots and between credentials, and reveals neither."""
+        """A cache key that depends on the root and the credentials, and reveals neither."""
         return self._inner.identity
 
     @property
@@ -269,6 +272,10 @@ class RetryingStore:
         """Return the time by the store's clock."""
         return self._repeat(self._inner.now_ms)
 
+    def with_deadline(self, deadline: Deadline) -> "RetryingStore":
+        """Return the same store with the same retry policy and a deadline."""
+        return RetryingStore(self._inner, self._policy, deadline)
+
     def _repeat(self, call: Callable[[], _Result]) -> _Result:
         failures = 0
         while True:
@@ -301,12 +308,8 @@ class RetryingStore:
         try:
             return self._inner.get(key) == data
         except ObjectNotFoundError as error:
-            # The object existed a moment ago: it is not visible yet, or was deleted. The next attempt tells.
+            # The object existed a moment ago: it is not visible yet, or was deleted. The next attempt finds out.
             raise TransientStorageError(f"{self._inner.url}: {key} exists but cannot be read back") from error
-
-    def with_deadline(self, deadline: Deadline) -> "RetryingStore":
-        """Return the same store with the same retry policy and a deadline."""
-        return RetryingStore(self._inner, self._policy, deadline)
 
     def _check_deadline(self) -> None:
         if self._deadline is not None and self.clock.now_ms() >= self._deadline.at_ms:
@@ -319,10 +322,10 @@ class RetryingStore:
 
 
 def with_time_limit(store: ObjectStore, seconds: int, what: str, setting_key: str) -> ObjectStore:
-    """Return the same store, on which calls raise StorageTimeoutError once `seconds` have passed from now.
+    """Return the same store with a deadline `seconds` from now, after which calls raise StorageTimeoutError.
 
-    No attempt starts after that, and none is interrupted: the client's own time-outs bound an attempt. `what` is being
-    read, and the limit comes from the setting `setting_key`; the error names both.
+    No attempt starts after the deadline, and none is interrupted: the client's timeouts bound each attempt. The error
+    names `what` is being read and `setting_key`, the setting of the limit.
     """
     description = f"{what} was not read within {seconds} seconds; check the store, or raise {setting_key}"
     deadline = Deadline(store.clock.now_ms() + seconds * 1000, description)

@@ -1,4 +1,8 @@
-"""The spellings of a table's root, the keys below it, and how partition values become folders."""
+"""URLs of tables, keys of objects, and folder names of partitions.
+
+Every spelling of a URL becomes one canonical `Location`; every key passes `validate_key`. Paths and keys are literal,
+as in Hadoop's `Path`, and never percent-decoded: '%20' is three characters, and '%2e%2e' is not the parent folder.
+"""
 
 import enum
 import hashlib
@@ -13,13 +17,16 @@ from indextables.errors import InvalidOptionError, UnsafePathError
 
 
 class Scheme(enum.Enum):
-    """The kinds of stores. The value is the scheme of the canonical URL."""
+    """The kinds of stores. Each value is the scheme of the canonical URL."""
 
     LOCAL = "file"
     S3 = "s3"
     AZURE = "az"
     GCS = "gs"
     MEMORY = "memory"
+
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 _SPELLINGS = {
@@ -41,6 +48,17 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTAL
 _AZURE_AUTHORITY = re.compile(
     r"(?P<container>[^@:]+)@(?P<account>[^@:.]+)\.(?:dfs|blob)\.(?P<suffix>[A-Za-z0-9.-]+)"
 )
+
+# Some stores cannot address control characters, and a backslash is a separator on some systems.
+_UNUSABLE_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+
+# The characters that Hive and Spark escape, and NUL, which they do not escape and no file system accepts.
+_ESCAPES = {code: f"%{code:02X}" for code in (*range(0x20), *map(ord, "\"#%'*/:=?\\\x7f{[]^"))}
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+
+# File systems allow 255 bytes per name. The digest keeps truncated names distinct.
+_MAX_SEGMENT_BYTES = 255
+_DIGEST_LENGTH = 32
 
 
 class AzureAccount(msgspec.Struct, frozen=True):
@@ -133,6 +151,77 @@ def parse_root(path: str | os.PathLike[str]) -> Location:
     return Location(location.scheme, location.container, "/".join(segments), location.account)
 
 
+def validate_key(key: str) -> str:
+    """Return `key` if it is a valid key below a table's root.
+
+    Raises UnsafePathError for an absolute or empty key, for empty segments, '.' and '..', and for control
+    characters, backslashes and text that is not valid Unicode.
+    """
+    if _UNUSABLE_CHARACTER.search(key):
+        raise UnsafePathError(f"{key!r} contains a character that is not allowed in a key")
+    for segment in key.split("/"):
+        if segment in ("", ".", ".."):
+            raise UnsafePathError(
+                f"{key!r} is not a plain path below the table's root: it has a segment {segment!r}"
+            )
+    return key
+
+
+def validate_folder(prefix: str) -> str:
+    """Return the key of a listing's folder: "log" for "log/", "" for the root. Raises UnsafePathError."""
+    return validate_key(prefix.removesuffix("/")) if prefix else ""
+
+
+def relative_key(path: str, root_url: str) -> str:
+    """Return the key of a path in the log. Paths are relative to the root; some older writers write absolute ones.
+
+    Spellings of the same store are equal: s3a: and s3:, abfss: and wasbs:, file:/x, file:///x and /x. Raises
+    UnsafePathError if the path is outside the root, or not a valid key.
+    """
+    if not is_absolute(path):
+        return validate_key(path)
+    root = parse_root(root_url)
+    try:
+        location = split_url(path)
+    except InvalidOptionError as error:
+        raise UnsafePathError(
+            f"{root}: the log refers to a path in another store, which is never read"
+        ) from error
+    if not root.contains(location):
+        raise UnsafePathError(
+            f"{root}: the log refers to {path!r}, which is outside the table; was the table copied from there? "
+            f"paths must be relative, or below the table's root"
+        )
+    return validate_key(location.path[len(root.path) + 1 :] if root.path else location.path)
+
+
+def escape_partition_value(value: str | None) -> str:
+    """Escape a partition value for a path, as Hive and Spark do.
+
+    Null and the empty string share one name, so readers take partition values from the log, never from paths.
+    """
+    return value.translate(_ESCAPES) if value else NULL_PARTITION
+
+
+def unescape_partition_value(text: str) -> str | None:
+    """Reverse `escape_partition_value`; a '%' that starts no escape is literal."""
+    if text == NULL_PARTITION:
+        return None
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_path(values: Iterable[tuple[str, str | None]]) -> str:
+    """Return the folder of a partition: `date=2024-01-01/region=x`, or "" without partition columns.
+
+    No value can leave the root: '/' is escaped, and '..' is harmless after 'column='. A name that is too long for a
+    file system is truncated and ends in a digest of the full name.
+    """
+    return "/".join(
+        _shortened(f"{column.translate(_ESCAPES)}={escape_partition_value(value)}")
+        for column, value in values
+    )
+
+
 def _split_authority(rest: str) -> tuple[str, str]:
     if not rest.startswith("//"):
         return "", rest.strip("/")
@@ -164,91 +253,6 @@ def _plain(scheme: Scheme, spelling: str, authority: str, path_part: str) -> Loc
     if not authority and scheme is not Scheme.MEMORY:
         raise InvalidOptionError(f"a {spelling}: URL needs a bucket or container: {spelling}://<name>/<path>")
     return Location(scheme, authority, path_part)
-
-
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
-# Some stores cannot address control characters, and a backslash is a separator on some systems.
-_UNUSABLE_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
-
-# The characters that Hive and Spark escape, and NUL, which they do not escape and no file system accepts.
-_ESCAPES = {code: f"%{code:02X}" for code in (*range(0x20), *map(ord, "\"#%'*/:=?\\\x7f{[]^"))}
-_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
-
-# File systems allow 255 bytes per name. The digest keeps truncated names distinct.
-_MAX_SEGMENT_BYTES = 255
-_DIGEST_LENGTH = 32
-
-
-def validate_key(key: str) -> str:
-    """Return `key` if it is a valid key below a table's root.
-
-    Raises UnsafePathError for an absolute or empty key, for empty segments, '.' and '..', and for control
-    characters, backslashes and text that is not valid Unicode.
-    """
-    if _UNUSABLE_CHARACTER.search(key):
-        raise UnsafePathError(f"{key!r} contains a character that is not allowed in a key")
-    for segment in key.split("/"):
-        if segment in ("", ".", ".."):
-            raise UnsafePathError(
-                f"{key!r} is not a plain path below the table's root: it has a segment {segment!r}"
-            )
-    return key
-
-
-def validate_folder(prefix: str) -> str:
-    """Return the key of a listing's folder: "log" for "log/", "" for the root. Raises UnsafePathError."""
-    return validate_key(prefix.removesuffix("/")) if prefix else ""
-
-
-def relative_key(path: str, root_url: str) -> str:
-    """Return the key of a path in the log, which is relative to the root, or absolute if an older writer wrote it.
-
-    Different spellings of a store are equal: s3a: and s3:, abfss: and wasbs:, file:/x, file:///x and /x. Raises
-    UnsafePathError if the path is outside the root, or not a valid key.
-    """
-    if not is_absolute(path):
-        return validate_key(path)
-    root = parse_root(root_url)
-    try:
-        location = split_url(path)
-    except InvalidOptionError as error:
-        raise UnsafePathError(
-            f"{root}: the log refers to a path in another store, which is never read"
-        ) from error
-    if not root.contains(location):
-        raise UnsafePathError(
-            f"{root}: the log refers to {path!r}, which is outside the table; was the table copied from there? "
-            f"paths must be relative, or below the table's root"
-        )
-    return validate_key(location.path[len(root.path) + 1 :] if root.path else location.path)
-
-
-def escape_partition_value(value: str | None) -> str:
-    """Escape a partition value for a path, as Hive and Spark do. Null and the empty string share one name.
-
-    So readers take partition values from the log, never from paths.
-    """
-    return value.translate(_ESCAPES) if value else NULL_PARTITION
-
-
-def unescape_partition_value(text: str) -> str | None:
-    """Reverse `escape_partition_value`; a '%' that starts no escape is literal."""
-    if text == NULL_PARTITION:
-        return None
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-
-
-def partition_path(values: Iterable[tuple[str, str | None]]) -> str:
-    """Return the folder of a partition: `date=2024-01-01/region=x`, or "" without partition columns.
-
-    No value can leave the root: '/' is escaped, and '..' is harmless after 'column='. A name that is too long for a
-    file system is truncated and ends in a digest of the full name.
-    """
-    return "/".join(
-        _shortened(f"{column.translate(_ESCAPES)}={escape_partition_value(value)}")
-        for column, value in values
-    )
 
 
 def _shortened(segment: str) -> str:

@@ -1,4 +1,4 @@
-"""The manifests of a very large state, read and written by the tasks of a runner."""
+"""Reads and writes the manifests of very large states with the tasks of a runner."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,12 +21,12 @@ from indextables.table import TableContext
 
 T = TypeVar("T")
 
-# A task decodes at least so many entries: fewer are not worth a task.
+# The minimum number of entries per task: fewer are not worth the overhead.
 _ENTRIES_PER_TASK: Final = 200_000
 
 
 def with_manifests_by(context: TableContext, runner: Runner | None) -> TableContext:
-    """The context, with `runner` reading and writing the manifests of the table; unchanged without a runner.
+    """Return a context whose manifests `runner` reads and writes; without a runner, the context itself.
 
     This process still handles states with no more manifests than `state.manifestsPerDriver`, because that is faster.
     """
@@ -38,7 +38,7 @@ def with_manifests_by(context: TableContext, runner: Runner | None) -> TableCont
 
 @dataclass(frozen=True, slots=True)
 class ReadManifests(Task[tuple[bytes, ...]]):
-    """Decodes manifests of one state. The result is an Arrow stream for each."""
+    """Decodes manifests of one state. The result has an Arrow stream for each manifest."""
 
     store: TaskStore
     state_version: int
@@ -46,7 +46,7 @@ class ReadManifests(Task[tuple[bytes, ...]]):
     columns: tuple[str, ...] | None
 
     def run(self, interruption: Interruption) -> tuple[bytes, ...]:
-        """The entries of all manifests, in order. Raises ManifestCorruptedError and storage errors."""
+        """Return the entries of all manifests, in order. Raises ManifestCorruptedError and storage errors."""
         interruption.check()
         tables = StateSource.read_files(self.store.store, self.state_version, self.manifests, self.columns)
         return tuple(to_stream(table) for table in tables)
@@ -63,7 +63,7 @@ class WriteManifests(Task[tuple[NewManifest, ...]]):
     def run(self, interruption: Interruption) -> tuple[NewManifest, ...]:
         """Upload the manifests under new names.
 
-        Raises what `write_group` raises. PURGE garbage-collects the manifests of a failed attempt.
+        Raises the errors of `write_group`. PURGE garbage-collects the manifests of a failed attempt.
         """
         interruption.check()
         return write_group(self.store.store, self.form, self.group)
@@ -109,7 +109,7 @@ class _RunnerExecutor(msgspec.Struct, frozen=True):
         return 0 < self.max_manifests_here < num_manifests
 
     def _run(self, description: str, tasks: Sequence[Task[T]]) -> list[T]:
-        """The results of all tasks, in order. Raises the first error and discards the other results then."""
+        """Return the results of all tasks, in order. If a task fails, discard the other results and raise its error."""
         results: dict[int, T] = {}
         is_done = False
         try:

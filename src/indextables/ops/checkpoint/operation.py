@@ -1,6 +1,6 @@
-"""CHECKPOINT and COMPACT: write the state of a table to one place, so that readers need not replay the log.
+"""CHECKPOINT and COMPACT write the state of a table, so that readers need not replay the log.
 
-A state in the Avro format is written as a change of the previous one, at a cost proportional to the change. Rewriting
+A state in the Avro format is written as a change to the previous one, at a cost proportional to the change. A rewrite
 keeps the fields and actions of other writers that this release does not know.
 """
 
@@ -84,17 +84,17 @@ from indextables.table.log_reader import read_base, read_base_uncached, read_tai
 
 logger = logging.getLogger(__name__)
 
-# Readers of older tables know JSON checkpoints of one file only.
+# Readers that support only older protocol versions cannot read multi-part JSON checkpoints.
 _MULTI_PART_PROTOCOL_VERSION = 3
 
 
 class CheckpointResult(Result, frozen=True):
-    """What `IndexTable.checkpoint` or `IndexTable.compact` wrote.
+    """The result of `IndexTable.checkpoint` and `IndexTable.compact`.
 
     Attributes:
         table_path: The URL of the table.
         version: The version of the checkpoint.
-        previous_format: The format of the newest checkpoint before; None if there was none.
+        previous_format: The format of the previous checkpoint; None if there was none.
         new_format: The format of the checkpoint: "avro-state", "json" or "parquet".
         num_files: The number of live splits.
         total_bytes: The size of the live splits.
@@ -103,9 +103,7 @@ class CheckpointResult(Result, frozen=True):
     columns: ClassVar[Columns] = (
         TABLE_PATH,
         Column("status", pa.string(), "`SUCCESS`"),
-        Column(
-            "previous_format", pa.string(), "the format of the newest checkpoint before; null: there was none"
-        ),
+        Column("previous_format", pa.string(), "the format of the previous checkpoint; null: there was none"),
         Column("new_format", pa.string(), "the format of the checkpoint: `avro-state`, `json` or `parquet`"),
         Column("version", pa.int64(), "the version of the checkpoint"),
         Column("num_files", pa.int64(), "the number of live splits"),
@@ -134,12 +132,12 @@ class CheckpointResult(Result, frozen=True):
 def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointResult:
     """Write a checkpoint of the snapshot in the configured format, read it back, and point the hint at it.
 
-    An existing checkpoint of that version and format stays, unless it is damaged: then it is written again. A `runner`
-    reads and writes the manifests if there are very many.
+    An existing checkpoint of that version and format stays, unless it is damaged: then it is rewritten. A `runner`
+    reads and writes the manifests of very large states.
 
     Raises LogCorruptedError if a part of the table cannot be read (an incomplete checkpoint is never written),
     ConcurrentMaintenanceError if a concurrent cleanup deleted this version, UnsupportedProtocolError, and
-    CheckpointWriteError, also for a write that took so long that a garbage collection may have deleted its files.
+    CheckpointWriteError, also if the write took so long that garbage collection may have deleted its files.
     """
     return _write_verified(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
 
@@ -151,13 +149,13 @@ def compact(
 
     By default all manifests are rewritten; with another `trigger`, only those that need it. A state is never replaced:
     if this version already has one, an empty commit makes a new version for the compacted state. In the older formats,
-    every checkpoint is compact. A `runner` reads and writes the manifests if there are very many.
+    every checkpoint is compact. A `runner` reads and writes the manifests of very large states.
     """
     return _compact(_reloaded(snapshot, runner), trigger)
 
 
 def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWritten:
-    """Write the snapshot's Avro state, as a change of the previous state if that is an Avro state, too.
+    """Write the snapshot's Avro state, as a change to the previous state if that is an Avro state, too.
 
     A `trigger` forces a compaction; otherwise the compaction rules decide. Raises LogCorruptedError, with nothing
     published, if a part of the table that is needed cannot be read.
@@ -200,10 +198,10 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
 
 
 def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
-    """Add protocol and metadata to a header, which states of other writers may lack.
+    """Add protocol and metadata to a header if it lacks them, as in states of some other writers.
 
-    The snapshot found them elsewhere in the log. A checkpoint must carry them, because the versions that it covers may
-    be cleaned up.
+    The snapshot found them elsewhere in the log. A checkpoint must contain them, because cleanup may delete the
+    versions that it covers.
     """
     return replace(
         header,
@@ -213,7 +211,7 @@ def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
 
 
 def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
-    """The snapshot's version from its newest base, with manifests read and written by the runner."""
+    """Load the snapshot's version from its newest base, so that the runner reads and writes manifests."""
     context = with_manifests_by(snapshot.context, runner)
     return load_snapshot(context, snapshot.version).sharing_entries_of(snapshot)
 
@@ -252,7 +250,7 @@ def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> 
 
 
 def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
-    """Write the files of a checkpoint, if they are missing or damaged, and find them again.
+    """Write the files of a checkpoint if they are missing or damaged, and read them back.
 
     Raises AccessDeniedError, and CheckpointWriteError for any other failure of the store.
     """
@@ -268,10 +266,10 @@ def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Re
 
 
 def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
-    """Write the checkpoint and read it back; None if it is gone again.
+    """Write the checkpoint and read it back; None if it cannot be read.
 
-    A transient failure is retried, and so is a write whose base was cleaned up meanwhile. Every retry re-reads the log:
-    a concurrent writer may have removed the base, or written this very checkpoint.
+    Transient failures are retried, and so are writes whose base a concurrent cleanup deleted. Every retry reads the log
+    again, because a concurrent writer may have deleted the base or written the same checkpoint.
     """
     context, policy = snapshot.context, _retry_policy(snapshot.context)
     for attempt in itertools.count(1):
@@ -302,11 +300,11 @@ def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object]) -
 
 
 def _reloaded_after(snapshot: Snapshot, error: IndexTablesError) -> Snapshot:
-    """The same version from the newest base. Raises `error` if the log no longer holds that version."""
+    """Load the same version from the newest base. Raises `error` if the log no longer contains that version."""
     try:
         return reload_from_newest_base(snapshot)
     except TransientStorageError:
-        return snapshot  # the next attempt fails again, or finds the store recovered
+        return snapshot  # the next attempt succeeds if the store has recovered
     except (VersionNotFoundError, ConcurrentMaintenanceError):
         raise error from None
 
@@ -323,7 +321,7 @@ def _retry_policy(context: TableContext) -> RetryPolicy:
 def _not_readable(
     context: TableContext, version: int
 ) -> CheckpointValidationError | ConcurrentMaintenanceError:
-    """The error for a checkpoint that cannot be read right after it was written."""
+    """Return the error for a checkpoint that cannot be read back right after it was written."""
     listing = list_log(context.store, from_version=version)
     if version not in listing.bases and listing.bases:
         return ConcurrentMaintenanceError(
@@ -348,10 +346,10 @@ def _is_whole(context: TableContext, base: Base) -> bool:
 
 
 def _delete_damaged(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
-    """Delete damaged checkpoints, and return the same version, loaded from other files.
+    """Delete damaged checkpoints, and return the same version loaded from other files.
 
-    Raises what `load_snapshot` raises, with nothing deleted, if the version cannot be loaded otherwise. A checkpoint
-    that another writer has replaced in the meantime is not deleted.
+    If the version cannot be loaded from other files, raises the errors of `load_snapshot` and deletes nothing. A
+    checkpoint that another writer has replaced since is not deleted.
     """
     context = snapshot.context
     other = load_snapshot(context, snapshot.version, excluded_bases=[base.meta.key for base in damaged])
@@ -363,7 +361,7 @@ def _delete_damaged(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
 
 
 def _keys_to_delete(base: Base) -> tuple[str, ...]:
-    """The files to delete before a checkpoint can be written again, starting with the one that makes it valid."""
+    """Return the files to delete before a rewrite, starting with the one that makes the checkpoint valid."""
     if base.format is BaseFormat.PARQUET:
         return (base.meta.key, parquet_checkpoint_key(base.version))
     return (base.meta.key,)
@@ -379,7 +377,7 @@ def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: L
 
 
 def _configured_format(snapshot: Snapshot) -> BaseFormat:
-    """The format that the settings ask for, or JSON if that one needs a newer protocol than the table may get."""
+    """Return the format in the settings, or JSON if that format needs a newer protocol than the table may have."""
     wanted = _FORMATS[snapshot.context.settings[STATE_FORMAT]]
     if wanted is BaseFormat.AVRO_STATE and not _may_need_protocol(snapshot, STATE_PROTOCOL_VERSION):
         return BaseFormat.JSON
@@ -387,7 +385,7 @@ def _configured_format(snapshot: Snapshot) -> BaseFormat:
 
 
 def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
-    """Whether a checkpoint may be in a format that came with this protocol version."""
+    """Whether a checkpoint may use a format that this protocol version introduced."""
     protocol = snapshot.protocol
     needed = min(protocol.min_reader_version, protocol.min_writer_version)
     return needed >= version or snapshot.context.settings[PROTOCOL_AUTO_UPGRADE]
@@ -452,7 +450,7 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
 
 
 def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
-    """The id in the names of the parts."""
+    """Return the id in the names of the parts; None without parts."""
     path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
     return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
 
@@ -477,7 +475,7 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
 
 
 def _as_current(header: LogHeader) -> LogHeader:
-    """The header with a protocol that requires support for states."""
+    """Return the header with a protocol that requires support for Avro states."""
     protocol = header.protocol
     assert protocol is not None  # complete_header has set it
     return replace(

@@ -1,4 +1,4 @@
-"""What a check of a table finds."""
+"""The result of FSCK: findings, their severity and their order."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -13,12 +13,12 @@ _FINDING: Final = pa.struct(
     [pa.field(name, pa.string()) for name in ("severity", "code", "object", "message", "remedy")]
 )
 
-# A table that lost a bucket has no use for a line about each of its files.
+# The maximum number of findings with the same code: if a whole bucket is lost, one finding per file does not help.
 _MOST_OF_A_KIND: Final = 100
 
 
 class Severity(Enum):
-    """How bad a finding is: data is lost or wrong, something works by luck, or somebody may want to know."""
+    """The severity of a finding: data is lost or wrong, data is at risk, or for information only."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Severity(Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be: which object, what about it, and what to do."""
+    """A problem: its code, the object that has it, a message and a remedy."""
 
     severity: Severity
     code: str
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class FsckResult(Result, frozen=True):
-    """What `IndexTable.fsck` found.
+    """The result of `IndexTable.fsck`.
 
     Attributes:
         table_path: The URL of the table.
@@ -45,7 +45,7 @@ class FsckResult(Result, frozen=True):
         checkpoints_checked: The number of checkpoints that were checked.
         splits_checked: The number of live splits that were checked.
         is_deep: Whether every byte of the live splits was read.
-        findings: What is wrong, the worst first, each with its remedy.
+        findings: The problems, worst first, each with its remedy.
     """
 
     columns: ClassVar[Columns] = (
@@ -59,7 +59,7 @@ class FsckResult(Result, frozen=True):
         Column("num_errors", pa.int64(), "findings that mean lost or wrong data"),
         Column("num_warnings", pa.int64(), "findings that put data at risk"),
         MESSAGE,
-        Column("findings", pa.list_(_FINDING), "every finding, the worst first, each with its remedy"),
+        Column("findings", pa.list_(_FINDING), "every finding, worst first, each with its remedy"),
     )
 
     table_path: str
@@ -106,7 +106,7 @@ class FsckResult(Result, frozen=True):
 
 
 def ordered_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings, the worst first; of very many of a kind, the first ones and how many more there are."""
+    """Sort findings, worst first. Beyond a limit per code, one finding counts the rest."""
     order = list(Severity)
     kept: list[Finding] = []
     counts: dict[str, int] = {}

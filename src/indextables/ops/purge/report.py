@@ -1,4 +1,7 @@
-"""How long what is kept: retentions as users write them, and the time that ages are measured by."""
+"""The request and the result of PURGE, the table of files to delete, retentions, and the store's clock.
+
+TRUNCATE TIME TRAVEL reports the files that it deletes in the same form.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -22,46 +25,12 @@ MS_PER_HOUR: Final = 3_600_000
 Retention = str | float | timedelta
 """A length of time: a timedelta, a text such as "7 days", or a number of hours."""
 
-# Ages are differences of times by several clocks. A machine that is so far off cannot be trusted with a delete.
+# Ages compare times from several clocks. With a larger difference, a purge could delete files that are too young.
 _MAX_SKEW_MS: Final = 15 * 60_000
 
 
-def retention_hours(retention: Retention) -> float:
-    """A retention in hours. Raises InvalidOptionError if it is no length of time, or a negative one."""
-    if isinstance(retention, timedelta):
-        hours = retention.total_seconds() / 3600
-    else:
-        try:
-            hours = Hours().read(retention)
-        except ValueError as error:
-            raise _refused(retention) from error
-    if hours < 0:
-        raise _refused(retention)
-    return hours
-
-
-def store_now_ms(context: TableContext) -> int:
-    """The store's clock, which the times of its files come from.
-
-    Raises ClockSkewError if this machine's clock is far off: commits made here have wrong times then.
-    """
-    now_ms, local_ms = context.store.now_ms(), context.store.clock.now_ms()
-    if abs(now_ms - local_ms) > _MAX_SKEW_MS:
-        raise ClockSkewError(
-            f"{context.url}: nothing was deleted, because this machine's clock differs from the store's by "
-            f"{abs(now_ms - local_ms) / 60_000:.0f} minutes; set the clock, and try again"
-        )
-    return now_ms
-
-
-def _refused(retention: Retention) -> InvalidOptionError:
-    return InvalidOptionError(
-        f"{retention!r} is not a retention; write it as '7 days', '12 hours' or a number of hours"
-    )
-
-
 class PurgeRequest(msgspec.Struct, frozen=True):
-    """What to purge. For a retention that is None, the table's settings decide.
+    """What to purge. A retention of None means the one in the table's settings.
 
     Attributes:
         older_than: Splits are kept for this long: a timedelta, a text such as "7 days", or a number of hours.
@@ -74,13 +43,10 @@ class PurgeRequest(msgspec.Struct, frozen=True):
     dry_run: bool = True
 
 
-# What a purge deletes, why, and what became of it.
-
-
 class PurgeKind(Enum):
     """The kinds of files that a purge deletes, in the order of deletion.
 
-    Pointers go before what they point at: a crash leaves orphans, and nothing that dangles.
+    A file is deleted before the files that it refers to, so a crash leaves orphans and no dangling references.
     """
 
     CHECKPOINT = "checkpoint"
@@ -92,7 +58,7 @@ class PurgeKind(Enum):
 
 SPLIT_KINDS: Final = (PurgeKind.REMOVED_SPLIT, PurgeKind.ORPHANED_SPLIT)
 
-# The age of a removed split counts from its removal, that of any other file from its modification.
+# The files to delete. A removed split ages from its removal, any other file from its modification.
 DOOMED_SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
@@ -118,7 +84,7 @@ FILES: Final = Column(
 
 
 class DeletedFiles(Result, frozen=True):
-    """The files that an operation deletes or, in a dry run, lists: what PURGE and TRUNCATE have in common."""
+    """The files that PURGE or TRUNCATE deletes or, in a dry run, lists."""
 
     table_path: str
     version: int
@@ -167,8 +133,8 @@ class PurgeResult(DeletedFiles, frozen=True):
         files: The files as an Arrow table, with the columns path, kind, size, age_hours, is_deleted and error.
         as_of: The time of the purge, by the store's clock.
         split_cutoff: Splits that were removed before this moment were chosen.
-        orphan_cutoff: Splits that the log never knew were chosen if they are older than this moment.
-        num_kept_for_time_travel: Removed splits that stay, because an older version still shows them.
+        orphan_cutoff: Splits that are not in the log were chosen if they are older than this moment.
+        num_kept_for_time_travel: Removed splits that stay, because a readable older version refers to them.
         bytes_kept_for_time_travel: The size of these splits.
         num_left_over: The files that the limit of one purge leaves for the next one.
     """
@@ -184,20 +150,22 @@ class PurgeResult(DeletedFiles, frozen=True):
         Column("as_of", MOMENT, "the time of the purge, by the store's clock"),
         Column("split_cutoff", MOMENT, "splits that were removed before this moment were chosen"),
         Column(
-            "orphan_cutoff", MOMENT, "splits that the log never knew were chosen if they are older than this"
+            "orphan_cutoff",
+            MOMENT,
+            "splits that are not in the log were chosen if they are older than this",
         ),
         Column("num_checkpoints", pa.int64(), "expired checkpoints"),
         Column("num_versions", pa.int64(), "expired version files"),
         Column("num_manifests", pa.int64(), "log files that no checkpoint refers to"),
         Column("num_removed_splits", pa.int64(), "splits that were removed from the table before the cutoff"),
-        Column("num_orphaned_splits", pa.int64(), "old split files that the log never knew"),
+        Column("num_orphaned_splits", pa.int64(), "old splits that are not in the log"),
         Column("num_files", pa.int64(), "all of these files"),
         Column("size_bytes", pa.int64(), "the size of these files"),
         Column("num_deleted", pa.int64(), "how many of these files were deleted"),
         Column(
             "num_kept_for_time_travel",
             pa.int64(),
-            "removed splits that stay, because an older version shows them",
+            "removed splits that stay, because a readable older version refers to them",
         ),
         Column("bytes_kept_for_time_travel", pa.int64(), "the size of these splits"),
         Column("num_left_over", pa.int64(), "files that the limit of one purge leaves for the next one"),
@@ -250,8 +218,36 @@ class PurgeResult(DeletedFiles, frozen=True):
         return self.files.filter(self.files["error"].is_valid())
 
 
+def retention_hours(retention: Retention) -> float:
+    """Return a retention in hours. Raises InvalidOptionError if it is not a length of time, or negative."""
+    if isinstance(retention, timedelta):
+        hours = retention.total_seconds() / 3600
+    else:
+        try:
+            hours = Hours().read(retention)
+        except ValueError as error:
+            raise _refused(retention) from error
+    if hours < 0:
+        raise _refused(retention)
+    return hours
+
+
+def store_now_ms(context: TableContext) -> int:
+    """Return the time by the store's clock, which also sets the modification times of its files.
+
+    Raises ClockSkewError if this machine's clock is far off, because commits made here then have wrong times.
+    """
+    now_ms, local_ms = context.store.now_ms(), context.store.clock.now_ms()
+    if abs(now_ms - local_ms) > _MAX_SKEW_MS:
+        raise ClockSkewError(
+            f"{context.url}: nothing was deleted, because this machine's clock differs from the store's by "
+            f"{abs(now_ms - local_ms) / 60_000:.0f} minutes; set the clock, and try again"
+        )
+    return now_ms
+
+
 def doomed_files(kind: PurgeKind, metas: Iterable[ObjectMeta], now_ms: int) -> pa.Table:
-    """Objects of one kind, aged by their modification, with the columns of `DOOMED_SCHEMA`."""
+    """Return objects of one kind, which age from their modification, with the columns of `DOOMED_SCHEMA`."""
     table = stored_table(metas)
     paths, sizes, since_ms = (table[name].combine_chunks() for name in ("path", "size", "modifiedMs"))
     return doomed_rows(kind, paths, sizes, since_ms, now_ms)
@@ -260,7 +256,7 @@ def doomed_files(kind: PurgeKind, metas: Iterable[ObjectMeta], now_ms: int) -> p
 def doomed_rows(
     kind: PurgeKind, paths: pa.Array, sizes: pa.Array, since_ms: pa.Array, now_ms: int
 ) -> pa.Table:
-    """Files of one kind, with the columns of `DOOMED_SCHEMA`."""
+    """Return files of one kind, which age from `since_ms`, with the columns of `DOOMED_SCHEMA`."""
     age_ms = pc.cast(pc.subtract(pa.scalar(now_ms, pa.int64()), since_ms), pa.float64())
     return pa.table(
         {
@@ -274,6 +270,12 @@ def doomed_rows(
 
 
 def with_outcome(doomed: pa.Table, is_deleted: np.ndarray, errors: list[str | None]) -> pa.Table:
-    """Files that were decided on, with the columns of `FILES_SCHEMA`."""
+    """Add the outcome of each deletion to doomed files: the columns of `FILES_SCHEMA`."""
     columns = [*doomed.columns, pa.array(is_deleted, pa.bool_()), pa.array(errors, pa.string())]
     return pa.Table.from_arrays(columns, schema=FILES_SCHEMA)
+
+
+def _refused(retention: Retention) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"{retention!r} is not a retention; write it as '7 days', '12 hours' or a number of hours"
+    )

@@ -1,4 +1,4 @@
-"""What a repair found, what it wrote, and what nobody can know any more."""
+"""The result of REPAIR: the new log, the evidence for its splits, and what could not be recovered or decided."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -10,17 +10,17 @@ from indextables._results import MESSAGE, PROBLEM, TABLE_PATH, Column, Columns, 
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A file, and what is the matter with it."""
+    """A file and its problem."""
 
     path: str
     reason: str
 
 
 class SplitCounts(msgspec.Struct, frozen=True):
-    """Where the splits of the new log come from.
+    """The splits of the new log, by the evidence for them.
 
-    `proven`: the newest version that can be proved. `salvaged`: files of the log that lie beyond what is lost.
-    `described_by_themselves`: no file of the log that can be read says whether they are live.
+    `proven`: they are live in the newest version that the old log still proves. `salvaged`: log files after the lost
+    ones name them. `described_by_themselves`: no readable log file names them; the splits describe themselves.
     """
 
     proven: int = 0
@@ -29,29 +29,28 @@ class SplitCounts(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All of them."""
         return self.proven + self.salvaged + self.described_by_themselves
 
 
 class RepairResult(Result, frozen=True):
-    """What `IndexTable.repair` or `repair_table` recovered.
+    """The result of `IndexTable.repair` and `repair_table`.
 
     Attributes:
         table_path: The URL of the damaged table.
         location: The root of the new log; None if none was written.
-        status: PARTIAL if splits are missing or unreadable, or something is undecided; NO_ACTION if the log is intact.
+        status: PARTIAL if splits are missing or unreadable, or a question is undecided; NO_ACTION if the log is intact.
         version: The version of the new log.
         proven_version: The newest version that the old log still proves.
         newest_version: The newest version that any file of the old log mentions.
         num_rows: The number of rows; None if a split does not record it.
         total_bytes: The size of the splits of the new log.
-        counts: The number of splits of the new log, by where the evidence for them comes from.
-        missing_splits: Splits that the old log names and the store does not have.
+        counts: The number of splits of the new log, by the evidence for them.
+        missing_splits: Splits that the old log names but the store does not have.
         unreadable_splits: Splits that cannot be read.
-        left_out_splits: Splits that the store has and the new log does not.
+        left_out_splits: Splits that the store has but the new log leaves out.
         unreadable_log_files: Files of the old log that cannot be read.
-        undecided: What the evidence leaves open.
-        damaged_log: Where the old log was moved; None if it is where it was.
+        undecided: Questions that the evidence does not answer.
+        damaged_log: Where the old log was moved; None if it was not moved.
     """
 
     columns: ClassVar[Columns] = (
@@ -72,19 +71,19 @@ class RepairResult(Result, frozen=True):
         Column("files_salvaged", pa.int64(), "splits that log files beyond the proven version name"),
         Column("files_described_by_themselves", pa.int64(), "splits that no readable log file names"),
         Column(
-            "missing_splits", pa.list_(PROBLEM), "splits that the old log names and the store does not have"
+            "missing_splits", pa.list_(PROBLEM), "splits that the old log names but the store does not have"
         ),
         Column("unreadable_splits", pa.list_(PROBLEM), "splits that cannot be read, and why"),
         Column(
             "left_out_splits",
             pa.list_(PROBLEM),
-            "splits that the store has and the new log does not, and why",
+            "splits that the store has but the new log leaves out, and why",
         ),
         Column(
             "unreadable_log_files", pa.list_(PROBLEM), "files of the old log that cannot be read, and why"
         ),
-        Column("undecided", pa.list_(pa.string()), "what the evidence leaves open"),
-        Column("damaged_log", pa.string(), "where the old log was moved; null: it is where it was"),
+        Column("undecided", pa.list_(pa.string()), "questions that the evidence does not answer"),
+        Column("damaged_log", pa.string(), "where the old log was moved; null: it was not moved"),
         MESSAGE,
     )
 
@@ -106,7 +105,7 @@ class RepairResult(Result, frozen=True):
 
     @property
     def num_files(self) -> int:
-        """How many splits the new log refers to."""
+        """The number of splits of the new log."""
         return self.counts.total
 
     @property
@@ -140,5 +139,5 @@ class RepairResult(Result, frozen=True):
 
 
 def problems(paths: Iterable[str], reason: str) -> tuple[Problem, ...]:
-    """The same problem of several files."""
+    """Return one problem for each of several files, with the same reason."""
     return tuple(Problem(path, reason) for path in paths)
