@@ -84,10 +84,9 @@ def test_words_are_found_in_about_as_many_rows_as_asked_for(package):
 
 
 def test_a_command_that_fails_is_no_measurement(package):
-    startup = pytest.importorskip("benchmarks.suite.startup")
-    wrong = pytest.importorskip("benchmarks.measure").WrongResultError
-    with pytest.raises(wrong, match="no such table"):
-        startup._seconds_to_output(
+    measure = pytest.importorskip("benchmarks.measure")
+    with pytest.raises(measure.WrongResultError, match="no such table"):
+        measure._seconds_to_output(
             [sys.executable, "-c", "import sys; print('begun', flush=True); sys.exit('no such table')"]
         )
 

@@ -102,7 +102,7 @@ def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | 
     if limit < 1:
         raise InvalidOptionError(f"the limit is {limit}, but must be at least 1")
     schema = projected_schema(snapshot.schema, columns)
-    splits, hits = _best_hits(snapshot, request, limit)
+    splits, hits = best_hits(snapshot, request, limit)
     scores = arrow_from_numpy(hits.scores)
     if not schema.names:
         return pa.table([scores], schema=pa.schema([SCORE]))
@@ -181,7 +181,7 @@ class Highlighter(msgspec.Struct, frozen=True):
         return highlight(self.query, self.scope, column, text)
 
 
-def _best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
+def best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
     """The `limit` best hits, as row numbers in splits, and the splits."""
     entries, request = _narrow(snapshot, request)
     splits = _open_splits(snapshot, entries, request)
