@@ -87,7 +87,7 @@ def test_a_command_that_fails_is_no_measurement(package):
     measure = pytest.importorskip("benchmarks.measure")
     with pytest.raises(measure.WrongResultError, match="no such table"):
         measure._seconds_to_output(
-            [sys.executable, "-c", "import sys; print('begun', flush=True); sys.exit('no such table')"], None
+            [sys.executable, "-c", "import sys; print('begun', flush=True); sys.exit('no such table')"]
         )
 
 
