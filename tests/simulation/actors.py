@@ -17,11 +17,16 @@ from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.purge.operation import purge
 from indextables.ops.purge.report import PurgeRequest
-from indextables.ops.read import add_of
 from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
-from indextables.ops.write import check_uploads, deleting_unless_landed, drop_partitions, set_properties
+from indextables.ops.write import (
+    add_of,
+    check_uploads,
+    deleting_unless_landed,
+    drop_partitions,
+    set_properties,
+)
 from indextables.predicates import parse_predicate
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, Snapshot, TableContext, changes_since, commit, load_snapshot

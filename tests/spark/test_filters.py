@@ -2,6 +2,7 @@
 
 import random
 from datetime import date, datetime
+from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 
@@ -15,9 +16,16 @@ from indextables.predicates import And, Comparison, In, IsNotNull, IsNull, Like,
 from indextables.spark.filters import MARKER_PREFIX, requested_by, to_predicate
 from support.spark_frames import load
 
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("s", pa.struct([("a", pa.int64())]))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("price", pa.decimal128(38, 10)),
+        ("s", pa.struct([("a", pa.int64())])),
+    ]
+)
 
-ID, NAME = ("id",), ("name",)
+ID, NAME, PRICE = ("id",), ("name",), ("price",)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,10 @@ ID, NAME = ("id",), ("name",)
         (spark_filters.EqualTo(("other",), 1), None),
         (spark_filters.EqualTo(ID, "no number"), None),
         (spark_filters.StringContains(NAME, "x" * 5000), None),
+        (spark_filters.EqualTo(PRICE, Decimal("1.5")), Comparison("price", Operator.EQ, Decimal("1.5"))),
+        # Spark's Python side rounds to 28 digits, so a value with that many may not be the one in the query.
+        (spark_filters.EqualTo(PRICE, Decimal(1234567890123456789012345678)), None),
+        (spark_filters.Not(spark_filters.In(PRICE, (1, Decimal(1234567890123456789012345678)))), None),
     ],
 )
 def test_filters_become_predicates_or_are_left_to_spark(
@@ -161,3 +173,12 @@ def test_one_frame_serves_scans_with_different_filters(spark: SparkSession, plac
     assert _answers([frame.where(condition) for condition in conditions]) == _answers(expected)
     assert frame.where("id = 7").count() == 1
     assert frame.count() == 120
+
+
+@pytest.mark.parametrize("condition", ["d = {}", "d <= {}", "d IN ({}, 1)", "d >= {}"])
+def test_decimals_beyond_28_digits_are_found(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    value = "1234567890123456789012345678.0123456789"
+    rows = spark.sql(f"SELECT CAST('{value}' AS DECIMAL(38, 10)) AS d, 1L AS id")
+    rows.write.format("indextables").mode("append").save(str(tmp_path / "t"))
+    found = load(spark, str(tmp_path / "t")).where(condition.format(f"CAST('{value}' AS DECIMAL(38, 10))"))
+    assert found.count() == 1

@@ -12,10 +12,9 @@ from indextables.ops.checkpoint.operation import compact
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.purge.operation import purge
 from indextables.ops.purge.report import PurgeKind, PurgeRequest, PurgeResult
-from indextables.ops.read import add_of
 from indextables.ops.runner import LocalRunner
+from indextables.ops.write import add_of, commit_files
 from indextables.ops.write import append as append_rows
-from indextables.ops.write import commit_files
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome

@@ -12,12 +12,11 @@ import pyarrow as pa
 from indextables._caching import LruCache, register_cache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
-from indextables.log.actions import AddAction
 from indextables.ops.runner import ordered_streams
 from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.schema import find_column
 from indextables.split.reader import open_split
-from indextables.split.split import Split, SplitFile
+from indextables.split.split import Split
 from indextables.storage import ObjectStore, relative_key
 from indextables.table import Snapshot
 
@@ -140,27 +139,6 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
         split = open_ref(snapshot, ref)
         _OPEN_SPLITS.put(key, split, split.footer_bytes)
     return split
-
-
-def add_of(file: SplitFile) -> AddAction:
-    """The add action of an uploaded split."""
-    return AddAction(
-        path=file.path,
-        partition_values={name: value for name, value in file.partition_values.items() if value is not None},
-        size=file.size,
-        modification_time=file.modification_time_ms,
-        data_change=True,
-        min_values=file.min_values,
-        max_values=file.max_values,
-        num_records=file.num_records,
-        footer_start_offset=file.footer_start_offset,
-        footer_end_offset=file.footer_end_offset,
-        has_footer_offsets=True,
-        split_tags=file.split_tags or None,
-        num_merge_ops=0,
-        doc_mapping_ref=file.doc_mapping_ref,
-        uncompressed_size_bytes=file.uncompressed_size_bytes,
-    )
 
 
 def _scan_split(

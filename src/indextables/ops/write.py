@@ -42,7 +42,6 @@ from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.log.segment import list_log
 from indextables.log.version_file import find_object, read_version_files
 from indextables.ops.after_commit import after_commit, after_write
-from indextables.ops.read import add_of
 from indextables.ops.runner import parallel_map
 from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.pruning import match_partitions
@@ -279,6 +278,27 @@ def undoing_unless_landed(undo: Callable[[], None]) -> Iterator[None]:
     except _NOT_LANDED:
         undo()
         raise
+
+
+def add_of(file: SplitFile) -> AddAction:
+    """The add action of an uploaded split."""
+    return AddAction(
+        path=file.path,
+        partition_values={name: value for name, value in file.partition_values.items() if value is not None},
+        size=file.size,
+        modification_time=file.modification_time_ms,
+        data_change=True,
+        min_values=file.min_values,
+        max_values=file.max_values,
+        num_records=file.num_records,
+        footer_start_offset=file.footer_start_offset,
+        footer_end_offset=file.footer_end_offset,
+        has_footer_offsets=True,
+        split_tags=file.split_tags or None,
+        num_merge_ops=0,
+        doc_mapping_ref=file.doc_mapping_ref,
+        uncompressed_size_bytes=file.uncompressed_size_bytes,
+    )
 
 
 def delete_quietly(store: ObjectStore, paths: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Translation of Spark's filters to predicates, where both select exactly the same rows."""
 
 from collections.abc import Sequence
+from decimal import Decimal, getcontext
 from typing import Final
 
 import pyarrow as pa
@@ -82,7 +83,7 @@ def _predicate(given: spark.Filter) -> Predicate | None:
         operand = _predicate(given.child)
         return None if operand is None else Not(operand)
     column = _column(given)
-    if column is None:
+    if column is None or _has_rounded_value(given):
         return None
     operator = _OPERATORS.get(type(given))
     if operator is not None:
@@ -105,6 +106,14 @@ def _predicate(given: spark.Filter) -> Predicate | None:
         case spark.StringContains(value=text):
             return _like(column, f"%{_escaped(text)}%")
     return None
+
+
+def _has_rounded_value(given: spark.Filter) -> bool:
+    """Whether a value may not be the one in the query: Spark builds decimals in Python's context, which rounds them."""
+    value = getattr(given, "value", None)
+    values = value if isinstance(value, tuple | list) else (value,)
+    precision = getcontext().prec
+    return any(isinstance(each, Decimal) and len(each.as_tuple().digits) >= precision for each in values)
 
 
 def _column(given: spark.Filter) -> str | None:

@@ -24,8 +24,14 @@ from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPL
 from indextables.errors import CommitConflictError, IndexTablesError, InvalidValueError
 from indextables.log.actions import TransactionAction
 from indextables.log.fields import STRING_MAP
-from indextables.ops.read import add_of
-from indextables.ops.write import are_late, delete_leftovers, delete_quietly, run, undoing_unless_landed
+from indextables.ops.write import (
+    add_of,
+    are_late,
+    delete_leftovers,
+    delete_quietly,
+    run,
+    undoing_unless_landed,
+)
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of, bind
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape

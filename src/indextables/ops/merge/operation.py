@@ -32,9 +32,9 @@ from indextables.log.actions import AddAction, check_writable
 from indextables.ops.after_commit import after_commit, after_merge
 from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups, resting_paths, skip_actions
 from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
-from indextables.ops.read import add_of, split_refs
+from indextables.ops.read import split_refs
 from indextables.ops.runner import Failed, Runner, TaskStore
-from indextables.ops.write import delete_quietly, deleting_unless_landed, uploads_check
+from indextables.ops.write import add_of, delete_quietly, deleting_unless_landed, uploads_check
 from indextables.predicates import Predicate
 from indextables.split.split import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit

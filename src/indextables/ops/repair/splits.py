@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from indextables.errors import AccessDeniedError, IndexTablesError, TransientStorageError
 from indextables.log.actions import AddAction
-from indextables.ops.read import add_of
 from indextables.ops.repair.report import Problem
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, results
+from indextables.ops.write import add_of
 from indextables.schema import to_spark_json
 from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_member
 from indextables.split.doc_mapping import DocMapping
