@@ -65,4 +65,6 @@ def test_a_shape_tells_partition_columns_from_data_columns():
     assert shape.is_partitioned
     assert shape.partition_keys == {"Day": "day"}
     assert shape.type_of("Day") == pa.date32()
+    assert shape.data_schema.names == ["x"]
+    assert shape.checked().partition_columns == ("Day",)
     assert pickle.loads(pickle.dumps(shape)) == shape

@@ -13,6 +13,7 @@ from indextables.errors import (
     SplitCorruptedError,
     UnsupportedSplitError,
 )
+from indextables.schema import TableShape
 from indextables.split import bundle as bundle_module
 from indextables.split.bundle import (
     MAX_FOOTER_BYTES,
@@ -230,4 +231,4 @@ def test_our_rows_without_our_footer_are_damage_not_a_jvm_split(real_split, stor
     foreign = data[: bundle.footer_start] + encode_footer(bundle.manifest, b"another hot cache")
     store.put("odd.split", foreign)
     with pytest.raises(SplitCorruptedError, match="checksum"):
-        open_split(store, "odd.split", schema=table.schema)
+        open_split(store, "odd.split", shape=TableShape(table.schema))

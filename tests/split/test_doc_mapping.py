@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidPredicateError, InvalidSchemaError
+from indextables.schema import TableShape
 from indextables.search.predicate_query import index_term
 from indextables.split.doc_mapping import (
     ARRAY_KEY,
@@ -33,7 +34,7 @@ def mapped(
     options: dict[str, str], schema: pa.Schema = SCHEMA, partitions: tuple[str, ...] = ()
 ) -> DocMapping:
     keys = {PREFIX + key: value for key, value in options.items()}
-    return mapping_from_settings(schema, partitions, Settings.resolve(keys))
+    return mapping_from_settings(TableShape(schema, partitions), Settings.resolve(keys))
 
 
 def field(mapping: DocMapping, name: str) -> FieldMapping:

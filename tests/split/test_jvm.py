@@ -12,7 +12,7 @@ import tantivy
 
 from indextables.errors import SplitCorruptedError, UnsupportedSplitError
 from indextables.predicates import col
-from indextables.schema import from_spark_json
+from indextables.schema import TableShape, from_spark_json
 from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.doc_mapping import ROW_FIELD, FieldKind
 from indextables.split.index_builder import index_files
@@ -43,19 +43,12 @@ def splits_of(name: str):
     expected = json.loads(EXPECTED.read_text())[name]
     metadata = table_metadata(root)
     schema = from_spark_json(metadata["schemaString"])
+    shape = TableShape(schema, tuple(metadata["partitionColumns"]))
     store = open_store(root)
     splits = []
     for path in expected["paths"]:
         values = dict(part.split("=") for part in path.split("/")[:-1])
-        splits.append(
-            open_split(
-                store,
-                path,
-                schema=schema,
-                partition_columns=metadata["partitionColumns"],
-                partition_values=values,
-            )
-        )
+        splits.append(open_split(store, path, shape=shape, partition_values=values))
     return splits, expected
 
 
@@ -186,7 +179,7 @@ def foreign(tmp_path):
                 places[path.name] = Member(len(data), len(data) + len(content))
                 data += content
         store.put("foreign.split", data + encode_footer(encode_manifest(places), b"\x32\xfc\x75\x98 theirs"))
-        return open_split(store, "foreign.split", schema=schema)
+        return open_split(store, "foreign.split", shape=TableShape(schema))
 
     return make
 
@@ -267,7 +260,7 @@ def test_unreadable_columns_are_reported(foreign):
 def test_rows_of_a_jvm_split_are_fetched_once(foreign, tmp_path):
     foreign(STORED_FIELDS, [FULL, {"text": "other"}])
     counting = FaultStore(open_store(tmp_path / "table"))
-    split = open_split(counting, "foreign.split", schema=SCHEMA)
+    split = open_split(counting, "foreign.split", shape=TableShape(SCHEMA))
     read_all(split)
     before = len(counting.calls)
     assert split.take([1, 0], ["text"]).column(0).to_pylist() == ["other", "hello"]
@@ -303,7 +296,7 @@ def test_damaged_reference_splits_are_typed_errors(tmp_path):
         changed[place] ^= 0xFF
         store.put("x.split", bytes(changed))
         try:
-            read_all(open_split(store, "x.split", schema=splits[0].schema))
+            read_all(open_split(store, "x.split", shape=TableShape(splits[0].schema)))
             outcomes.add("read")
         except (SplitCorruptedError, UnsupportedSplitError):
             outcomes.add("refused")

@@ -18,6 +18,7 @@ from indextables.errors import (
     TransientStorageError,
 )
 from indextables.predicates import bind, col, parse_predicate, to_arrow_filter
+from indextables.schema import TableShape
 from indextables.split import reader
 from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_cache import IndexCache
@@ -204,7 +205,7 @@ def test_rows_that_the_split_does_not_have_are_an_error(sample, rows):
 def test_columns_added_later_are_null_and_dropped_ones_are_not_read(sample):
     store, file, _ = sample
     schema = pa.schema([("added", pa.string()), ("id", pa.int64()), ("maybe", pa.float64())])
-    split = opened(store, file, schema=schema)
+    split = opened(store, file, shape=TableShape(schema))
     found = read_all(split, None, (col("added").is_null()) & (col("id") > ROWS - 3))
     assert found.schema.equals(schema)
     assert found.to_pylist() == [
@@ -218,15 +219,14 @@ def test_partition_values_come_from_the_log(tmp_path):
     store = open_store(tmp_path)
     table = pa.table({"id": [1, 2], "day": pa.array([date(2024, 1, 1)] * 2)})
     (file,) = write_splits(store, table, partition_columns=("day",))
-    split = opened(
-        store, file, schema=table.schema, partition_columns=["day"], partition_values={"day": "2030-12-31"}
-    )
+    shape = TableShape(table.schema, ("day",))
+    split = opened(store, file, shape=shape, partition_values={"day": "2030-12-31"})
     assert (
         read_all(split, ["day"], col("day") == date(2030, 12, 31)).column(0).to_pylist()
         == [date(2030, 12, 31)] * 2
     )
     assert read_all(split, ["day"], col("day") == date(2024, 1, 1)).num_rows == 0
-    absent = opened(store, file, schema=table.schema, partition_columns=["day"], partition_values={})
+    absent = opened(store, file, shape=shape, partition_values={})
     assert read_all(absent, ["day"]).column(0).to_pylist() == [None, None]
 
 
@@ -253,4 +253,4 @@ def test_an_unrelated_file_is_not_a_split(tmp_path):
     store = open_store(tmp_path)
     store.put("x.split", b"PAR1" * 100)
     with pytest.raises(SplitCorruptedError, match=r"x\.split"):
-        open_split(store, "x.split", schema=pa.schema([("id", pa.int64())]))
+        open_split(store, "x.split", shape=TableShape(pa.schema([("id", pa.int64())])))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from indextables.config import Settings
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError
 from indextables.pruning import StatisticsOptions
-from indextables.schema import canonical_schema
+from indextables.schema import TableShape, canonical_schema
 from indextables.split.builder import SplitBuilder, SplitShape
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_cache import IndexCache
@@ -131,16 +131,16 @@ def test_a_write_without_rows_creates_no_split(store):
 
 
 def test_a_split_without_rows_reads_as_no_rows(store, tmp_path):
-    schema = canonical_schema(EVERY_TYPE)
-    mapping = mapping_from_settings(schema, (), Settings.resolve(EVERY_TYPE_OPTIONS))
-    shape = SplitShape(schema, (), mapping, StatisticsOptions(), 15_000_000)
+    table = TableShape(canonical_schema(EVERY_TYPE))
+    mapping = mapping_from_settings(table, Settings.resolve(EVERY_TYPE_OPTIONS))
+    shape = SplitShape(table, mapping, StatisticsOptions(), 15_000_000)
     built = SplitBuilder(tmp_path / "scratch", shape, {}).finish(created_time_ms=0)
     store.put("empty.split", built.path.read_bytes())
     split = open_split(store, "empty.split")
     split.verify()
     assert split.num_records == 0
     assert list(split.scan()) == []
-    assert split.take([]).schema.equals(schema)
+    assert split.take([]).schema.equals(table.schema)
     assert split.index(IndexCache(tmp_path / "cache", 10**9)).searcher().num_docs == 0
 
 

@@ -18,6 +18,7 @@ from indextables.errors import (
     SplitWriteError,
     TransientStorageError,
 )
+from indextables.schema import TableShape
 from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
@@ -147,7 +148,7 @@ def test_a_small_heap_makes_several_segments_and_documents_keep_their_row_number
 
 def test_columns_are_matched_by_name_and_cast_without_loss(store):
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("extra", pa.float64())])
-    writer = SplitWriter(store, schema, (), Settings())
+    writer = SplitWriter(store, TableShape(schema), Settings())
     writer.write(pa.table({"NAME": pa.array(["a"]).dictionary_encode(), "id": pa.array([1], pa.int32())}))
     writer.write(
         pa.table(
@@ -173,7 +174,7 @@ def test_columns_are_matched_by_name_and_cast_without_loss(store):
 )
 def test_rows_that_do_not_fit_the_table_are_rejected_with_the_column(store, scratch, data, error, message):
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
-    writer = SplitWriter(store, schema, (), Settings(), WriterOptions(scratch=scratch))
+    writer = SplitWriter(store, TableShape(schema), Settings(), WriterOptions(scratch=scratch))
     with pytest.raises(error, match=message):
         writer.write(pa.table(data))
     assert list(scratch.iterdir()) == []
@@ -183,7 +184,7 @@ def test_rows_that_do_not_fit_the_table_are_rejected_with_the_column(store, scra
 
 def test_abort_removes_what_was_uploaded(store, scratch):
     options = WriterOptions(target_bytes=1, scratch=scratch)
-    writer = SplitWriter(store, pa.schema([("id", pa.int64())]), (), Settings(), options)
+    writer = SplitWriter(store, TableShape(pa.schema([("id", pa.int64())])), Settings(), options)
     writer.write(pa.table({"id": range(70_000)}))
     assert keys(store)
     writer.abort()
@@ -194,7 +195,7 @@ def test_abort_removes_what_was_uploaded(store, scratch):
 
 def test_leaving_the_block_without_commit_aborts(store, scratch):
     with SplitWriter(
-        store, pa.schema([("id", pa.int64())]), (), Settings(), WriterOptions(scratch=scratch)
+        store, TableShape(pa.schema([("id", pa.int64())])), Settings(), WriterOptions(scratch=scratch)
     ) as writer:
         writer.write(pa.table({"id": [1]}))
     assert keys(store) == []
@@ -204,7 +205,10 @@ def test_leaving_the_block_without_commit_aborts(store, scratch):
 def test_a_bad_row_in_a_later_batch_removes_the_splits_before_it(store, scratch):
     settings = Settings.resolve({PREFIX + "typemap.ip": "ip"})
     writer = SplitWriter(
-        store, pa.schema([("ip", pa.string())]), (), settings, WriterOptions(target_bytes=1, scratch=scratch)
+        store,
+        TableShape(pa.schema([("ip", pa.string())])),
+        settings,
+        WriterOptions(target_bytes=1, scratch=scratch),
     )
     writer.write(pa.table({"ip": ["1.2.3.4"] * 40_000}))
     assert keys(store)
@@ -241,7 +245,7 @@ def test_an_outage_leaves_orphans_and_reports_its_cause(store, scratch):
 
 def test_a_writer_leaves_the_scratch_of_another_alone(store, scratch):
     options = WriterOptions(scratch=scratch)
-    first = SplitWriter(store, pa.schema([("id", pa.int64())]), (), Settings(), options)
+    first = SplitWriter(store, TableShape(pa.schema([("id", pa.int64())])), Settings(), options)
     first.write(pa.table({"id": [1]}))
     write_splits(store, pa.table({"id": [2]}), writer_options=options)
     (file,) = first.commit()
@@ -251,7 +255,7 @@ def test_a_writer_leaves_the_scratch_of_another_alone(store, scratch):
 def test_statistics_of_an_unknown_column_are_rejected_at_once(store):
     settings = Settings.resolve({"spark.indextables.dataSkippingStatsColumns": "zzz"})
     with pytest.raises(InvalidOptionError, match="'zzz'"):
-        SplitWriter(store, pa.schema([("id", pa.int64())]), (), settings)
+        SplitWriter(store, TableShape(pa.schema([("id", pa.int64())])), settings)
 
 
 def test_statistics_named_for_a_partition_column_do_no_harm(store):
@@ -268,12 +272,13 @@ def test_a_full_disk_is_an_error_of_the_writer_and_nothing_is_left(store, scratc
         import pyarrow as pa
         from indextables.config import Settings
         from indextables.errors import SplitWriteError
+        from indextables.schema import TableShape
         from indextables.split.writer import SplitWriter, WriterOptions
         from indextables.storage import open_store
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        writer = SplitWriter(open_store(sys.argv[1]), pa.schema([("id", pa.string())]), (), Settings(),
+        writer = SplitWriter(open_store(sys.argv[1]), TableShape(pa.schema([("id", pa.string())])), Settings(),
                              WriterOptions(scratch=Path(sys.argv[2])))
         try:
             writer.write(pa.table({"id": [f"{i * 2654435761 % 2**32:x}" for i in range(60_000)]}))
@@ -291,7 +296,10 @@ def test_a_full_disk_is_an_error_of_the_writer_and_nothing_is_left(store, scratc
 def test_a_missing_scratch_directory_is_an_error_of_the_writer(store, tmp_path):
     with pytest.raises(SplitWriteError, match="local directory"):
         SplitWriter(
-            store, pa.schema([("id", pa.int64())]), (), Settings(), WriterOptions(scratch=tmp_path / "gone")
+            store,
+            TableShape(pa.schema([("id", pa.int64())])),
+            Settings(),
+            WriterOptions(scratch=tmp_path / "gone"),
         )
 
 
@@ -299,6 +307,7 @@ KILLED_WRITER = """
     import os, sys
     import pyarrow as pa
     from indextables.config import Settings
+    from indextables.schema import TableShape
     from indextables.split.writer import SplitWriter, WriterOptions
     from indextables.split import {module}
     from indextables.storage import open_store
@@ -308,7 +317,7 @@ KILLED_WRITER = """
         os.kill(os.getpid(), 9)
 
     {module}.{name} = killed
-    writer = SplitWriter(open_store(sys.argv[1]), pa.schema([("id", pa.int64())]), (), Settings(),
+    writer = SplitWriter(open_store(sys.argv[1]), TableShape(pa.schema([("id", pa.int64())])), Settings(),
                          WriterOptions(scratch=Path(sys.argv[2])))
     writer.write(pa.table({{"id": range(5_000)}}))
     writer.commit()

@@ -15,6 +15,7 @@ from indextables.ops.purge.report import PurgeKind, PurgeRequest, PurgeResult
 from indextables.ops.runner import LocalRunner
 from indextables.ops.write import add_of, commit_files
 from indextables.ops.write import append as append_rows
+from indextables.schema import TableShape
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
@@ -116,7 +117,9 @@ def sample_split(number: int) -> tuple[bytes, SplitFile]:
     rows = pa.table(
         {"id": ids, "date": ["2024-01-01"] * len(ids), "message": [f"row {n}" for n in ids]}, schema=SCHEMA
     )
-    with SplitWriter(store, SCHEMA, PARTITION_BY, context(store).settings, WriterOptions()) as writer:
+    with SplitWriter(
+        store, TableShape(SCHEMA, PARTITION_BY), context(store).settings, WriterOptions()
+    ) as writer:
         writer.write(rows)
         (file,) = writer.commit()
     return store.get(file.path), file

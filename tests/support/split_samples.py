@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from indextables.config import Settings
 from indextables.predicates import Predicate, bind
+from indextables.schema import TableShape
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
@@ -120,9 +121,8 @@ def write_splits(
     writer_options: WriterOptions | None = None,
 ) -> tuple[SplitFile, ...]:
     """Write a table through the real writer."""
-    writer = SplitWriter(
-        store, table.schema, partition_columns, Settings.resolve(options or {}), writer_options
-    )
+    shape = TableShape(table.schema, partition_columns)
+    writer = SplitWriter(store, shape, Settings.resolve(options or {}), writer_options)
     with writer:
         writer.write(table)
         return writer.commit()

@@ -14,7 +14,7 @@ from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
 from indextables.ops.runner import ordered_streams
 from indextables.predicates import BoundPredicate, Predicate, bind
-from indextables.schema import find_column
+from indextables.schema import TableShape, find_column
 from indextables.split.reader import open_split
 from indextables.split.split import Split
 from indextables.storage import ObjectStore, relative_key
@@ -39,16 +39,15 @@ class SplitRef(msgspec.Struct, frozen=True):
     footer_end_offset: int | None
     num_records: int | None
 
-    def open(self, store: ObjectStore, schema: pa.Schema, partition_columns: Sequence[str]) -> Split:
-        """Open the split. Its rows have the given schema. Raises what `open_split` raises."""
+    def open(self, store: ObjectStore, shape: TableShape) -> Split:
+        """Open the split. Its rows have the schema of `shape`. Raises what `open_split` raises."""
         return open_split(
             store,
             relative_key(self.path, store.url),
             self.size,
             self.footer_start_offset,
             self.footer_end_offset,
-            schema=schema,
-            partition_columns=partition_columns,
+            shape=shape,
             partition_values=self.partition_values,
         )
 
@@ -115,7 +114,7 @@ def ordered_refs(snapshot: Snapshot, entries: pa.Table) -> list[SplitRef]:
 
 def open_ref(snapshot: Snapshot, ref: SplitRef) -> Split:
     """Open a split of a snapshot. Raises what `open_split` raises."""
-    return ref.open(snapshot.context.store, snapshot.schema, snapshot.partition_columns)
+    return ref.open(snapshot.context.store, snapshot.shape)
 
 
 def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:

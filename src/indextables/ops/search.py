@@ -163,8 +163,7 @@ class Highlighter(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
         """A highlighter for a query, with the index settings of the table."""
-        settings = snapshot.context.settings
-        mapping = mapping_from_settings(snapshot.schema, snapshot.partition_columns, settings)
+        mapping = mapping_from_settings(snapshot.shape, snapshot.context.settings)
         return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
 
     def is_text(self, column: str) -> bool:
@@ -225,8 +224,7 @@ def _open_splits(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) 
 def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     """The doc mappings of all splits that the table ever had; for a table without splits, that of the first one."""
     registered = [DocMapping.from_json(text) for text in snapshot.header.doc_mappings.values()]
-    columns = (snapshot.schema, snapshot.partition_columns)
-    return registered or [mapping_from_settings(*columns, snapshot.context.settings)]
+    return registered or [mapping_from_settings(snapshot.shape, snapshot.context.settings)]
 
 
 def _on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:

@@ -410,8 +410,7 @@ def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> 
         heap_bytes=context.settings[INDEX_WRITER_HEAP_SIZE],
     )
     reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
-    columns = (snapshot.schema, snapshot.partition_columns)
-    with SplitWriter(context.store, *columns, context.settings, options) as writer:
+    with SplitWriter(context.store, snapshot.shape, context.settings, options) as writer:
         # Reject columns that do not fit even if there are no rows.
         writer.write(reader.schema.empty_table())
         for batch in reader:

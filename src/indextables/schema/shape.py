@@ -26,8 +26,18 @@ class TableShape(msgspec.Struct, frozen=True):
         fields = {name: find_column(self.schema, name) for name in self.partition_columns}
         return {field.name: name for name, field in fields.items() if field is not None}
 
+    @property
+    def data_schema(self) -> pa.Schema:
+        """The columns that are not partition columns."""
+        partitions = self.partition_keys
+        return pa.schema([field for field in self.schema if field.name not in partitions])
+
     def type_of(self, column: str) -> pa.DataType:
         return self.schema.field(column).type
+
+    def checked(self) -> "TableShape":
+        """The shape with its partition columns as the schema spells them. Raises as `check_partition_columns` does."""
+        return TableShape(self.schema, check_partition_columns(self.schema, self.partition_columns))
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:

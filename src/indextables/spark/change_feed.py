@@ -141,7 +141,7 @@ class ChangeFeed:
         url = after.context.url
         if after.metadata.id != before.metadata.id:
             raise _recreated(url)
-        if after.schema != before.schema or after.partition_columns != before.partition_columns:
+        if after.shape != before.shape:
             raise InvalidSchemaError(
                 f"{url}: the table's columns changed by version {after.version}; restart the query"
             )

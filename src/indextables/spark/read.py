@@ -259,7 +259,7 @@ class _Query(msgspec.Struct, frozen=True):
 
 def _open_task_split(store: ObjectStore, table: _TaskTable, ref: SplitRef) -> Split:
     """Open a split by its log entry. Raises what `open_split` raises."""
-    return ref.open(store, table.shape.schema, table.shape.partition_columns)
+    return ref.open(store, table.shape)
 
 
 def _search_split(

@@ -18,7 +18,7 @@ from indextables.log.actions import check_writable
 from indextables.log.entries import empty_entries
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
-from indextables.schema import check_partition_columns
+from indextables.schema import TableShape
 from indextables.spark.options import (
     OVERWRITE_MODE,
     PARTITION_BY,
@@ -130,8 +130,7 @@ class IndexTablesSource(DataSource):
         columns = nullable_schema(table_schema(schema))
         properties = index_settings(self._options, columns)
         return WriteTarget(
-            columns,
-            check_partition_columns(columns, options.partition_by or ()),
+            TableShape(columns, options.partition_by or ()).checked(),
             place.settings.with_table_properties(properties),
             properties,
             table_id=None,
@@ -149,8 +148,7 @@ class IndexTablesSource(DataSource):
                 f"{', '.join(partition_columns) or 'no column'}; omit the option"
             )
         return WriteTarget(
-            snapshot.schema,
-            partition_columns,
+            snapshot.shape,
             snapshot.context.settings,
             properties={},
             table_id=snapshot.metadata.id,
@@ -230,6 +228,6 @@ def _replacement(
         return None
     if where is not None:
         # Reject a column that is not a partition column now, not after all rows are written.
-        match_partitions(empty_entries(), bind(where, target.schema), target.shape)
+        match_partitions(empty_entries(), bind(where, target.shape.schema), target.shape)
     is_dynamic = options.is_dynamic or (options.is_session_dynamic and not is_stream)
     return Replacement(where, options.replace_where, is_dynamic)

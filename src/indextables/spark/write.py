@@ -52,17 +52,11 @@ class WriteTarget(msgspec.Struct, frozen=True):
     If the table did not exist, `table_id` is None, `version` is -1, and the commit creates it with `properties`.
     """
 
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    shape: TableShape
     settings: Settings
     properties: dict[str, str]
     table_id: str | None
     version: int
-
-    @property
-    def shape(self) -> TableShape:
-        """The columns, and those that partition the table."""
-        return TableShape(self.schema, self.partition_columns)
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -144,8 +138,7 @@ class TableWriter(DataSourceArrowWriter):
             name_prefix=self._job.name_prefix,
         )
         num_batches = 0
-        columns = (target.schema, target.partition_columns)
-        with SplitWriter(self._place.store(), *columns, target.settings, options) as writer:
+        with SplitWriter(self._place.store(), target.shape, target.settings, options) as writer:
             for batch in iterator:
                 writer.write(batch)
                 num_batches += 1
@@ -186,7 +179,7 @@ class TableWriter(DataSourceArrowWriter):
             paths = [path for message in _splits_written(messages) for path in message.paths]
             delete_quietly(self._place.store(), paths)
             # The partitions of the other tasks are unknown.
-            folders = None if self._target.partition_columns else [""]
+            folders = None if self._target.shape.is_partitioned else [""]
             delete_leftovers(self._place.context(), self._job.name_prefix, folders, kept=())
 
     def _check_not_late(self, paths: Sequence[str]) -> None:
@@ -229,11 +222,12 @@ class TableWriter(DataSourceArrowWriter):
     def _create_or_check(self, context: TableContext) -> Snapshot:
         target = self._target
         if target.table_id is None:
-            return create_table(context, target.schema, target.partition_columns, target.properties)
+            shape = target.shape
+            return create_table(context, shape.schema, shape.partition_columns, target.properties)
         snapshot = load_snapshot(context)
         if snapshot.metadata.id != target.table_id:
             changed = "was dropped and recreated"
-        elif snapshot.schema != target.schema or snapshot.partition_columns != target.partition_columns:
+        elif snapshot.shape != target.shape:
             changed = "changed its schema or partition columns"
         else:
             return snapshot
@@ -258,8 +252,8 @@ class TableWriter(DataSourceArrowWriter):
     def _operation(self, context: TableContext, written: Sequence[SplitsWritten]) -> Operation:
         replacement = self._replacement
         parameters = {"mode": "Append" if replacement is None else "Overwrite"}
-        if self._target.partition_columns:
-            parameters["partitionBy"] = ",".join(self._target.partition_columns)
+        if self._target.shape.is_partitioned:
+            parameters["partitionBy"] = ",".join(self._target.shape.partition_columns)
         if replacement is not None and replacement.text is not None:
             parameters["replaceWhere"] = replacement.text
         metrics = {

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from indextables.errors import SplitWriteError
 from indextables.pruning import ColumnStatistics, StatisticsOptions, column_statistics, merge_statistics
+from indextables.schema import TableShape
 from indextables.split.bundle import (
     ROWS_MEMBER,
     Member,
@@ -37,19 +38,14 @@ _COPY_BYTES: Final = 1024**2
 
 
 class SplitShape(msgspec.Struct, frozen=True):
-    """What all splits of one writer share. `schema` is the table's, including partition columns."""
+    """What all splits of one writer share."""
 
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    table: TableShape
     mapping: DocMapping
     statistics: StatisticsOptions
     heap_bytes: int
     split_tags: tuple[str, ...] = ()
     merged_from: tuple[str, ...] = ()
-
-    @property
-    def data_schema(self) -> pa.Schema:
-        return pa.schema([field for field in self.schema if field.name not in self.partition_columns])
 
     @property
     def text_columns(self) -> frozenset[str]:
@@ -129,7 +125,7 @@ class SplitBuilder:
     def finish(self, created_time_ms: int) -> BuiltSplit:
         """Complete the bundle. Raises InvalidValueError and SplitWriteError."""
         self.flush()
-        rows = self._open_rows(self._shape.data_schema.empty_table())
+        rows = self._open_rows(self._shape.table.data_schema.empty_table())
         with _writing(self._directory):
             rows.close()
             rows_footer = read_rows_footer(self._bundle_path)
@@ -141,8 +137,8 @@ class SplitBuilder:
         with _writing(self._directory):
             members, checksums = _assemble(self._bundle_path, index_files)
             info = SplitInfo(
-                schema=self._shape.schema,
-                partition_columns=self._shape.partition_columns,
+                schema=self._shape.table.schema,
+                partition_columns=self._shape.table.partition_columns,
                 partition_values=self._partition_values,
                 mapping=self._shape.mapping,
                 num_records=self.num_records,
@@ -196,11 +192,11 @@ class SplitBuilder:
             file.append(rows)
 
     def _add_statistics(self, rows: pa.Table) -> None:
-        found = column_statistics(rows, self._shape.statistics, self._shape.partition_columns)
+        found = column_statistics(rows, self._shape.statistics, self._shape.table.partition_columns)
         if self._statistics is None:
             self._statistics = found
         else:
-            self._statistics = merge_statistics(self._statistics, found, self._shape.data_schema)
+            self._statistics = merge_statistics(self._statistics, found, self._shape.table.data_schema)
 
 
 def _assemble(bundle: Path, index_files: list[Path]) -> tuple[dict[str, Member], dict[str, str]]:

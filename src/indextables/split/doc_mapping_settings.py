@@ -5,7 +5,7 @@ Settings name a column and its choice (`typemap.message = text`), or a choice an
 even if the column is called `text`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Final, TypeVar, cast
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from indextables.config import Setting, SettingFamily, Settings, registry
 from indextables.errors import InvalidOptionError, InvalidSchemaError
-from indextables.schema import find_column
+from indextables.schema import TableShape, find_column
 from indextables.split.doc_mapping import (
     DEFAULT,
     RAW,
@@ -62,19 +62,15 @@ _KIND_OF_TYPE: tuple[tuple[Callable[[pa.DataType], bool], FieldKind], ...] = (
 )
 
 
-def mapping_from_settings(
-    schema: pa.Schema, partition_columns: Sequence[str], settings: Settings
-) -> DocMapping:
-    """Return the mapping that a writer with these settings uses; `schema` is canonical.
+def mapping_from_settings(shape: TableShape, settings: Settings) -> DocMapping:
+    """Return the mapping that a writer with these settings uses; the schema of `shape` is canonical.
 
     Raises InvalidOptionError for a setting that names an unknown column, type or tokenizer, or that does not fit its
     column, and InvalidSchemaError for a column that cannot be indexed.
     """
-    partitions = {name.lower() for name in partition_columns}
-    choices = _Choices(schema, settings)
-    choices.refuse_analyzed(partitions)
-    columns = [column for column in schema if column.name.lower() not in partitions]
-    return DocMapping(tuple(map(choices.field, columns)))
+    choices = _Choices(shape.schema, settings)
+    choices.refuse_analyzed({name.lower() for name in shape.partition_columns})
+    return DocMapping(tuple(map(choices.field, shape.data_schema)))
 
 
 class _Choices:

@@ -23,7 +23,7 @@ import tantivy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
-from indextables.schema import to_spark_json
+from indextables.schema import TableShape, to_spark_json
 from indextables.split.bundle import read_member
 from indextables.split.doc_mapping import (
     ARRAY_KEY,
@@ -59,12 +59,12 @@ class JvmSplit(Split):
 
     @lazy_property
     def mapping(self) -> DocMapping:
-        return jvm_mapping(self._meta, self._table.schema, self._table.partition_columns)
+        return jvm_mapping(self._meta, self._table.shape)
 
     @property
     def unreadable_columns(self) -> tuple[str, ...]:
         """The columns that are neither stored nor readable from a fast field."""
-        found = {name: self._meta.find(name) for name in self._table.stored(self._table.schema.names)}
+        found = {name: self._meta.find(name) for name in self._table.stored(self._table.shape.schema.names)}
         return tuple(
             name
             for name, field in found.items()
@@ -98,7 +98,7 @@ class JvmSplit(Split):
         return self._rows(searcher, [addresses[number] for number in numbers], names)
 
     def _index_parts(self) -> list[str | bytes]:
-        return ["jvm", *self._identity(), self.mapping.to_json(), to_spark_json(self._table.schema)]
+        return ["jvm", *self._identity(), self.mapping.to_json(), to_spark_json(self._table.shape.schema)]
 
     def _fill(self, directory: Path) -> None:
         builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)
@@ -144,7 +144,7 @@ class JvmSplit(Split):
         with translating(f"{self._place}: the stored documents cannot be read", SplitCorruptedError):
             documents = [searcher.doc(address).to_dict() for address in addresses]
             values = {name: self._values(searcher, addresses, documents, name) for name in stored}
-        fields = [self._table.schema.field(name) for name in stored]
+        fields = [self._table.shape.schema.field(name) for name in stored]
         arrays = [stored_column(values[field.name], field, self._place) for field in fields]
         counted = pa.table({"": pa.nulls(len(addresses))})
         rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields)) if fields else counted
@@ -235,10 +235,9 @@ def decode_meta(data: bytes, place: str) -> IndexMeta:
     return IndexMeta(fields, sizes, deleted)
 
 
-def jvm_mapping(meta: IndexMeta, schema: pa.Schema, partition_columns: Sequence[str]) -> DocMapping:
+def jvm_mapping(meta: IndexMeta, shape: TableShape) -> DocMapping:
     """Return the mapping to index the rows again: the JVM writer's, as far as the column types allow."""
-    columns = [column for column in schema if column.name not in partition_columns]
-    return DocMapping(tuple(_mapped(column, meta.find(column.name)) for column in columns))
+    return DocMapping(tuple(_mapped(column, meta.find(column.name)) for column in shape.data_schema))
 
 
 def _field(entry: dict[str, Any]) -> IndexedField:

@@ -23,7 +23,7 @@ from indextables.predicates import BoundPredicate, columns_of
 from indextables.pruning.evaluate import evaluate
 from indextables.pruning.ranges import ColumnRange, partition_range, unknown_range
 from indextables.pruning.values import order_keys
-from indextables.schema import check_partition_columns, find_column
+from indextables.schema import TableShape, find_column
 from indextables.split.bundle import (
     ROWS_MEMBER,
     Bundle,
@@ -67,14 +67,13 @@ def open_split(
     footer_start: int | None = None,
     footer_end: int | None = None,
     *,
-    schema: pa.Schema | None = None,
-    partition_columns: Sequence[str] = (),
+    shape: TableShape | None = None,
     partition_values: Mapping[str, str | None] | None = None,
 ) -> Split:
     """Open a split, with one range request if the log has the footer's offsets, and two more otherwise.
 
-    `schema`, `partition_columns` and `partition_values` come from the log; rows are returned in that schema. Without a
-    schema, one of our splits is read as it was written, including its partition values.
+    `shape` and `partition_values` come from the log; rows are returned in that schema. Without a shape, one of our
+    splits is read as it was written, including its partition values.
 
     Raises ObjectNotFoundError and other storage errors, SplitCorruptedError for a file that is damaged, truncated or
     not a split, and UnsupportedSplitError for a newer format or a JVM split without a schema.
@@ -82,11 +81,10 @@ def open_split(
     bundle = read_bundle(store, key, size, footer_start, footer_end)
     place = f"{store.url}: {key}"
     info = decode_info(bundle, place) if is_ours(bundle) else None
-    if schema is not None:
-        names = check_partition_columns(schema, partition_columns)
-        table = TableColumns(schema, names, dict(partition_values or {}))
+    if shape is not None:
+        table = TableColumns(shape.checked(), dict(partition_values or {}))
     elif info is not None:
-        table = TableColumns(info.schema, info.partition_columns, info.partition_values)
+        table = TableColumns(TableShape(info.schema, info.partition_columns), info.partition_values)
     else:
         raise UnsupportedSplitError(
             f"{place}: this split was written on the JVM; open it with the table's schema"
@@ -175,7 +173,11 @@ class RowsReader:
         groups: Sequence[int] = range(self.metadata.num_row_groups)
         if bound is not None:
             groups = _matching_row_groups(
-                self.metadata, bound, self._table.schema, self._plain_leaves(), self._table.partition_texts()
+                self.metadata,
+                bound,
+                self._table.shape.schema,
+                self._plain_leaves(),
+                self._table.partition_texts(),
             )
         for _, rows in self._read(groups, self._table.stored(needed)):
             found = matching(self._table.assemble(rows, needed), bound)
@@ -320,7 +322,7 @@ class RowsReader:
     def _plain_leaves(self) -> dict[str, int]:
         """Return the leaf of each column that is stored as a plain value of the table's type."""
         plain: dict[str, int] = {}
-        for field in self._table.schema:
+        for field in self._table.shape.schema:
             stored = find_column(self._schema, field.name)
             if stored is not None and stored.type.equals(field.type) and not pa.types.is_nested(field.type):
                 plain[field.name] = self._leaves[stored.name].start

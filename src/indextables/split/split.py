@@ -17,7 +17,7 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitCorruptedError
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
-from indextables.schema import find_column
+from indextables.schema import TableShape, find_column
 from indextables.split.bundle import Bundle
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
@@ -51,12 +51,12 @@ class Split(ABC):
     @property
     def schema(self) -> pa.Schema:
         """The schema of returned rows: the table's."""
-        return self._table.schema
+        return self._table.shape.schema
 
     @property
     def partition_row(self) -> pa.Table:
         """The typed partition values, as a table of one row."""
-        return self._table.assemble(_ONE_ROW, self._table.partition_columns)
+        return self._table.assemble(_ONE_ROW, self._table.shape.partition_columns)
 
     @property
     def footer_bytes(self) -> int:
@@ -152,21 +152,20 @@ class SplitFile(msgspec.Struct, frozen=True):
 
 
 class TableColumns(msgspec.Struct, frozen=True):
-    """The table's schema, and the partition values of one split as the log records them."""
+    """The columns of the table, and the partition values of one split as the log records them."""
 
-    schema: pa.Schema
-    partition_columns: tuple[str, ...] = ()
+    shape: TableShape
     partition_values: Mapping[str, str | None] | None = None
 
     def names(self, columns: Sequence[str] | None) -> list[str]:
         """Return the columns in the schema's spelling; all of them for None. Raises InvalidSchemaError."""
         if columns is None:
-            return list(self.schema.names)
-        fields = [(name, find_column(self.schema, name)) for name in columns]
+            return list(self.shape.schema.names)
+        fields = [(name, find_column(self.shape.schema, name)) for name in columns]
         for name, field in fields:
             if field is None:
                 raise InvalidSchemaError(
-                    f"column {name!r} does not exist; the columns are {', '.join(self.schema.names)}"
+                    f"column {name!r} does not exist; the columns are {', '.join(self.shape.schema.names)}"
                 )
         return [field.name for _, field in fields if field is not None]
 
@@ -177,7 +176,7 @@ class TableColumns(msgspec.Struct, frozen=True):
     def partition_texts(self) -> dict[str, str | None]:
         """Return the recorded text of every partition column; None where the log has no value."""
         values = {name.lower(): value for name, value in (self.partition_values or {}).items()}
-        return {name: values.get(name.lower()) for name in self.partition_columns}
+        return {name: values.get(name.lower()) for name in self.shape.partition_columns}
 
     def assemble(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
         """Build these columns, in the table's types, from rows of the split.
@@ -187,12 +186,12 @@ class TableColumns(msgspec.Struct, frozen=True):
         texts = self.partition_texts()
         arrays = []
         for name in names:
-            field = self.schema.field(name)
+            field = self.shape.schema.field(name)
             if name in texts:
                 arrays.append(pa.repeat(_partition_value(texts[name], field), rows.num_rows))
             else:
                 arrays.append(_column(rows, field))
-        schema = pa.schema([self.schema.field(name) for name in names])
+        schema = pa.schema([self.shape.schema.field(name) for name in names])
         # An empty selection keeps the row count.
         return pa.Table.from_arrays(arrays, schema=schema) if names else rows.select([])
 

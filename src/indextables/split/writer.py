@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from indextables.config import Settings
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitWriteError, StorageError
 from indextables.pruning import StatisticsOptions, column_statistics, format_value
-from indextables.schema import canonical_schema, check_partition_columns, find_column
+from indextables.schema import TableShape, canonical_schema, find_column
 from indextables.split.builder import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -80,8 +80,7 @@ class SplitWriter:
     def __init__(
         self,
         store: ObjectStore,
-        schema: pa.Schema,
-        partition_columns: Sequence[str],
+        shape: TableShape,
         settings: Settings,
         options: WriterOptions | None = None,
         *,
@@ -89,22 +88,20 @@ class SplitWriter:
     ) -> None:
         self._store = store
         self._options = options or WriterOptions()
-        table_schema = canonical_schema(schema)
-        partitions = check_partition_columns(table_schema, partition_columns)
+        table = TableShape(canonical_schema(shape.schema), shape.partition_columns).checked()
         statistics = StatisticsOptions.from_settings(settings)
         # Rejects unknown columns now instead of at the first rows.
-        column_statistics(table_schema.empty_table(), statistics, partitions)
+        column_statistics(table.schema.empty_table(), statistics, table.partition_columns)
         self._shape = SplitShape(
-            table_schema,
-            partitions,
-            mapping or mapping_from_settings(table_schema, partitions, settings),
-            _without_partitions(statistics, partitions),
+            table,
+            mapping or mapping_from_settings(table, settings),
+            _without_partitions(statistics, table.partition_columns),
             # With partitions, one index grows with its rows while another one is completed.
-            self._options.heap_bytes // 2 if partitions else self._options.heap_bytes,
+            self._options.heap_bytes // 2 if table.is_partitioned else self._options.heap_bytes,
             self._options.split_tags,
             self._options.merged_from,
         )
-        check_storable(self._shape.data_schema)
+        check_storable(self._shape.table.data_schema)
         self._builders: dict[tuple[str | None, ...], SplitBuilder] = {}
         self._indexing_builder: SplitBuilder | None = None
         self._uploaded: list[str] = []
@@ -125,9 +122,9 @@ class SplitWriter:
         """
         self._require_open()
         with self._aborting_on_failure():
-            rows = conform(data, self._shape.schema)
+            rows = conform(data, self._shape.table.schema)
             for piece in bounded_slices(rows, _SLICE_ROWS, _SLICE_BYTES):
-                for partition in rows_by_partition(piece, self._shape.partition_columns):
+                for partition in rows_by_partition(piece, self._shape.table.partition_columns):
                     for chunk in bounded_slices(partition.rows, CHUNK_ROWS, CHUNK_BYTES):
                         self._append(partition.values, chunk)
 
@@ -225,7 +222,7 @@ class SplitWriter:
         )
 
     def _partition_values(self, values: tuple[str | None, ...]) -> dict[str, str | None]:
-        return dict(zip(self._shape.partition_columns, values, strict=True))
+        return dict(zip(self._shape.table.partition_columns, values, strict=True))
 
     def _buffered_bytes(self) -> int:
         return sum(builder.buffered_bytes for builder in self._builders.values())

@@ -298,7 +298,7 @@ def test_work_can_be_done_in_another_process(tmp_path):
     table.append(rows(1, 2, 3))
     snapshot = table._snapshot
     store, refs = TaskStore.of(snapshot.context), tuple(split_refs(snapshot.entries))
-    check_of_splits = SplitCheck(store, refs, snapshot.schema, snapshot.partition_columns, is_deep=True)
+    check_of_splits = SplitCheck(store, refs, snapshot.shape, is_deep=True)
     deletion = DeleteBatch(store, (refs[0].path,), retries=0)
     assert pickle.loads(pickle.dumps(check_of_splits)).run(Interruption()) == ()
     pickle.loads(pickle.dumps(deletion)).run(Interruption())

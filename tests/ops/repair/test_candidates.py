@@ -6,12 +6,13 @@ from indextables.config import Settings
 from indextables.ops.repair.damaged_files import whole_lines
 from indextables.ops.repair.plan import KnownPaths, LostWindow, select_splits
 from indextables.ops.repair.splits import FoundSplit, OwnDescription, values_of_path
+from indextables.schema import TableShape
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.storage import partition_path
 from support.tables import add
 
 HOUR = 3_600_000
-MAPPING = mapping_from_settings(pa.schema([("id", pa.int64())]), (), Settings())
+MAPPING = mapping_from_settings(TableShape(pa.schema([("id", pa.int64())])), Settings())
 ANY_TIME = LostWindow(None, None)
 
 

@@ -15,6 +15,7 @@ from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.read import SplitRef, split_refs
 from indextables.ops.references import among, key_or_path, normalised_paths, split_files
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, parallel_map, results
+from indextables.schema import TableShape
 from indextables.table import Snapshot, TableContext
 
 _SPLITS_PER_TASK: Final = 16
@@ -69,8 +70,7 @@ def check_contents(head: Snapshot, *, deep: bool, runner: Runner) -> Iterator[Fi
         SplitCheck(
             TaskStore.of(head.context),
             tuple(refs[start : start + _SPLITS_PER_TASK]),
-            head.schema,
-            head.partition_columns,
+            head.shape,
             deep,
         )
         for start in range(0, len(refs), _SPLITS_PER_TASK)
@@ -85,8 +85,7 @@ class SplitCheck(Task[tuple[Finding, ...]]):
 
     store: TaskStore
     refs: tuple[SplitRef, ...]
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    shape: TableShape
     is_deep: bool
 
     def run(self, interruption: Interruption) -> tuple[Finding, ...]:
@@ -100,7 +99,7 @@ class SplitCheck(Task[tuple[Finding, ...]]):
 
     def _check(self, ref: SplitRef) -> Finding | None:
         try:
-            split = ref.open(self.store.store, self.schema, self.partition_columns)
+            split = ref.open(self.store.store, self.shape)
             num_records = split.num_records
             if self.is_deep:
                 split.verify()

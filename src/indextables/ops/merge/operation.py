@@ -185,13 +185,7 @@ def _plan(snapshot: Snapshot, where: Predicate | None, rules: MergeRules) -> lis
         return []
     paths = entries["path"].combine_chunks()
     return [
-        MergeTask(
-            TaskStore.of(snapshot.context),
-            snapshot.schema,
-            snapshot.partition_columns,
-            snapshot.context.settings,
-            sources,
-        )
+        MergeTask(TaskStore.of(snapshot.context), snapshot.shape, snapshot.context.settings, sources)
         for sources in _sources(snapshot, [paths.take(group) for group in groups])
     ]
 

@@ -25,6 +25,7 @@ from indextables.errors import (
 from indextables.ops.read import SplitRef
 from indextables.ops.runner import Interruption, Task, TaskStore
 from indextables.ops.write import delete_quietly
+from indextables.schema import TableShape
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.split import Split, SplitFile
@@ -76,8 +77,7 @@ class MergeTask(Task[MergedGroup]):
     """Merges one group, without its unreadable sources. Holds only a few batches in memory."""
 
     store: TaskStore
-    schema: pa.Schema
-    partition_columns: tuple[str, ...]
+    shape: TableShape
     settings: Settings = field(repr=False)
     sources: tuple[MergeSource, ...]
 
@@ -116,7 +116,7 @@ class MergeTask(Task[MergedGroup]):
 
     def _open(self, source: MergeSource) -> "_OpenSource":
         store, ref = self.store.store, source.ref
-        split = ref.open(store, self.schema, self.partition_columns)
+        split = ref.open(store, self.shape)
         if ref.num_records is not None and ref.num_records != split.num_records:
             raise SplitCorruptedError(
                 f"{store.url}: {ref.path} holds {split.num_records} rows, but the log records {ref.num_records}"
@@ -129,9 +129,7 @@ class MergeTask(Task[MergedGroup]):
         return _OpenSource(source, split)
 
     def _rewrite(self, sources: "deque[_OpenSource]", interruption: Interruption) -> tuple[SplitFile, ...]:
-        mapping = merged_mapping(
-            [source.split.mapping for source in sources], self.schema, self.partition_columns, self.settings
-        )
+        mapping = merged_mapping([source.split.mapping for source in sources], self.shape, self.settings)
         tags = {tag for source in sources for tag in source.source.split_tags}
         expected = sum(source.split.num_records for source in sources)
         store = self.store.store
@@ -141,9 +139,7 @@ class MergeTask(Task[MergedGroup]):
             split_tags=tuple(sorted(tags)),
             merged_from=tuple(relative_key(source.source.path, store.url) for source in sources),
         )
-        with SplitWriter(
-            store, self.schema, self.partition_columns, self.settings, options, mapping=mapping
-        ) as writer:
+        with SplitWriter(store, self.shape, self.settings, options, mapping=mapping) as writer:
             while sources:
                 # popleft releases each source once it is read: an open split may hold files and memory.
                 _copy(sources.popleft(), writer, interruption)
@@ -158,20 +154,15 @@ class MergeTask(Task[MergedGroup]):
         return files
 
 
-def merged_mapping(
-    mappings: Sequence[DocMapping],
-    schema: pa.Schema,
-    partition_columns: Sequence[str],
-    settings: Settings,
-) -> DocMapping:
+def merged_mapping(mappings: Sequence[DocMapping], shape: TableShape, settings: Settings) -> DocMapping:
     """The doc mapping of a split that replaces splits with the given mappings.
 
     A column keeps its mapping if all sources agree. Where they differ, the table's settings for the column decide.
     Without a setting, a source that indexes it as text wins, so that full-text search keeps working. Raises
     InvalidOptionError for settings that do not fit the schema.
     """
-    configured = mapping_from_settings(schema, partition_columns, settings)
-    plain = mapping_from_settings(schema, partition_columns, Settings())
+    configured = mapping_from_settings(shape, settings)
+    plain = mapping_from_settings(shape, Settings())
     distinct = list(dict.fromkeys(mappings))
     fields = zip(configured.fields, plain.fields, strict=True)
     return DocMapping(tuple(_merged_field(current, default, distinct) for current, default in fields))

@@ -19,7 +19,7 @@ from indextables.log.actions import (
 )
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
-from indextables.schema import from_spark_json, to_spark_json
+from indextables.schema import TableShape, from_spark_json, to_spark_json
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.jvm import IndexedField
@@ -75,24 +75,24 @@ def _metadata_from_splits(splits: Sequence[FoundSplit], url: str, undecided: lis
     if own:
         schemas = dict.fromkeys(description.schema_string for description in own)
         schema = _joined([from_spark_json(text) for text in schemas], undecided)
-        partition_columns = own[0].partition_columns
-        configuration = _indexing(own[0].mapping, schema, partition_columns, undecided)
+        shape = TableShape(schema, own[0].partition_columns)
+        configuration = _indexing(own[0].mapping, shape, undecided)
         undecided.append(
             "no metaData action is left: schema and partitioning are those of the newest split, the table id is new, "
             "and the name, the description and the properties of the table are lost"
         )
     elif splits:
-        schema, partition_columns = _jvm_schema(splits)
-        configuration = _jvm_indexing(splits, schema)
+        shape = _jvm_shape(splits)
+        configuration = _jvm_indexing(splits, shape.schema)
         undecided.append(
             "no metaData action is left, and splits of the JVM do not record the schema: columns have the type of "
             "their index field (int and short become long, date becomes timestamp, a struct becomes string), are "
             "nullable, and have the order of the index"
         )
-        if partition_columns:
+        if shape.is_partitioned:
             undecided.append(
-                f"the partition columns {', '.join(partition_columns)} come from paths: their type is string, and "
-                f"empty strings became null"
+                f"the partition columns {', '.join(shape.partition_columns)} come from paths: their type is string, "
+                f"and empty strings became null"
             )
         undecided.append(
             "the table id is new, and the name, the description and the properties of the table are lost"
@@ -105,8 +105,8 @@ def _metadata_from_splits(splits: Sequence[FoundSplit], url: str, undecided: lis
     created_ms = min(split.add.modification_time for split in splits)
     return Metadata(
         id=str(uuid.uuid4()),
-        schema_string=to_spark_json(schema),
-        partition_columns=tuple(partition_columns),
+        schema_string=to_spark_json(shape.schema),
+        partition_columns=shape.partition_columns,
         configuration=configuration,
         created_time=created_ms,
     )
@@ -126,17 +126,15 @@ def _joined(schemas: Sequence[pa.Schema], undecided: list[str]) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def _indexing(
-    mapping: DocMapping, schema: pa.Schema, partition_columns: Sequence[str], undecided: list[str]
-) -> dict[str, str]:
+def _indexing(mapping: DocMapping, shape: TableShape, undecided: list[str]) -> dict[str, str]:
     """The properties that make writers index new splits like the newest one, as far as its mapping reveals them."""
     properties = {
         f"{INDEXING_TYPEMAP.prefix}{field.name}": _KIND_NAMES[field.kind]
         for field in mapping
-        if field.kind in _KIND_NAMES and pa.types.is_string(schema.field(field.name).type)
+        if field.kind in _KIND_NAMES and pa.types.is_string(shape.type_of(field.name))
     }
     try:
-        is_same = mapping_from_settings(schema, partition_columns, Settings.resolve(properties)) == mapping
+        is_same = mapping_from_settings(shape, Settings.resolve(properties)) == mapping
     except IndexTablesError:
         return {}
     if not is_same:
@@ -146,7 +144,7 @@ def _indexing(
     return properties
 
 
-def _jvm_schema(splits: Sequence[FoundSplit]) -> tuple[pa.Schema, tuple[str, ...]]:
+def _jvm_shape(splits: Sequence[FoundSplit]) -> TableShape:
     fields: dict[str, IndexedField] = {}
     partitions: dict[str, None] = {}
     for split in splits:
@@ -158,7 +156,7 @@ def _jvm_schema(splits: Sequence[FoundSplit]) -> tuple[pa.Schema, tuple[str, ...
         if field.name not in partitions
     ]
     columns += [pa.field(name, pa.string()) for name in partitions]
-    return pa.schema(columns), tuple(partitions)
+    return TableShape(pa.schema(columns), tuple(partitions))
 
 
 def _jvm_indexing(splits: Sequence[FoundSplit], schema: pa.Schema) -> dict[str, str]:
