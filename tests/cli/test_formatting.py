@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.cli.formatting import ago, count, duration, iso, size, visible, when
+from indextables._results import iso
+from indextables.cli.formatting import ago, count, duration, size, visible, when
 from indextables.predicates.literals import timestamp_ms
 
 NOW_MS = 1_700_000_000_000
