@@ -51,7 +51,14 @@ from indextables.log.paths import (
     parse_log_path,
     state_dir,
 )
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import (
     Base,
     BaseFormat,
@@ -192,7 +199,7 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 
@@ -468,10 +475,16 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
-    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     next_target = replace(target, origin=base.meta.key)
     return write_next_state(next_target, _as_current(header), source, _changes(source, tail), trigger)
+
+
+def _read_tail(snapshot: Snapshot) -> Tail:
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    check_partition_values(tail.versions, snapshot.metadata, snapshot.context.url)
+    return tail
 
 
 def _as_current(header: LogHeader) -> LogHeader:
