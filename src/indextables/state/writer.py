@@ -39,6 +39,7 @@ from indextables.state.compaction import (
     manifests_to_rewrite,
     target_entries,
 )
+from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_writer import (
     BLOCK_ROWS,
@@ -59,7 +60,8 @@ class StateTarget(msgspec.Struct, frozen=True):
     """Where a state is written, and its layout.
 
     It is published soon after `started_ms` or not at all, and only if `origin` still exists: the key of the state
-    manifest whose manifests it shares. With an `executor`, manifests may be written outside this process.
+    manifest whose manifests it shares. `foreign` are the fields of other writers in the previous state. With an
+    `executor`, manifests may be written outside this process.
     """
 
     store: ObjectStore
@@ -68,6 +70,7 @@ class StateTarget(msgspec.Struct, frozen=True):
     renormalize_threshold: int
     started_ms: int
     origin: str | None = None
+    foreign: ForeignFields = NO_FOREIGN_FIELDS
     executor: ManifestExecutor | None = None
 
     @classmethod
@@ -132,6 +135,7 @@ def write_next_state(
     """
     adds, doc_mappings = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
+    target = replace(target, foreign=located.state.foreign)
     trigger = trigger or _trigger(target, located.state, changes, base.state, doc_mappings)
     rewritten = {info.path for info in located.with_outdated_entries}
     if trigger is not None:
@@ -258,6 +262,7 @@ def _state(
         unknown_actions=header.unknown_actions,
         timestamp_ms=header.timestamp_ms,
         recent_commits=header.recent_commits,
+        foreign=target.foreign,
     )
 
 

@@ -80,6 +80,7 @@ from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
+from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
@@ -472,6 +473,7 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
         checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
+        target = replace(target, foreign=_foreign_fields(snapshot))
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
@@ -479,6 +481,15 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     next_target = replace(target, origin=base.meta.key)
     return write_next_state(next_target, _as_current(header), source, _changes(source, tail), trigger)
+
+
+def _foreign_fields(snapshot: Snapshot) -> ForeignFields:
+    """The fields of other writers in the state that a snapshot is read from, if it is read from one."""
+    base = snapshot.segment.base
+    if base is None:
+        return NO_FOREIGN_FIELDS
+    _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
+    return source.state.foreign if isinstance(source, StateSource) else NO_FOREIGN_FIELDS
 
 
 def _read_tail(snapshot: Snapshot) -> Tail:
