@@ -136,7 +136,7 @@ def write_next_state(
     adds, available = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
     target = replace(target, foreign=located.state.foreign)
-    # What the manifests of the base may refer to. Our own states register all of it; others may leave it to the metadata.
+    # What the manifests of the base may refer to. Our states register all of it; others may leave it to the metadata.
     registered = dict(base.state.doc_mappings) if base.state.protocol is not None else header.doc_mappings
     doc_mappings = {**registered, **referred_to(adds, available)}
     trigger = trigger or _trigger(target, located.state, changes, registered, doc_mappings)
@@ -176,7 +176,7 @@ def _trigger(
     registered: Mapping[str, str],
     doc_mappings: Mapping[str, str],
 ) -> Trigger | None:
-    """Why the new state should be compacted, or None. `registered` are the doc mappings of the manifests of the base."""
+    """Why the new state should be compacted, or None. `registered` are the doc mappings of the base's manifests."""
     is_due = is_renormalization_due(doc_mappings, target.renormalize_threshold)
     # A renormalization drops all other hashes. From then on, writes renormalize their new entries alone.
     if is_due and _have_other_hashes(registered):

@@ -75,6 +75,7 @@ from indextables.metrics import (
     STATE_WRITE_COMPACTED,
     STATE_WRITE_DURATION_MS,
 )
+from indextables.ops.checkpoint.added_at import with_versions_of_adds
 from indextables.ops.checkpoint.cleanup import read_entries
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
@@ -200,6 +201,8 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
+        if segment.base.format is not BaseFormat.AVRO_STATE:
+            entries = with_versions_of_adds(snapshot.context, segment.base, entries)
     tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
