@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
@@ -201,7 +202,8 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
     try:
         rows = _read_rows(files)
         is_add = pc.fill_null(pc.equal(rows["actionType"], _ADD), False)
-        entries = _entries(rows.filter(is_add), version, meta.last_modified_ms)
+        adds = rows.filter(is_add)
+        entries = _entries(adds, version, meta.last_modified_ms)
         lines = _header_lines(rows.filter(pc.invert(is_add)))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error
@@ -212,7 +214,8 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
         )
     # `actionJson` has all unknown content.
     header = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)
-    return build_checkpoint(header.versions, entries, version, name)
+    summaries = [replace(header.versions[0], without_partition_values=_paths_without_partition_values(adds))]
+    return build_checkpoint(summaries, entries, version, name)
 
 
 def write_parquet_checkpoint(
@@ -281,6 +284,12 @@ def _entries(rows: pa.Table, version: int, timestamp_ms: int) -> pa.Table:
         np.full(rows.num_rows, version, dtype=np.int64),
         np.full(rows.num_rows, timestamp_ms, dtype=np.int64),
     )
+
+
+def _paths_without_partition_values(adds: pa.Table) -> tuple[str, ...]:
+    if "partitionValues" not in adds.column_names:
+        return tuple(adds["path"].to_pylist())
+    return tuple(adds["path"].filter(adds["partitionValues"].is_null()).to_pylist())
 
 
 def _header_rows(checkpoint: Checkpoint) -> pa.Table:

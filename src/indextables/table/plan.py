@@ -99,8 +99,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return _plan_overwrite(intent, snapshot)
         case DropPartitions(where):
             return Plan(removes=files_of_partitions(snapshot, where, _REMOVE_COLUMNS))
-        case Restore(entries, metadata):
-            return _plan_restore(entries, metadata, snapshot)
+        case Restore():
+            return _plan_restore(intent, snapshot)
         case RemoveFiles(paths):
             return Plan(removes=_live_among(paths, snapshot))
         case Merge():
@@ -193,8 +193,9 @@ def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot:
     return bool(pc.all(pc.is_in(live, value_set=removed.combine_chunks()), min_count=0).as_py())
 
 
-def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> Plan:
-    """Remove the files that are not in `entries`, and add those of `entries` that are not live, by file identity."""
+def _plan_restore(intent: Restore, snapshot: Snapshot) -> Plan:
+    """Remove the files that are not in the older version, and add those that are not live, by file identity."""
+    entries = intent.entries
     live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *_FILE_IDENTITY]))).entries
     restored = entries.filter(pc.invert(_has_equal(entries, live)))
     # Keep doc mappings that were registered since: splits of pending commits may refer to them.
@@ -203,7 +204,14 @@ def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> 
         for key, value in snapshot.metadata.configuration.items()
         if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
-    metadata = msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
+    registered |= {
+        f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": intent.doc_mappings[hash_]
+        for hash_ in pc.unique(restored["docMappingRef"]).to_pylist()
+        if hash_ in intent.doc_mappings
+    }
+    metadata = msgspec.structs.replace(
+        intent.metadata, configuration={**registered, **intent.metadata.configuration}
+    )
     return Plan(
         actions=() if metadata == snapshot.metadata else (metadata,),
         removes=live.filter(pc.invert(_has_equal(live, entries))).select(list(_REMOVE_COLUMNS)),
