@@ -162,13 +162,20 @@ class Snapshot:
         wanted = None if columns is None else tuple(dict.fromkeys([*columns, *_PRUNING_COLUMNS]))
         loaded = self._load(Selection(predicate, self.shape), wanted)
         pruned = prune_files(loaded.entries, predicate, self.shape)
-        return FileSelection(
+        selection = FileSelection(
             entries=_project(loaded.entries.filter(pruned.keep), columns),
             manifests=loaded.manifests,
             manifests_skipped=loaded.manifests_skipped,
             files_skipped_by_partition=pruned.skipped_by_partition,
             files_skipped_by_statistics=pruned.skipped_by_statistics,
         )
+        logger.debug(
+            "%s: pruning kept %d files of version %d; it skipped %d of %d manifests, %d files by partition and %d by "
+            "statistics",
+            self.context.url, selection.entries.num_rows, self.version, selection.manifests_skipped,
+            selection.manifests, pruned.skipped_by_partition, pruned.skipped_by_statistics,
+        )  # fmt: skip
+        return selection
 
     def select_paths(self, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The live files with one of these paths. Manifests are skipped by the range of their paths."""
