@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from indextables.config import Settings
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
     ConcurrentMaintenanceError,
@@ -45,6 +46,7 @@ from indextables.log.segment import (
 from indextables.log.version_file import find_object, find_version_file
 from indextables.metrics import LOAD_DURATION_MS
 from indextables.state.source import StateSource, report_tombstones
+from indextables.storage import StoreLocation
 from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of
 from indextables.table.context import TableContext, stamp
 from indextables.table.log_reader import (
@@ -98,6 +100,20 @@ def load_snapshot(
                     f"read ({error}); open the table again"
                 ) from error
     raise AssertionError("unreachable: the loop returns or raises")
+
+
+def reopen(location: StoreLocation, settings: Settings, version: int, table_id: str) -> Snapshot:
+    """The version of a table that was pickled, as it is in the store now.
+
+    Raises VersionNotFoundError if the log no longer holds that version of that table, and what `load_snapshot` raises.
+    """
+    snapshot = load_snapshot(TableContext(location.open(), settings, location), version)
+    if snapshot.metadata.id != table_id:
+        raise VersionNotFoundError(
+            f"{snapshot.context.url}: the table was dropped and created again after version {version} of it was "
+            f"pickled; open the table again"
+        )
+    return snapshot
 
 
 def _report_load(snapshot: Snapshot, took_ms: float) -> None:

@@ -54,6 +54,9 @@ class Snapshot:
     The header is complete from the start. File entries are read when they are first needed, and only those that a
     predicate selects. If they are damaged or missing, `recover` reads them from other files of the log. A snapshot
     never changes, so threads may share it.
+
+    A pickled snapshot holds no entries: unpickling opens the same version of the table again, with the location and
+    the settings of this one. The location includes the credentials that it was opened with.
     """
 
     def __init__(
@@ -77,6 +80,18 @@ class Snapshot:
         self._recover = recover
         if tail is not None:
             self.__dict__["tail"] = tail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Imported here, because `load` makes snapshots.
+        from indextables.table.load import reopen
+
+        context = self.context
+        if context.location is None:
+            raise InvalidOptionError(
+                f"{context.url}: a table whose store was passed as an object cannot be pickled; open the table by its "
+                f"path"
+            )
+        return (reopen, (context.location, context.settings, self.version, self.metadata.id))
 
     @property
     def version(self) -> int:
