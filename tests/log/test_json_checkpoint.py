@@ -54,7 +54,9 @@ def small_table(count: int = 20) -> Checkpoint:
 
 
 def write(store: ObjectStore, checkpoint: Checkpoint, max_part_bytes: int = ONE_FILE) -> int | None:
-    return write_json_checkpoint(store, checkpoint, max_part_bytes=max_part_bytes, created_ms=11)
+    """The number of parts that were written; None for none."""
+    written = write_json_checkpoint(store, checkpoint, max_part_bytes=max_part_bytes, created_ms=11)
+    return None if written is None else written.parts
 
 
 def read(store: ObjectStore, unknown: UnknownContent = UnknownContent.KEEP) -> Checkpoint:

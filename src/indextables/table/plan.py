@@ -71,13 +71,18 @@ class Plan(msgspec.Struct, frozen=True):
         return 0 if self.removes is None else int(self.removes.num_rows)
 
     @property
+    def num_new_rows(self) -> int:
+        """The rows of the splits that are new, as opposed to restored."""
+        return sum(action.num_records or 0 for action in self.actions if isinstance(action, AddAction))
+
+    @property
     def metrics(self) -> Mapping[str, int]:
         """The operation metrics of the history."""
         adds = [action for action in self.actions if isinstance(action, AddAction)]
         return {
             "numAddedFiles": len(adds) + self.num_restored,
             "numAddedBytes": sum(add.size for add in adds) + _sum(self.restored, "size"),
-            "numAddedRows": sum(add.num_records or 0 for add in adds) + _sum(self.restored, "numRecords"),
+            "numAddedRows": self.num_new_rows + _sum(self.restored, "numRecords"),
             "numRemovedFiles": self.num_removes,
         }
 

@@ -13,6 +13,7 @@ Until the commit, the table is unchanged. Whatever ends the merge before it dele
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -29,6 +30,7 @@ from indextables.errors import (
     OperationInterruptedError,
 )
 from indextables.log.actions import AddAction, check_writable
+from indextables.metrics import MERGE_DURATION_MS, MERGE_NEW_SPLITS, MERGE_SOURCE_SPLITS
 from indextables.ops.after_commit import after_commit, after_merge
 from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups, resting_paths, skip_actions
 from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
@@ -150,6 +152,7 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     Only after a CommitOutcomeUnknownError or an interruption of the commit itself may the merge have landed; nothing is
     deleted then.
     """
+    started = time.perf_counter()
     check_writable(snapshot.protocol, snapshot.context.url)
     rules = _rules(snapshot, request)
     tasks = _plan(snapshot, request.where, rules)
@@ -164,7 +167,15 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     with deleting_unless_landed(snapshot.context.store, [file.path for file in work.uploads]):
         operation = Operation("MERGE", {"targetSize": str(rules.target_bytes)})
         result = _commit(snapshot, intent, operation, work)
-    return _finish(result, intent, work)
+    return _reported(_finish(result, intent, work), started)
+
+
+def _reported(result: MergeResult, started: float) -> MergeResult:
+    if result.merged_groups:
+        MERGE_DURATION_MS.record((time.perf_counter() - started) * 1000, result.table_path)
+        MERGE_SOURCE_SPLITS.record(result.source_splits, result.table_path)
+        MERGE_NEW_SPLITS.record(result.new_splits, result.table_path)
+    return result
 
 
 def plan_merge(snapshot: Snapshot, request: MergeRequest) -> list[MergeTask]:
