@@ -7,6 +7,7 @@ JSON: `<v>.checkpoint.json` holds JSON lines or, above a size limit, the list of
 import io
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -42,7 +43,7 @@ from indextables.log.paths import (
     parse_log_path,
 )
 from indextables.log.replay import removed_paths, replay_entries
-from indextables.log.version_file import compress, decompress, find_object
+from indextables.log.version_file import compress, decompress, find_object, read_each
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 # A tiny file can claim any number of equal rows; no table has this many splits.
@@ -76,11 +77,12 @@ class PartList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_json_checkpoint(
-    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent
+    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent, *, parallelism: int
 ) -> Checkpoint:
     """Read a checkpoint, whole or in parts. Raises LogCorruptedError or ObjectNotFoundError.
 
-    Older writers put every action since version 0 there, so the reader replays the lines.
+    Up to `parallelism` threads read the parts. Older writers put every action since version 0 there, so the reader
+    replays the lines.
     """
     name = f"{store.url}/{meta.key}"
     lines = decompress(store.get(meta.key), name)
@@ -89,7 +91,8 @@ def read_json_checkpoint(
         files = [LogFile(version, name, lines, meta.last_modified_ms)]
     else:
         _check_parts(part_list, version, name)
-        files = [_read_part(store, part, version, meta.last_modified_ms) for part in part_list.parts]
+        read = partial(_read_part, store, version=version, modified_ms=meta.last_modified_ms)
+        files = read_each(read, part_list.parts, parallelism=parallelism)
     tail = decode_tail(files, unknown)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
