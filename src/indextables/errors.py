@@ -268,7 +268,7 @@ class CommitError(IndexTablesError):
 
 
 class CleanupFailedError(IndexTablesError):
-    """The transaction committed, as `version`, but the cleanup of the log after it failed. Do not retry the commit."""
+    """The commit or checkpoint of `version` stands, but the cleanup of the log after it failed. Do not commit again."""
 
     def __init__(self, message: str, version: int) -> None:
         super().__init__(message)

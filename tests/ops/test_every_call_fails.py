@@ -13,6 +13,7 @@ import pytest
 from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, TableNotFoundError
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
 from indextables.ops.write import commit_files, drop_partitions, run, set_properties, upgrade_protocol
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, load_snapshot
@@ -107,6 +108,8 @@ CHECKPOINTS = {
     "checkpoint after another": Case(opened(write_checkpoint), table_with_a_fragmented_state),
     "compact": Case(opened(compact), table_with_a_fragmented_state),
     "compact a table without a state": Case(opened(compact), small_table),
+    "checkpoint and clean up": Case(opened(checkpoint_with_cleanup), small_table, AUTOMATIC),
+    "compact and clean up": Case(opened(compact_with_cleanup), table_with_a_fragmented_state, AUTOMATIC),
 }
 
 

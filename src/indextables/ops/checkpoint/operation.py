@@ -189,7 +189,7 @@ def is_compact(snapshot: Snapshot) -> bool:
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
+    return not would_help(source.state, rules, snapshot.shape)
 
 
 def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
