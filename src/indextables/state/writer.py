@@ -46,6 +46,7 @@ from indextables.state.manifest_writer import (
     ManifestForm,
     ManifestGroup,
     NewManifest,
+    entries_within_target,
     write_group,
 )
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
@@ -210,7 +211,8 @@ def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]
 
 
 def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
-    places = layout(entries, target.form.shape, limit)
+    # Entries with wide statistics would otherwise make manifests that no reader accepts.
+    places = layout(entries, target.form.shape, min(limit, entries_within_target(entries)))
     groups = _groups(entries, list(places))
     written = None if target.executor is None else target.executor.write(target.form, groups)
     return _write_here(target, groups) if written is None else written
