@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from indextables.log.legacy_checkpoint import read_part_names
+from indextables.log.legacy_checkpoint import read_part_names, read_row_keys
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpoint,
     ParquetCheckpointInfo,
     StateManifestFile,
     VersionFile,
-    parquet_checkpoint_key,
     parse_log_path,
 )
 from indextables.log.segment import Base, BaseFormat, LogListing, list_log
@@ -321,7 +320,7 @@ class WitnessStore(ClockedStore):
             case BaseFormat.JSON:
                 return {LOG_PREFIX + name for name in read_part_names(self._inner, base.meta)}
             case BaseFormat.PARQUET:
-                return {parquet_checkpoint_key(base.version)}
+                return set(read_row_keys(self._inner, base.meta, base.version))
 
     def _is_named(self, key: str) -> bool:
         return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())

@@ -8,7 +8,7 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -42,11 +42,17 @@ from indextables.log.actions import check_writable
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
-from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
+from indextables.log.legacy_checkpoint import (
+    read_part_names,
+    read_row_keys,
+    write_json_checkpoint,
+    write_parquet_checkpoint,
+)
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
     JsonCheckpointPart,
+    ParquetCheckpointPart,
     parquet_checkpoint_key,
     parse_log_path,
     state_dir,
@@ -76,7 +82,7 @@ from indextables.state.compaction import CompactionRules, Trigger, would_help
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
-from indextables.storage import RetryPolicy
+from indextables.storage import ObjectStore, RetryPolicy
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
 from indextables.table.load import reload_from_newest_base
@@ -84,7 +90,7 @@ from indextables.table.log_reader import read_base, read_base_uncached, read_tai
 
 logger = logging.getLogger(__name__)
 
-# Readers that support only older protocol versions cannot read multi-part JSON checkpoints.
+# Readers that support only older protocol versions cannot read checkpoints in parts.
 _MULTI_PART_PROTOCOL_VERSION = 3
 
 
@@ -393,11 +399,10 @@ def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
 
 def _write_json(snapshot: Snapshot) -> None:
     context = snapshot.context
-    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
     write_json_checkpoint(
         context.store,
         read_for_rewrite(snapshot),
-        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize,
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
 
@@ -408,8 +413,14 @@ def _write_parquet(snapshot: Snapshot) -> None:
         context.store,
         read_for_rewrite(snapshot),
         compression=context.settings[CHECKPOINT_COMPRESSION],
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
+
+
+def _max_part_bytes(snapshot: Snapshot) -> int:
+    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
+    return snapshot.context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize
 
 
 def _find_readable(context: TableContext, version: int, format_: BaseFormat) -> _ReadableBase | None:
@@ -434,7 +445,7 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
     base, store = found.base, snapshot.context.store
     is_state = base.format is BaseFormat.AVRO_STATE
     protocol_version = snapshot.protocol.min_reader_version
-    parts = read_part_names(store, base.meta) if base.format is BaseFormat.JSON else ()
+    parts = _parts(store, base)
     return LastCheckpoint(
         version=snapshot.version,
         size=found.source.num_files,
@@ -442,17 +453,22 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
         num_files=found.source.num_files,
         created_time=store.clock.now_ms(),
         parts=len(parts) or None,
-        checkpoint_id=_checkpoint_id(parts),
-        format="json-multipart" if parts else base.format.value,
+        checkpoint_id=parts[0].checkpoint_id if parts else None,
+        format="json-multipart" if parts and base.format is BaseFormat.JSON else base.format.value,
         state_dir=state_dir(base.version) if is_state else None,
         protocol_version=max(protocol_version, STATE_PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 
-def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
-    """Return the id in the names of the parts; None without parts."""
-    path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
-    return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
+def _parts(store: ObjectStore, base: Base) -> list[JsonCheckpointPart | ParquetCheckpointPart]:
+    """Return the parts of a checkpoint; none if it is one file, or a state."""
+    keys: Iterable[str] = ()
+    if base.format is BaseFormat.JSON:
+        keys = (LOG_PREFIX + name for name in read_part_names(store, base.meta))
+    elif base.format is BaseFormat.PARQUET:
+        keys = read_row_keys(store, base.meta, base.version)
+    paths = (parse_log_path(key) for key in keys)
+    return [path for path in paths if isinstance(path, JsonCheckpointPart | ParquetCheckpointPart)]
 
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
