@@ -69,7 +69,13 @@ def test_table_without_a_checkpoint(store):
 
 @pytest.mark.parametrize(
     ("form", "name"),
-    [("avro", "avro-state"), ("json", "json"), ("multi-part json", "json"), ("parquet", "parquet")],
+    [
+        ("avro", "avro-state"),
+        ("json", "json"),
+        ("multi-part json", "json"),
+        ("parquet", "parquet"),
+        ("multi-part parquet", "parquet"),
+    ],
 )
 def test_format_and_distance_from_the_checkpoint(store, form, name):
     after(new_table(store), append("a"))
