@@ -222,7 +222,7 @@ def test_compaction_leaves_no_tombstones_and_all_live_files(builder):
     compacted = state_of(tables.open())
     assert report.version == 7
     assert (len(compacted.tombstones), len(compacted.manifests)) == (0, 1)
-    assert compacted.manifests[0].partition_bounds == {"day": Bounds("1", "12")}
+    assert compacted.manifests[0].bounds == {"day": Bounds("1", "12")}
     assert paths(tables.open()) == numbered(set(range(100)) - {1, 50, 99})
     assert paths(tables.at(5)) == numbered(range(100))
 
@@ -283,7 +283,7 @@ def test_compaction_sorts_files_by_partition_and_ends_manifests_with_partitions(
     days = [days_in(Path(tables.path, "_transaction_log", info.path)) for info in manifests]
     assert [len(each) for each in days] == [8] * 6
     assert [day for each in days for day in each] == sorted(day for day in range(1, 13) for _ in range(4))
-    assert [info.partition_bounds for info in manifests] == [
+    assert [info.bounds for info in manifests] == [
         {"day": Bounds(str(each[0]), str(each[-1]))} for each in days
     ]
 

@@ -216,7 +216,7 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
 
 
 def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
-    """Add protocol and metadata to a header if it lacks them, as in states of some other writers.
+    """Add what a header lacks if it comes from a state of another writer: protocol, metadata, transactions and commits.
 
     The snapshot found them elsewhere in the log. A checkpoint must contain them, because cleanup may delete the
     versions that it covers.
@@ -225,6 +225,8 @@ def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
         header,
         protocol=header.protocol or snapshot.protocol,
         metadata=header.metadata or snapshot.metadata,
+        transactions=snapshot.header.transactions,
+        recent_commits=snapshot.header.recent_commits,
     )
 
 
