@@ -38,6 +38,7 @@ from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeRequest, P
 from indextables.ops.references import LivePaths, among, normalised_paths
 from indextables.ops.runner import Runner, local_runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
+from indextables.table.changes import actions_since
 from indextables.table.commit import commit_purge_fence
 from indextables.table.load import catch_up
 
@@ -230,7 +231,9 @@ def _partition_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -
     """The doomed splits that may go, and those that writers committed after `since`."""
     if newest.version == since.version:
         return doomed, doomed.slice(0, 0)
-    added = changes_since(newest, since.version).adds["path"].combine_chunks()
+    # Every add counts: time travel needs a file that has been removed again, too.
+    actions = actions_since(newest, since.version) or changes_since(newest, since.version)
+    added = actions.adds["path"].combine_chunks()
     is_added = among(doomed["path"], normalised_paths(added, newest.context.url))
     return doomed.filter(pc.invert(is_added)), doomed.filter(is_added)
 
