@@ -26,6 +26,7 @@ from indextables.log.entries import (
     entries_from_columns,
 )
 from indextables.log.fields import STRING_LIST, STRING_MAP
+from indextables.log.file_keys import tail_with_keys, with_keys
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,
@@ -84,7 +85,7 @@ def read_json_checkpoint(
     else:
         _check_parts(part_list, version, name)
         files = [_read_part(store, part, version, meta.last_modified_ms) for part in part_list.parts]
-    tail = decode_tail(files, unknown)
+    tail = tail_with_keys(decode_tail(files, unknown), store.url)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
 
@@ -203,7 +204,7 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
         rows = _read_rows(files)
         is_add = pc.fill_null(pc.equal(rows["actionType"], _ADD), False)
         adds = rows.filter(is_add)
-        entries = _entries(adds, version, meta.last_modified_ms)
+        entries = with_keys(_entries(adds, version, meta.last_modified_ms), store.url)
         lines = _header_lines(rows.filter(pc.invert(is_add)))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error

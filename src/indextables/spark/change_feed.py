@@ -23,6 +23,7 @@ from indextables.errors import (
 )
 from indextables.log.decode import LogFile, decode_tail
 from indextables.log.entries import empty_entries
+from indextables.log.file_keys import tail_with_keys
 from indextables.log.replay import check_partition_values
 from indextables.log.segment import LogListing, VersionEntry, list_log
 from indextables.ops.read import SplitRef, split_refs
@@ -240,7 +241,7 @@ class ChangeFeed:
         changes.
         """
         if file is not None:
-            tail = decode_tail([file])
+            tail = tail_with_keys(decode_tail([file]), self._snapshot.context.url)
             check_partition_values(tail.versions, self._snapshot.metadata, self._snapshot.context.url)
             removes_rows = bool(pc.any(tail.removes["dataChange"].fill_null(True)).as_py())
             return VersionChanges(version, tail.adds.drop_columns(["sequence"]), removes_rows)

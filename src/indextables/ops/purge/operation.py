@@ -29,13 +29,14 @@ from indextables.errors import (
     StorageError,
     UnsafePathError,
 )
+from indextables.log.file_keys import normalised_paths
 from indextables.log.segment import list_log, read_hint
 from indextables.ops.checkpoint.cleanup import CleanupRules
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import BATCH_KEYS, checkpoint_files_in_use, delete_keys
 from indextables.ops.purge.plan import PurgePlan, PurgeRules, plan_purge, purge_rules
 from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeRequest, PurgeResult, with_outcome
-from indextables.ops.references import LivePaths, among, normalised_paths
+from indextables.ops.references import LivePaths, among
 from indextables.ops.runner import Runner, local_runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
 from indextables.table.changes import actions_since
