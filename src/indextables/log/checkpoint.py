@@ -36,6 +36,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
     entries: pa.Table
 
 
+class CheckpointSize(msgspec.Struct, frozen=True):
+    """What the files of a new checkpoint take in the store.
+
+    `compression_ratio` is the size of the file entries before compression, divided by their size after it; None if the
+    checkpoint wrote none. `parts` is None for a checkpoint that is not divided into parts.
+    """
+
+    num_bytes: int
+    compression_ratio: float | None
+    parts: int | None = None
+
+
 def header_lines(header: LogHeader, num_adds: int) -> bytes:
     """A header as JSON lines: everything in a checkpoint that is not a file entry."""
     known = header.doc_mappings.keys() - registered_doc_mappings(header.metadata).keys()

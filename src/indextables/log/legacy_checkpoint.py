@@ -7,6 +7,7 @@ JSON: `<v>.checkpoint.json` holds JSON lines or, above a size limit, the list of
 import io
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,7 +18,13 @@ from msgspec.structs import replace
 
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
-from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_lines, publish_checkpoint
+from indextables.log.checkpoint import (
+    Checkpoint,
+    CheckpointSize,
+    build_checkpoint,
+    header_lines,
+    publish_checkpoint,
+)
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import (
     FILE_ENTRY_SCHEMA,
@@ -37,7 +44,7 @@ from indextables.log.paths import (
     parse_log_path,
 )
 from indextables.log.replay import removed_paths, replay_entries
-from indextables.log.version_file import compress, decompress, find_object
+from indextables.log.version_file import compress, decompress, find_object, read_each
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 # A tiny file can claim any number of equal rows; no table has this many splits.
@@ -71,11 +78,12 @@ class PartList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_json_checkpoint(
-    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent
+    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent, *, parallelism: int
 ) -> Checkpoint:
     """Read a checkpoint, whole or in parts. Raises LogCorruptedError or ObjectNotFoundError.
 
-    Older writers put every action since version 0 there, so the reader replays the lines.
+    Up to `parallelism` threads read the parts. Older writers put every action since version 0 there, so the reader
+    replays the lines.
     """
     name = f"{store.url}/{meta.key}"
     lines = decompress(store.get(meta.key), name)
@@ -84,7 +92,8 @@ def read_json_checkpoint(
         files = [LogFile(version, name, lines, meta.last_modified_ms)]
     else:
         _check_parts(part_list, version, name)
-        files = [_read_part(store, part, version, meta.last_modified_ms) for part in part_list.parts]
+        read = partial(_read_part, store, version=version, modified_ms=meta.last_modified_ms)
+        files = read_each(read, part_list.parts, parallelism=parallelism)
     tail = tail_with_keys(decode_tail(files, unknown), store.url)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
@@ -107,25 +116,31 @@ def read_part_names(store: ObjectStore, meta: ObjectMeta) -> tuple[str, ...]:
 
 def write_json_checkpoint(
     store: ObjectStore, checkpoint: Checkpoint, *, max_part_bytes: int, created_ms: int
-) -> int | None:
-    """Write a checkpoint unless this version already has one.
+) -> CheckpointSize | None:
+    """Write a checkpoint, and return its size, or None if this version already has one.
 
-    Returns the number of parts, or None for a checkpoint that is one file. The part list is written last and only if
-    absent, so readers never see an incomplete checkpoint; the writer that loses the race deletes its parts. Raises
-    StorageError, also if the write took too long; unreferenced parts may then be left for PURGE.
+    The part list is written last and only if absent, so readers never see an incomplete checkpoint; the writer that
+    loses the race deletes its parts. Raises StorageError, also if the write took too long; unreferenced parts may then
+    be left for PURGE.
     """
     version = checkpoint.header.version
     adds = add_lines(checkpoint.entries)
     head = header_lines(checkpoint.header, checkpoint.entries.num_rows)
-    if len(head) + len(adds) <= max_part_bytes:
-        store.put_if_absent(json_checkpoint_key(version), compress(head + adds))
-        return None
+    uncompressed = len(head) + len(adds)
+    if uncompressed <= max_part_bytes:
+        data = compress(head + adds)
+        if store.put_if_absent(json_checkpoint_key(version), data) is PutOutcome.EXISTS:
+            return None
+        return CheckpointSize(len(data), uncompressed / len(data))
 
     checkpoint_id, started_ms = uuid.uuid4().hex, store.clock.now_ms()
     names: list[str] = []
+    compressed = 0
     for number, part in enumerate([head, *_cut(adds, max_part_bytes)], start=1):
         names.append(json_checkpoint_part_name(version, checkpoint_id, number))
-        store.put(LOG_PREFIX + names[-1], compress(part))
+        data = compress(part)
+        store.put(LOG_PREFIX + names[-1], data)
+        compressed += len(data)
     part_list = PartList(
         version=version, checkpoint_id=checkpoint_id, parts=tuple(names), created_time=created_ms
     )
@@ -134,7 +149,8 @@ def write_json_checkpoint(
     # A store client that retries a write finds its own file. Only another part list means that the race is lost.
     if outcome is PutOutcome.EXISTS and store.get(key) != data:
         store.delete_many(LOG_PREFIX + name for name in names)
-    return len(names)
+        return None
+    return CheckpointSize(compressed + len(data), uncompressed / compressed, parts=len(names))
 
 
 def _part_list(lines: bytes) -> PartList | None:
@@ -221,15 +237,15 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
 
 def write_parquet_checkpoint(
     store: ObjectStore, checkpoint: Checkpoint, *, compression: str, created_ms: int
-) -> None:
-    """Write a checkpoint unless this version already has one. The JSON file that makes it valid is written last.
+) -> CheckpointSize | None:
+    """Write a checkpoint, and return its size, or None if this version already has one.
 
-    Rows without that file are the remains of an unfinished write and are replaced. Raises StorageError, also if the
-    write took too long.
+    The JSON file that makes the checkpoint valid is written last. Rows without that file are the remains of an
+    unfinished write and are replaced. Raises StorageError, also if the write took too long.
     """
     version, entries = checkpoint.header.version, checkpoint.entries
     if find_object(store, parquet_checkpoint_info_key(version)) is not None:
-        return
+        return None
     # Rows of other actions have null in the columns of entries.
     nullable = pa.schema([field.with_nullable(True) for field in entries.schema])
     adds = entries.cast(nullable).append_column("actionType", pa.repeat(_ADD, entries.num_rows))
@@ -242,7 +258,23 @@ def write_parquet_checkpoint(
     store.put(parquet_checkpoint_key(version), buffer.getvalue())
     info = ParquetInfo(version=version, size=entries.num_rows, created_time=created_ms)
     key = parquet_checkpoint_info_key(version)
-    publish_checkpoint(store, key, msgspec.json.encode(info), version, started_ms)
+    data = msgspec.json.encode(info)
+    if publish_checkpoint(store, key, data, version, started_ms) is PutOutcome.EXISTS:
+        return None
+    return CheckpointSize(len(buffer.getvalue()) + len(data), _compression_ratio(buffer))
+
+
+def _compression_ratio(buffer: io.BytesIO) -> float:
+    import pyarrow.parquet as pq  # lazily: see _read_rows
+
+    metadata = pq.read_metadata(buffer)
+    chunks = [
+        metadata.row_group(group).column(column)
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    ]
+    uncompressed = sum(chunk.total_uncompressed_size for chunk in chunks)
+    return float(uncompressed / sum(chunk.total_compressed_size for chunk in chunks))
 
 
 def _read_info(store: ObjectStore, key: str) -> ParquetInfo:

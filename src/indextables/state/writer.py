@@ -24,7 +24,7 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
-from indextables.log.checkpoint import publish_checkpoint
+from indextables.log.checkpoint import CheckpointSize, publish_checkpoint
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
 from indextables.schema import TableShape
@@ -48,6 +48,7 @@ from indextables.state.manifest_writer import (
     NewManifest,
     write_group,
 )
+from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, encode_state_manifest, no_tombstones
 from indextables.storage import ObjectStore, PutOutcome
@@ -98,13 +99,15 @@ class StateTarget(msgspec.Struct, frozen=True):
 
 
 class StateWritten(msgspec.Struct, frozen=True):
-    """The result of a write. `is_written` is false if another writer published a state of this version first."""
+    """The result of a write. `is_written` is false if another writer published a state of this version first.
+
+    `size` covers the new files, not the manifests that the state shares with older ones.
+    """
 
     is_written: bool
     trigger: Trigger | None
     state: StateManifest
-    manifests_written: int
-    bytes_written: int
+    size: CheckpointSize
 
 
 def write_full_state(
@@ -249,6 +252,7 @@ def _state(
     num_files: int,
     total_bytes: int,
 ) -> StateManifest:
+    assert header.protocol is not None  # a state is written with the protocol that it requires
     return StateManifest(
         state_version=header.version,
         created_at_ms=target.store.clock.now_ms(),
@@ -257,6 +261,7 @@ def _state(
         manifests=manifests,
         tombstones=tombstones,
         doc_mappings=header.doc_mappings,
+        protocol_version=max(header.protocol.min_reader_version, STATE_PROTOCOL_VERSION),
         metadata=header.metadata,
         protocol=header.protocol,
         skips=tuple(header.skips.values()),
@@ -284,9 +289,14 @@ def _publish(
         is_written=is_written,
         trigger=trigger,
         state=state,
-        manifests_written=len(new),
-        bytes_written=len(data) + sum(file.size_bytes for file in new),
+        size=_size(data, new),
     )
+
+
+def _size(state_manifest: bytes, new: Sequence[NewManifest]) -> CheckpointSize:
+    compressed = sum(file.size_bytes for file in new)
+    uncompressed = sum(file.uncompressed_bytes for file in new)
+    return CheckpointSize(len(state_manifest) + compressed, uncompressed / compressed if new else None)
 
 
 def _bytes(entries: pa.Table) -> int:

@@ -61,6 +61,9 @@ class Snapshot:
     The header is complete from the start. File entries are read when they are first needed, and only those that a
     predicate selects. If they are damaged or missing, `recover` reads them from other files of the log. A snapshot
     never changes, so threads may share it.
+
+    A pickled snapshot holds no entries: unpickling opens the same version of the table again, with the location and
+    the settings of this one. The location includes the credentials that it was opened with.
     """
 
     def __init__(
@@ -84,6 +87,18 @@ class Snapshot:
         self._recover = recover
         if tail is not None:
             self.__dict__["tail"] = tail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Imported here, because `load` makes snapshots.
+        from indextables.table.load import reopen
+
+        context = self.context
+        if context.location is None:
+            raise InvalidOptionError(
+                f"{context.url}: a table whose store was passed as an object cannot be pickled; open the table by its "
+                f"path"
+            )
+        return (reopen, (context.location, context.settings, self.version, self.metadata.id))
 
     @property
     def version(self) -> int:
@@ -171,13 +186,20 @@ class Snapshot:
         wanted = None if columns is None else tuple(dict.fromkeys([*columns, *_PRUNING_COLUMNS]))
         loaded = self._load(Selection(predicate, self.shape), wanted)
         pruned = prune_files(loaded.entries, predicate, self.shape)
-        return FileSelection(
+        selection = FileSelection(
             entries=_project(loaded.entries.filter(pruned.keep), columns),
             manifests=loaded.manifests,
             manifests_skipped=loaded.manifests_skipped,
             files_skipped_by_partition=pruned.skipped_by_partition,
             files_skipped_by_statistics=pruned.skipped_by_statistics,
         )
+        logger.debug(
+            "%s: pruning kept %d files of version %d; it skipped %d of %d manifests, %d files by partition and %d by "
+            "statistics",
+            self.context.url, selection.entries.num_rows, self.version, selection.manifests_skipped,
+            selection.manifests, pruned.skipped_by_partition, pruned.skipped_by_statistics,
+        )  # fmt: skip
+        return selection
 
     def select_paths(self, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The live files with one of these paths. Manifests are skipped by the range of their paths."""

@@ -39,6 +39,7 @@ from indextables.errors import (
 from indextables.log.decode import UnknownContent
 from indextables.log.segment import Base, LogListing, list_log
 from indextables.log.version_file import find_object
+from indextables.metrics import CLEANUP_DELETED_FILES
 from indextables.table import TableContext
 from indextables.table.log_reader import read_base_uncached
 
@@ -99,7 +100,12 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
                 logger.info("%s: cleanup would delete %s", context.url, key)
         elif plan.keys:
             context.store.delete_many(plan.keys)
-            logger.info("%s: cleaned up %d log files", context.url, len(plan.keys))
+            CLEANUP_DELETED_FILES.record(len(plan.checkpoints), context.url, kind="checkpoint")
+            CLEANUP_DELETED_FILES.record(len(plan.versions), context.url, kind="version")
+            logger.info(
+                "%s: cleaned up %d checkpoints and %d versions after the checkpoint of version %d",
+                context.url, len(plan.checkpoints), len(plan.versions), checkpoint_version,
+            )  # fmt: skip
         return plan
     except (StorageError, LogCorruptedError, ConcurrentMaintenanceError) as error:
         if settings[CLEANUP_FAILURE_POLICY] == "fail":

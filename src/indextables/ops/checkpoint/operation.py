@@ -39,7 +39,7 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import check_writable
-from indextables.log.checkpoint import Checkpoint
+from indextables.log.checkpoint import Checkpoint, CheckpointSize
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
 from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
@@ -70,8 +70,9 @@ from indextables.log.segment import (
 )
 from indextables.log.version_file import find_object
 from indextables.metrics import (
-    STATE_TOMBSTONE_COUNT,
-    STATE_TOMBSTONE_RATIO,
+    CHECKPOINT_COMPRESSION_RATIO,
+    CHECKPOINT_DURATION_MS,
+    CHECKPOINT_SIZE_BYTES,
     STATE_WRITE_COMPACTED,
     STATE_WRITE_DURATION_MS,
 )
@@ -83,7 +84,7 @@ from indextables.state.changes import NetChanges, is_exact, net_changes, net_cha
 from indextables.state.compaction import CompactionRules, Trigger, would_help
 from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
-from indextables.state.source import StateSource
+from indextables.state.source import StateSource, report_tombstones
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
 from indextables.storage import RetryPolicy
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
@@ -171,11 +172,12 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
     """
     started = time.perf_counter()
     written = _write_state(snapshot, trigger)
-    state = written.state
-    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000)
-    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0)
-    STATE_TOMBSTONE_COUNT.record(len(state.tombstones))
-    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1))
+    table = snapshot.context.url
+    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000, table)
+    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0, table)
+    report_tombstones(written.state, table)
+    if written.is_written:
+        _report(snapshot, BaseFormat.AVRO_STATE, written.size, written.state.num_files, started)
     return written
 
 
@@ -187,7 +189,7 @@ def is_compact(snapshot: Snapshot) -> bool:
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
+    return not would_help(source.state, rules, snapshot.shape)
 
 
 def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
@@ -405,22 +407,43 @@ def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
 def _write_json(snapshot: Snapshot) -> None:
     context = snapshot.context
     may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
-    write_json_checkpoint(
+    started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
+    size = write_json_checkpoint(
         context.store,
-        read_for_rewrite(snapshot),
+        checkpoint,
         max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize,
         created_ms=context.store.clock.now_ms(),
     )
+    _report(snapshot, BaseFormat.JSON, size, checkpoint.entries.num_rows, started)
 
 
 def _write_parquet(snapshot: Snapshot) -> None:
     context = snapshot.context
-    write_parquet_checkpoint(
+    started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
+    size = write_parquet_checkpoint(
         context.store,
-        read_for_rewrite(snapshot),
+        checkpoint,
         compression=context.settings[CHECKPOINT_COMPRESSION],
         created_ms=context.store.clock.now_ms(),
     )
+    _report(snapshot, BaseFormat.PARQUET, size, checkpoint.entries.num_rows, started)
+
+
+def _report(
+    snapshot: Snapshot, format_: BaseFormat, size: CheckpointSize | None, num_files: int, started: float
+) -> None:
+    """Report a checkpoint that was written since `started`; `size` is None if another writer was faster."""
+    if size is None:
+        return
+    table, name, took_ms = snapshot.context.url, format_.value, (time.perf_counter() - started) * 1000
+    CHECKPOINT_DURATION_MS.record(took_ms, table, format=name)
+    CHECKPOINT_SIZE_BYTES.record(size.num_bytes, table, format=name)
+    if size.compression_ratio is not None:
+        CHECKPOINT_COMPRESSION_RATIO.record(size.compression_ratio, table, format=name)
+    logger.info(
+        "%s: wrote the checkpoint of version %d: %d files, %d bytes of %s, in %.1f ms",
+        table, snapshot.version, num_files, size.num_bytes, name, took_ms,
+    )  # fmt: skip
 
 
 def _find_readable(context: TableContext, version: int, format_: BaseFormat) -> _ReadableBase | None:

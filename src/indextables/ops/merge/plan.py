@@ -75,10 +75,11 @@ def resting_paths(snapshot: Snapshot) -> frozenset[str]:
     if not snapshot.context.settings[SKIPPED_FILES_TRACKING_ENABLED]:
         return frozenset()
     now_ms = snapshot.context.store.clock.now_ms()
+    cooldown_hours = snapshot.context.settings[SKIPPED_FILES_COOLDOWN_HOURS]
     return frozenset(
         spelling
         for path, skip in snapshot.header.skips.items()
-        if skip.operation.lower() == _SKIP_OPERATION and now_ms < _retry_after(skip, _cooldown_ms(snapshot))
+        if skip.operation.lower() == _SKIP_OPERATION and now_ms < skip.retried_from_ms(cooldown_hours)
         for spelling in _spellings(path, snapshot)
     )
 
@@ -154,10 +155,6 @@ def _sorted_by_time(partitions: Positions, times: pa.ChunkedArray, paths: pa.Chu
 
 def _cooldown_ms(snapshot: Snapshot) -> int:
     return int(snapshot.context.settings[SKIPPED_FILES_COOLDOWN_HOURS] * _MS_PER_HOUR)
-
-
-def _retry_after(skip: SkipAction, cooldown_ms: int) -> int:
-    return skip.retry_after if skip.retry_after is not None else skip.skip_timestamp + cooldown_ms
 
 
 def _spellings(path: str, snapshot: Snapshot) -> Iterator[str]:
