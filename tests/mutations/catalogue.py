@@ -61,9 +61,9 @@ MUTATIONS = (
     Mutation(
         "swallowed manifest read error",
         "state/source.py",
-        "        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)",
+        "        return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]",
         "        try:\n"
-        "            return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)\n"
+        "            return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]\n"
         "        except Exception:\n"
         "            return []",
         ("tests/state/test_state_source.py", "tests/ops/checkpoint/test_checkpoint.py"),

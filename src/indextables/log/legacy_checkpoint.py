@@ -34,6 +34,7 @@ from indextables.log.entries import (
     entries_from_columns,
 )
 from indextables.log.fields import STRING_LIST, STRING_MAP
+from indextables.log.file_keys import tail_with_keys, with_keys
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,
@@ -99,7 +100,7 @@ def read_json_checkpoint(
         _check_parts(part_list, version, name)
         read = partial(_read_part, store, version=version, modified_ms=meta.last_modified_ms)
         files = read_each(read, part_list.parts, parallelism=parallelism)
-    tail = decode_tail(files, unknown)
+    tail = tail_with_keys(decode_tail(files, unknown), store.url)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
 
@@ -239,7 +240,7 @@ def read_parquet_checkpoint(
         rows = _read_rows(files)
         is_add = pc.fill_null(pc.equal(rows["actionType"], _ADD), False)
         adds = rows.filter(is_add)
-        entries = _entries(adds, version, meta.last_modified_ms)
+        entries = with_keys(_entries(adds, version, meta.last_modified_ms), store.url)
         lines = _header_lines(rows.filter(pc.invert(is_add)))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error

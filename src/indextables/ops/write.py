@@ -50,7 +50,8 @@ from indextables.schema.spark_json import hash_or_none
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import ObjectStore
-from indextables.table import CommitResult, Operation, Snapshot, TableContext, changes_since, commit
+from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit
+from indextables.table.changes import actions_since
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.intent import (
@@ -398,10 +399,13 @@ def _removed(result: CommitResult) -> tuple[int | None, int | None]:
     if not result.is_committed:
         return 0, 0
     try:
-        removes = changes_since(result.snapshot, result.version - 1).removes
+        tail = actions_since(result.snapshot, result.version - 1)
     except IndexTablesError:
-        # The commit stands, so the operation must not fail because its version file is gone or unreadable.
+        # The commit stands, so the operation must not fail because its version file is unreadable.
         return None, None
+    if tail is None:
+        return None, None  # a concurrent cleanup deleted the version file
+    removes = tail.removes
     return removes.num_rows, pc.sum(removes["size"]).as_py() or 0
 
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
+from indextables.log.file_keys import with_keys
 from indextables.metrics import (
     STATE_READ_DURATION_MS,
     STATE_READ_FILE_COUNT,
@@ -136,7 +137,8 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         columns: Sequence[str] | None,
     ) -> list[pa.Table]:
         """What `read` returns, in this thread, for a caller that has only some manifests of a state."""
-        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)
+        files = [_fetch(store, state_version, info) for info in manifests]
+        return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]
 
     def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         store, version = self._store_with_time_limit(), self.state.state_version
@@ -148,7 +150,10 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             # Fetches are submitted before the decoding that waits for them, so this cannot deadlock.
             decoded = [
                 pool.submit(
-                    _decoded_from, [pool.submit(_fetch, store, version, info) for info in batch], columns
+                    _decoded_from,
+                    [pool.submit(_fetch, store, version, info) for info in batch],
+                    columns,
+                    store.url,
                 )
                 for batch in batches(manifests, attrgetter("num_entries"), _ENTRIES_PER_BATCH)
             ]
@@ -210,8 +215,11 @@ def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> Fetche
     return FetchedManifest(store.get(key), f"{store.url}/{key}", info.num_entries)
 
 
-def _decoded_from(files: Sequence[Future[FetchedManifest]], columns: Sequence[str] | None) -> list[pa.Table]:
-    return read_manifests([file.result() for file in files], columns)
+def _decoded_from(
+    files: Sequence[Future[FetchedManifest]], columns: Sequence[str] | None, root_url: str
+) -> list[pa.Table]:
+    tables = read_manifests([file.result() for file in files], columns)
+    return [with_keys(entries, root_url) for entries in tables]
 
 
 def newest_per_path(entries: pa.Table) -> pa.Table:

@@ -24,6 +24,7 @@ from indextables.log.actions import (
     encode_actions,
     parse_action,
 )
+from indextables.log.file_keys import has_absolute, keys_or_paths
 from indextables.log.paths import (
     LOG_PREFIX,
     SHARED_MANIFEST_PATH,
@@ -152,6 +153,8 @@ def read_state_manifest(store: ObjectStore, base: Base) -> StateManifest:
         raise ManifestCorruptedError(
             f"{name}: holds the state of version {manifest.state_version}, not of {base.version}"
         )
+    if has_absolute(manifest.tombstones):
+        return replace(manifest, tombstones=keys_or_paths(manifest.tombstones, store.url))
     return manifest
 
 
