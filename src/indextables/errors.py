@@ -31,6 +31,7 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     ├── VersionNotFoundError
     ├── ConcurrentMaintenanceError
     ├── UnsupportedProtocolError
+    ├── ProtocolUpgradeError
     ├── LogGapError
     ├── LogCorruptedError
     │   ├── CheckpointValidationError
@@ -201,6 +202,10 @@ class UnsupportedProtocolError(IndexTablesError):
     """The table requires a protocol version or feature that this release does not support."""
 
 
+class ProtocolUpgradeError(IndexTablesError):
+    """A write would have to raise the table's protocol version, and the settings do not allow that."""
+
+
 class LogGapError(IndexTablesError):
     """A version file is missing in the middle of the log, so no version may be committed after it."""
 
@@ -263,7 +268,7 @@ class CommitError(IndexTablesError):
 
 
 class CleanupFailedError(IndexTablesError):
-    """The transaction committed, as `version`, but the cleanup of the log after it failed. Do not retry the commit."""
+    """The commit or checkpoint of `version` stands, but the cleanup of the log after it failed. Do not commit again."""
 
     def __init__(self, message: str, version: int) -> None:
         super().__init__(message)

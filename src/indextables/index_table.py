@@ -291,7 +291,7 @@ class IndexTable(TableReader):
             InvalidOptionError: This release does not support a version itself.
 
         Example:
-            >>> table.upgrade_protocol(4, 4) >= 2
+            >>> table.upgrade_protocol(5, 5) >= 2
             True
         """
         result = ops.write.upgrade_protocol(self._writable(), reader_version, writer_version)
@@ -322,7 +322,7 @@ class IndexTable(TableReader):
     # --- Maintenance ---------------------------------------------------------------------------------
 
     def checkpoint(self, *, runner: Runner | None = None) -> CheckpointResult:
-        """Write a checkpoint of the newest version, so that readers need not replay the log.
+        """Write a checkpoint of the newest version, and clean up the log files past their retention that it covers.
 
         Args:
             runner: Reads and writes the manifests of very large tables; this process by default.
@@ -338,12 +338,12 @@ class IndexTable(TableReader):
             'avro-state'
         """
         snapshot = self._newest()
-        result = ops.checkpoint.write_checkpoint(snapshot, runner)
+        result = ops.checkpoint.checkpoint_with_cleanup(snapshot, runner)
         self._bind(reload_from_newest_base(snapshot), is_pinned=False)
         return result
 
     def compact(self, *, runner: Runner | None = None) -> CheckpointResult:
-        """Rewrite the state without tombstones and fragments. A compact state stays as it is.
+        """Rewrite the state, sorted by partition, without tombstones and fragments, and clean up as `checkpoint` does.
 
         Args:
             runner: Reads and writes the manifests of very large tables; this process by default.
@@ -358,7 +358,7 @@ class IndexTable(TableReader):
             >>> table.compact().num_files
             2
         """
-        result = ops.checkpoint.compact(self._newest(), runner)
+        result = ops.checkpoint.compact_with_cleanup(self._newest(), runner)
         self.refresh()
         return result
 

@@ -60,7 +60,7 @@ def write(store: ObjectStore, checkpoint: Checkpoint, max_part_bytes: int = ONE_
 
 
 def read(store: ObjectStore, unknown: UnknownContent = UnknownContent.KEEP) -> Checkpoint:
-    return read_json_checkpoint(store, store.head(KEY), VERSION, unknown)
+    return read_json_checkpoint(store, store.head(KEY), VERSION, unknown, parallelism=1)
 
 
 def keys(store: ObjectStore) -> list[str]:
@@ -357,7 +357,7 @@ def test_a_part_list_with_a_foreign_name_is_refused(store, name):
     store.put(f"{LOG_PREFIX}{VERSION:020d}.json", json_lines(METADATA))
     watched = FaultStore(store)
     with pytest.raises(LogCorruptedError, match="is not the name of one of its parts"):
-        read_json_checkpoint(watched, store.head(KEY), VERSION, UnknownContent.IGNORE)
+        read_json_checkpoint(watched, store.head(KEY), VERSION, UnknownContent.IGNORE, parallelism=1)
     assert {call.key for call in watched.calls} == {KEY}
 
 
@@ -418,6 +418,6 @@ def test_a_missing_checkpoint_is_not_found(store):
     meta = store.head(KEY)
     store.delete_many([KEY])
     with pytest.raises(ObjectNotFoundError):
-        read_json_checkpoint(store, meta, VERSION, UnknownContent.IGNORE)
+        read_json_checkpoint(store, meta, VERSION, UnknownContent.IGNORE, parallelism=1)
     with pytest.raises(ObjectNotFoundError):
         read_part_names(store, meta)

@@ -40,6 +40,7 @@ PROPERTIES = [
     "numTombstones",
     "tombstoneRatio",
     "needs_compaction",
+    "compaction_reason",
     "createdAt",
     "checkpointVersion",
     "versionsSinceCheckpoint",
@@ -79,8 +80,9 @@ def test_format_and_distance_from_the_checkpoint(store, form, name):
     assert (found["format"], found["checkpointVersion"], found["versionsSinceCheckpoint"]) == (name, "1", "1")
     assert (found["version"], found["numFiles"]) == ("2", "2")
     assert list(found) == PROPERTIES
-    of_states = PROPERTIES[4:9]
+    of_states = set(PROPERTIES[4:10]) - {"compaction_reason"}
     assert {found[name] is None for name in of_states} == {form != "avro"}
+    assert found["compaction_reason"] is None
 
 
 def test_state_that_needs_compaction_says_so(store):

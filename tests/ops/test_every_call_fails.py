@@ -13,6 +13,7 @@ import pytest
 from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, TableNotFoundError
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
 from indextables.ops.write import (
     commit_files,
     drop_partitions,
@@ -34,12 +35,12 @@ from support.tables import (
     context,
     copy_all,
     do,
+    jvm_table,
     live,
     log_keys,
     memory_store,
     merge,
     new_table,
-    older_table,
     overwrite,
     remove,
 )
@@ -62,7 +63,7 @@ def small_table(store: ObjectStore) -> None:
 
 
 def table_of_an_older_release(store: ObjectStore) -> None:
-    do(older_table(store), append("a", "b"))
+    jvm_table(store, "a", "b", protocol=3)
 
 
 def table_with_a_fragmented_state(store: ObjectStore) -> None:
@@ -115,6 +116,8 @@ CHECKPOINTS = {
     "checkpoint after another": Case(opened(write_checkpoint), table_with_a_fragmented_state),
     "compact": Case(opened(compact), table_with_a_fragmented_state),
     "compact a table without a state": Case(opened(compact), small_table),
+    "checkpoint and clean up": Case(opened(checkpoint_with_cleanup), small_table, AUTOMATIC),
+    "compact and clean up": Case(opened(compact_with_cleanup), table_with_a_fragmented_state, AUTOMATIC),
 }
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from indextables.config import Settings
 from indextables.errors import ConcurrentMaintenanceError, VersionNotFoundError
 from indextables.ops.after_commit import after_commit
-from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
 from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.purge.operation import purge
@@ -192,11 +192,11 @@ def _write(actor: Actor, snapshot: Snapshot, intent: Intent, operation: Operatio
 
 
 def checkpoint(actor: Actor) -> None:
-    write_checkpoint(actor.snapshot())
+    checkpoint_with_cleanup(actor.snapshot())
 
 
 def compaction(actor: Actor) -> None:
-    compact(actor.snapshot())
+    compact_with_cleanup(actor.snapshot())
 
 
 def garbage(actor: Actor) -> None:

@@ -39,6 +39,7 @@ def state(*entries: int, tombstones: int = 0, dead: int = 0) -> StateManifest:
             1,
             tombstone_count=dead if index == 0 else 0,
             live_entry_count=count - (dead if index == 0 else 0),
+            has_typed_bounds=True,
         )
         for index, count in enumerate(entries)
     )
@@ -101,7 +102,7 @@ def test_the_manifest_count_does_not_trigger_forever_on_a_large_table(sizes, exp
 
 
 def test_a_large_table_without_fragments_is_compact():
-    assert not would_help(state(*[7_813] * 128), RULES, is_partitioned=True)
+    assert not would_help(state(*[7_813] * 128), RULES, TableShape(SCHEMA, ("day",)))
 
 
 @settings(deadline=None, max_examples=200)

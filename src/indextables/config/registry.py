@@ -339,7 +339,14 @@ _protocol = Definitions(Section.PROTOCOL)
 PROTOCOL_AUTO_UPGRADE = _protocol.boolean(
     "protocol.autoUpgrade",
     True,
-    "Let Avro checkpoints raise older tables to protocol 4; if false, those get JSON checkpoints.",
+    "Let Avro checkpoints raise older tables to protocol 4, and new splits raise them to 5; if false, older tables get "
+    "JSON checkpoints, and no splits can be added to them.",
+)
+PROTOCOL_CONVERT_JVM_TABLES = _protocol.boolean(
+    "protocol.convertJvmTables",
+    False,
+    "Let writes and merges add splits to a table that holds splits of the JVM. The first one raises it to protocol 5: "
+    "the JVM can no longer read or write it, and there is no way back.",
 )
 PROTOCOL_CHECK_ENABLED = _protocol.boolean(
     "protocol.checkEnabled",

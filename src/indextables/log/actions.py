@@ -213,9 +213,13 @@ def new_commit_id() -> str:
 
 
 # The table protocol: which versions and features this release reads and writes
+#
+# The specification ends at version 4, which introduced Avro states. Version 5 is ours: the table holds, or may hold,
+# splits of this implementation, which the JVM cannot read.
 
-READER_VERSION = 4
-WRITER_VERSION = 4
+READER_VERSION = 5
+WRITER_VERSION = 5
+SPLIT_PROTOCOL_VERSION = 5
 
 # Features that the specification and other writers name. Every release of this package supports all of them.
 KNOWN_FEATURES = frozenset(

@@ -7,12 +7,14 @@ JSON: `<v>.checkpoint.json` holds JSON lines or, above a size limit, the list of
 import io
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
@@ -41,7 +43,7 @@ from indextables.log.paths import (
     parse_log_path,
 )
 from indextables.log.replay import removed_paths, replay_entries
-from indextables.log.version_file import compress, decompress, find_object
+from indextables.log.version_file import compress, decompress, find_object, read_each
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 # A tiny file can claim any number of equal rows; no table has this many splits.
@@ -75,11 +77,12 @@ class PartList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_json_checkpoint(
-    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent
+    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent, *, parallelism: int
 ) -> Checkpoint:
     """Read a checkpoint, whole or in parts. Raises LogCorruptedError or ObjectNotFoundError.
 
-    Older writers put every action since version 0 there, so the reader replays the lines.
+    Up to `parallelism` threads read the parts. Older writers put every action since version 0 there, so the reader
+    replays the lines.
     """
     name = f"{store.url}/{meta.key}"
     lines = decompress(store.get(meta.key), name)
@@ -88,7 +91,8 @@ def read_json_checkpoint(
         files = [LogFile(version, name, lines, meta.last_modified_ms)]
     else:
         _check_parts(part_list, version, name)
-        files = [_read_part(store, part, version, meta.last_modified_ms) for part in part_list.parts]
+        read = partial(_read_part, store, version=version, modified_ms=meta.last_modified_ms)
+        files = read_each(read, part_list.parts, parallelism=parallelism)
     tail = decode_tail(files, unknown)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
@@ -214,7 +218,8 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
     try:
         rows = _read_rows(files)
         is_add = pc.fill_null(pc.equal(rows["actionType"], _ADD), False)
-        entries = _entries(rows.filter(is_add), version, meta.last_modified_ms)
+        adds = rows.filter(is_add)
+        entries = _entries(adds, version, meta.last_modified_ms)
         lines = _header_lines(rows.filter(pc.invert(is_add)))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error
@@ -225,7 +230,8 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
         )
     # `actionJson` has all unknown content.
     header = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)
-    return build_checkpoint(header.versions, entries, version, name)
+    summaries = [replace(header.versions[0], without_partition_values=_paths_without_partition_values(adds))]
+    return build_checkpoint(summaries, entries, version, name)
 
 
 def write_parquet_checkpoint(
@@ -310,6 +316,12 @@ def _entries(rows: pa.Table, version: int, timestamp_ms: int) -> pa.Table:
         np.full(rows.num_rows, version, dtype=np.int64),
         np.full(rows.num_rows, timestamp_ms, dtype=np.int64),
     )
+
+
+def _paths_without_partition_values(adds: pa.Table) -> tuple[str, ...]:
+    if "partitionValues" not in adds.column_names:
+        return tuple(adds["path"].to_pylist())
+    return tuple(adds["path"].filter(adds["partitionValues"].is_null()).to_pylist())
 
 
 def _header_rows(checkpoint: Checkpoint) -> pa.Table:

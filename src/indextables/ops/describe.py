@@ -21,7 +21,7 @@ from indextables.log.decode import Tail, VersionSummary
 from indextables.log.paths import version_key
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.log.segment import Base, VersionEntry, list_log
-from indextables.state.compaction import CompactionRules, compaction_trigger
+from indextables.state.compaction import CompactionRules, why_compaction_is_due
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import StateManifest
 from indextables.storage.redaction import REDACTED
@@ -31,7 +31,7 @@ from indextables.table.log_reader import read_base, read_tail
 
 STATE_COLUMNS: Final = (
     Column("property", pa.string(), "the name of the property", nullable=False),
-    Column("value", pa.string(), "its value as text; null: the format of the state does not have it"),
+    Column("value", pa.string(), "its value as text; null: there is none"),
 )
 STATE_SCHEMA: Final = schema_of(STATE_COLUMNS)
 
@@ -41,6 +41,7 @@ _STATE_PROPERTIES: Final = (
     "numTombstones",
     "tombstoneRatio",
     "needs_compaction",
+    "compaction_reason",
     "createdAt",
 )
 
@@ -175,14 +176,14 @@ def is_doc_mapping(key: str) -> bool:
 
 def _state_properties(snapshot: Snapshot, state: StateManifest) -> dict[str, object]:
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    is_partitioned = bool(snapshot.partition_columns)
     ratio = len(state.tombstones) / max(state.num_files, 1)
-    needs_compaction = compaction_trigger(state, 0, rules, is_partitioned=is_partitioned) is not None
+    reason = why_compaction_is_due(state, rules, snapshot.shape)
     values = (
         len(state.manifests),
         len(state.tombstones),
         f"{ratio:.2%}",
-        str(needs_compaction).lower(),
+        str(reason is not None).lower(),
+        reason,
         datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
     )
     return dict(zip(_STATE_PROPERTIES, values, strict=True))

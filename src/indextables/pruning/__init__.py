@@ -5,6 +5,7 @@ from indextables.pruning.manifests import (
     Bounds,
     BoundsOrder,
     bounds_may_match,
+    manifest_ranges,
     partition_bounds,
     prune_manifests,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "bounds_may_match",
     "column_statistics",
     "format_value",
+    "manifest_ranges",
     "map_values",
     "match_partitions",
     "merge_statistics",

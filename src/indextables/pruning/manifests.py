@@ -91,6 +91,16 @@ def prune_manifests(
     return pa.array(evaluate(predicate, ranges, len(manifests)).may_be_true)
 
 
+def manifest_ranges(
+    manifests: Sequence[Mapping[str, Bounds] | None], shape: TableShape, *, order: BoundsOrder
+) -> list[ColumnRange]:
+    """Return the range of each partition column in each manifest, as far as its bounds prove it."""
+    return [
+        _bounds_range(manifests, key, shape.type_of(column), order)
+        for column, key in shape.partition_keys.items()
+    ]
+
+
 def _bounds(texts: pa.Array, data_type: pa.DataType) -> Bounds | None:
     parsed = parse_values(texts, data_type)
     is_ambiguous = pc.any(pc.equal(texts, HIVE_NULL)).as_py()

@@ -30,7 +30,13 @@ from indextables.errors import (
 from indextables.log.actions import DEFAULT_PROTOCOL, Metadata, ProtocolAction, check_readable
 from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_header,
+)
 from indextables.log.segment import (
     Base,
     Gap,
@@ -250,6 +256,7 @@ def _build(context: TableContext, start: _Start, excluded_bases: Collection[str]
         header = replay_header(start.header, tail.versions, removed_paths(tail))
         if header.metadata is None or header.protocol is None:
             header = _recover_identity(context, header)
+        check_partition_values(tail.versions, header.metadata, context.url)
         context.cache.metadata.put(context.store, segment_identity(segment), header)
     if header.metadata is None:
         raise LogCorruptedError(

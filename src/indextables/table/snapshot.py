@@ -23,7 +23,13 @@ from indextables.errors import (
 from indextables.log.actions import Metadata, ProtocolAction, check_readable
 from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
-from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.replay import (
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import Gap, LogSegment, VersionEntry, list_log
 from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.pruning import match_partitions, prune_files
@@ -130,7 +136,9 @@ class Snapshot:
     @lazy_property
     def tail(self) -> Tail:
         """The versions after the base, reduced to the actions that a replay needs."""
-        return read_last_actions(self.context, self.segment.version_files)
+        tail = read_last_actions(self.context, self.segment.version_files)
+        check_partition_values(tail.versions, self.metadata, self.context.url)
+        return tail
 
     @lazy_property
     def entries(self) -> pa.Table:
@@ -207,6 +215,8 @@ class Snapshot:
         summaries = [summary_of(log_file) for log_file in log_files]
         has_skips = bool(self.header.skips) or any(summary.actions.skips for summary in summaries)
         delta = decode_tail(log_files) if self.has_loaded_entries or has_skips else None
+        if delta is not None:
+            check_partition_values(delta.versions, self.metadata, self.context.url)
         header = replay_header(self.header, summaries, removed_paths(delta) if delta is not None else {})
         assert header.metadata is not None  # metadata can be replaced but not removed
         protocol = header.protocol or self.protocol

@@ -371,7 +371,7 @@ def test_identity_survives_version_0():
     again = newest(store)
     assert version_key(0) not in log_keys(store)
     assert (again.metadata, again.schema) == (table.metadata, table.schema)
-    assert (again.protocol.min_reader_version, again.protocol.min_writer_version) == (4, 4)
+    assert (again.protocol.min_reader_version, again.protocol.min_writer_version) == (5, 5)
 
 
 # --- verification before deleting ---------------------------------------------------------------------

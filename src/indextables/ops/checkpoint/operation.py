@@ -51,7 +51,14 @@ from indextables.log.paths import (
     parse_log_path,
     state_dir,
 )
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import (
     Base,
     BaseFormat,
@@ -69,11 +76,13 @@ from indextables.metrics import (
     STATE_WRITE_COMPACTED,
     STATE_WRITE_DURATION_MS,
 )
+from indextables.ops.checkpoint.added_at import with_versions_of_adds
 from indextables.ops.checkpoint.cleanup import read_entries
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
+from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource, report_tombstones
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
@@ -180,7 +189,7 @@ def is_compact(snapshot: Snapshot) -> bool:
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
+    return not would_help(source.state, rules, snapshot.shape)
 
 
 def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
@@ -194,7 +203,9 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
+        if segment.base.format is not BaseFormat.AVRO_STATE:
+            entries = with_versions_of_adds(snapshot.context, segment.base, entries)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 
@@ -488,13 +499,29 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
         checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
+        target = replace(target, foreign=_foreign_fields(snapshot))
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
-    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     next_target = replace(target, origin=base.meta.key)
     return write_next_state(next_target, _as_current(header), source, _changes(source, tail), trigger)
+
+
+def _foreign_fields(snapshot: Snapshot) -> ForeignFields:
+    """The fields of other writers in the state that a snapshot is read from, if it is read from one."""
+    base = snapshot.segment.base
+    if base is None:
+        return NO_FOREIGN_FIELDS
+    _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
+    return source.state.foreign if isinstance(source, StateSource) else NO_FOREIGN_FIELDS
+
+
+def _read_tail(snapshot: Snapshot) -> Tail:
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    check_partition_values(tail.versions, snapshot.metadata, snapshot.context.url)
+    return tail
 
 
 def _as_current(header: LogHeader) -> LogHeader:

@@ -43,6 +43,7 @@ from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.intent import Merge, MergeGroup
 from indextables.table.load import catch_up
 from indextables.table.snapshot import files_of_partitions
+from indextables.table.split_protocol import check_accepts_splits
 
 logger = logging.getLogger(__name__)
 
@@ -146,11 +147,11 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     A group is given up if another writer removes one of its sources. Unreadable sources are recorded in the log as
     skips, and left alone until their cooldown is over.
 
-    Raises InvalidOptionError and InvalidPredicateError before anything is read, the error of the first group if none
-    could be written, CommitConflictError if the table's schema or index settings changed, and what `commit` raises.
-    After any of these errors, or an interruption before the commit, the table is unchanged and the uploads are deleted.
-    Only after a CommitOutcomeUnknownError or an interruption of the commit itself may the merge have landed; nothing is
-    deleted then.
+    Raises InvalidOptionError, InvalidPredicateError and ProtocolUpgradeError before anything is read, the error of the
+    first group if none could be written, CommitConflictError if the table's schema or index settings changed, and what
+    `commit` raises. After any of these errors, or an interruption before the commit, the table is unchanged and the
+    uploads are deleted. Only after a CommitOutcomeUnknownError or an interruption of the commit itself may the merge
+    have landed; nothing is deleted then.
     """
     started = time.perf_counter()
     check_writable(snapshot.protocol, snapshot.context.url)
@@ -158,6 +159,7 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     tasks = _plan(snapshot, request.where, rules)
     if not tasks:
         return MergeResult(snapshot)
+    check_accepts_splits(snapshot)
     work = _Work()
     with _deleting_on_failure(snapshot, work):
         _execute(tasks, runner, work)
