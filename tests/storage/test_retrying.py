@@ -40,8 +40,10 @@ OPERATIONS = {
     "head": lambda store: store.head("object"),
     "put": lambda store: store.put("object", b"new"),
     "put_if_absent": lambda store: store.put_if_absent("new", b"ours"),
+    "put_if_unchanged": lambda store: store.put_if_unchanged("object", b"new", b"0123"),
     "list": lambda store: list(store.list("")),
     "delete_many": lambda store: store.delete_many(iter(["object", "absent"])),
+    "remove_empty_folders": lambda store: store.remove_empty_folders("folder-"),
     "now_ms": lambda store: store.now_ms(),
 }
 

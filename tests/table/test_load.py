@@ -397,9 +397,9 @@ def test_version_committed_after_the_listing_was_made_is_found(store, history):
     """Listings may be stale: the newest version files are requested by name."""
 
     class Lagging(FaultStore):
-        def list(self, prefix, *, start_after=None):
+        def list(self, prefix, **selection):
             hidden = {version_key(11), version_key(12)}
-            return (m for m in super().list(prefix, start_after=start_after) if m.key not in hidden)
+            return (m for m in super().list(prefix, **selection) if m.key not in hidden)
 
     assert newest(Lagging(store)).version == NEWEST
 
@@ -408,8 +408,8 @@ def test_version_that_a_listing_missed_in_the_middle_is_found(store, history):
     """As in a listing of a folder in which files are being created."""
 
     class Incomplete(FaultStore):
-        def list(self, prefix, *, start_after=None):
-            return (m for m in super().list(prefix, start_after=start_after) if m.key != version_key(11))
+        def list(self, prefix, **selection):
+            return (m for m in super().list(prefix, **selection) if m.key != version_key(11))
 
     snapshot = newest(Incomplete(store))
     assert (snapshot.version, snapshot.gap) == (NEWEST, None)

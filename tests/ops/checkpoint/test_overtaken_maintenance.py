@@ -51,7 +51,7 @@ def overtaken(store: ClockedStore, after: tuple[str, str]) -> ClockedStore:
 def test_truncation_whose_checkpoint_was_cleaned_up_says_so_and_deletes_nothing():
     store = clocked_store()
     table_of(store, "a.split", "b.split")
-    sleeping = overtaken(store, ("put", LAST_CHECKPOINT_KEY))
+    sleeping = overtaken(store, ("put_if_absent", LAST_CHECKPOINT_KEY))
     with pytest.raises(ConcurrentMaintenanceError, match="truncate again"):
         truncate_time_travel(load_snapshot(context(sleeping)), LocalRunner(), dry_run=False)
     assert not sleeping.count("delete_many")

@@ -44,7 +44,6 @@ from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
 from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
 from indextables.log.paths import (
-    LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
     JsonCheckpointPart,
     parquet_checkpoint_key,
@@ -381,12 +380,12 @@ def _keys_to_delete(base: Base) -> tuple[str, ...]:
 
 
 def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: LastCheckpoint) -> None:
+    lost = None
     if current is not None and current.version > hint.version:
+        # A hint that points past the newest checkpoint would never advance again.
         is_matched = current.version in list_log(context.store, from_version=current.version).bases
-        if not is_matched:
-            # A hint that points past the newest checkpoint would never advance again.
-            context.store.delete_many([LAST_CHECKPOINT_KEY])
-    advance_hint(context.store, hint)
+        lost = None if is_matched else current
+    advance_hint(context.store, hint, over=lost)
 
 
 def _configured_format(snapshot: Snapshot) -> BaseFormat:

@@ -25,6 +25,7 @@ from indextables.errors import (
 from indextables.log.legacy_checkpoint import read_part_names
 from indextables.log.paths import (
     LOG_PREFIX,
+    STATE_PREFIX,
     JsonCheckpointPart,
     ManifestFile,
     ParquetCheckpoint,
@@ -100,6 +101,8 @@ def collect_garbage(snapshot: Snapshot, *, dry_run: bool) -> GarbageResult:
     orphans = find_orphans(context, metas, checkpoint_files_in_use(context), now_ms)
     if orphans and not dry_run:
         context.store.delete_many(meta.key for meta in orphans)
+    if not dry_run:
+        context.store.remove_empty_folders(STATE_PREFIX)
     return GarbageResult(
         table_path=context.url,
         paths=tuple(meta.key for meta in orphans),
