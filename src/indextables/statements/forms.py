@@ -92,7 +92,9 @@ FORMS: Final = (
         nodes.DescribeState,
         "DESCRIBE INDEXTABLES STATE table",
         "Describe the state of the log: format, version, files, manifests, tombstones, `needs_compaction` and the "
-        "`compaction_reason`, versions since the checkpoint, protocol, gaps in the log.",
+        "`compaction_reason`, versions since the checkpoint, protocol, gaps in the log, the table's name and "
+        "description. Each split that merges could not read has a property `openSkip.<path>` with the reason, the "
+        "number of attempts and the time of the next one.",
         STATE_COLUMNS,
         "DESCRIBE INDEXTABLES STATE 'logs'",
     ),
