@@ -247,6 +247,20 @@ def test_too_many_manifests_are_merged_at_a_checkpoint(builder):
     assert paths(tables.open()) == numbered(range(7))
 
 
+@pytest.mark.parametrize(("setting", "most"), [("1", 3), ("2", 3), ("3", 4), ("1000000000000", 8)])
+def test_a_state_is_compacted_above_the_setting_and_above_twice_what_is_needed(builder, setting, most):
+    """One manifest is needed, so even the smallest setting allows two; the next checkpoint compacts a third one."""
+    tables = builder(state__compaction__maxManifests=setting)
+    table = tables.create()
+    counts = []
+    for number in range(8):
+        table.commit(adds=[split(number)])
+        table.checkpoint()
+        counts.append(len(state_of(tables.open()).manifests))
+    assert max(counts) == most
+    assert counts[:most] == list(range(1, most + 1))
+
+
 def test_many_removes_compact_at_the_next_checkpoint(builder):
     tables = builder()
     table = tables.create()

@@ -155,7 +155,7 @@ STATE_COMPACTION_TOMBSTONE_THRESHOLD = _compaction.ratio(
 STATE_COMPACTION_MAX_MANIFESTS = _compaction.integer(
     "state.compaction.maxManifests",
     20,
-    "Compact when there are more manifests than this, and more than twice as many as needed.",
+    "Compact a state with more manifests than this, and with more than twice as many as needed.",
     minimum=1,
 )
 STATE_COMPACTION_LARGE_REMOVE_THRESHOLD = _compaction.integer(
