@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from tantivy import FieldType, Index, Order, Query, Schema, Searcher
+from tantivy import FieldType, Order, Query, Schema, Searcher
 
 from indextables._caching import lazy_property
 from indextables.errors import InvalidAggregationError, SearchFailedError
@@ -54,7 +54,7 @@ class _Bucket(msgspec.Struct, frozen=True):
 
 
 def aggregate_index(
-    index: Index, query: Query, aggregation: Aggregation, scope: SearchScope
+    searcher: Searcher, query: Query, aggregation: Aggregation, scope: SearchScope
 ) -> PartialAggregate:
     """Aggregate the matching rows of an index; `scope.schema` is the table's.
 
@@ -63,7 +63,7 @@ def aggregate_index(
     index cannot compute exactly; SearchFailedError if the index is damaged or its limits are exceeded.
     """
     aggregation.check(scope.schema)
-    return _Run(index.searcher(), query, aggregation, scope).partial()
+    return _Run(searcher, query, aggregation, scope).partial()
 
 
 class _Run(msgspec.Struct, frozen=True, dict=True):
