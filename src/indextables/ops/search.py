@@ -7,7 +7,7 @@ predicate is evaluated on the rows.
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from indextables._arrow import arrow_from_numpy
-from indextables._caching import LruCache, register_cache
+from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
 from indextables.ops.read import SplitRef, open_again, ordered_refs, projected_schema
@@ -53,8 +53,8 @@ from indextables.split.index_cache import index_cache
 from indextables.split.split import Split
 from indextables.table import Snapshot
 
-# How many compiled queries are cached for each open split.
-_CACHED_QUERIES: Final = 256
+# How many compiled queries are cached, each for one split.
+_CACHED_QUERIES: Final = 4096
 
 SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
 
@@ -89,8 +89,9 @@ class SearchRequest(msgspec.Struct, frozen=True):
         )
 
 
-_COMPILED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
-register_cache("ops.search.queries", "compiled queries", f"{_CACHED_QUERIES} per open split", _COMPILED.clear)
+_COMPILED: LruCache[tuple["ref[Split]", SearchRequest], CompiledQuery] = shared_cache(
+    "ops.search.queries", "compiled queries", max_entries=_CACHED_QUERIES
+)
 
 
 def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int) -> pa.Table:
@@ -229,20 +230,18 @@ def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
 def _on_each(snapshot: Snapshot, refs: Sequence[SplitRef], function: Callable[[Split], T]) -> list[T]:
     """The results of a function of each split. A split is open only while the function needs it, or in a cache."""
     return parallel_map(
-        lambda ref: function(open_again(snapshot, ref)), refs, snapshot.context.settings[READ_PARALLELISM]
+        lambda each: function(open_again(snapshot, each)), refs, snapshot.context.settings[READ_PARALLELISM]
     )
 
 
 def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
     """Compile a request for the index of a split, or take it from the cache. Raises InvalidQueryError."""
-    cached = _COMPILED.get(split)
-    if cached is None:
-        cached = _COMPILED.setdefault(split, LruCache(max_entries=_CACHED_QUERIES))
-    compiled = cached.get(request)
+    key = (ref(split), request)
+    compiled = _COMPILED.get(key)
     if compiled is None:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, request.fields)
         compiled = compile_with_predicate(scope, request.query, request.where)
-        cached.put(request, compiled)
+        _COMPILED.put(key, compiled)
     return compiled
 
 
