@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from indextables.errors import LogCorruptedError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest
 from indextables.storage import ObjectStore
@@ -92,3 +93,19 @@ def test_table_of_version_0_and_state_15_continues_with_version_16(store, hint):
     assert (found.version, found.num_files) == (15, 15)
     assert do(found, append("p16")).version == 16
     assert set(live(newest(store))) == {f"p{number}" for number in range(1, 17)}
+
+
+def test_metadata_is_not_taken_from_before_a_damaged_state(store):
+    """The damaged state may hold newer metadata, and the versions that would tell are gone."""
+    table = after(new_table(store), append("a"))
+    checkpoint(store)
+    table = after(table, ChangeProperties({"owner": "new"}))
+    checkpoint(store)
+    after(table, append("b"))
+    checkpoint(store)
+    without_identity(store, 3)
+    store.put(state_manifest_key(2), b"damaged")
+    assert newest(store).metadata.configuration["owner"] == "new"
+    delete_versions(store, range(1, 4))
+    with pytest.raises(LogCorruptedError, match=r"failed to read checkpoint at version 2.*REPAIR INDEXFILES"):
+        newest(store)

@@ -14,7 +14,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import ConcurrentMaintenanceError, ObjectNotFoundError, VersionNotFoundError
+from indextables.errors import (
+    ConcurrentMaintenanceError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+)
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
 from indextables.log.segment import VersionEntry, list_log
@@ -134,7 +139,11 @@ def difference(older: Snapshot | None, newer: Snapshot) -> Difference:
         return _compare_entries(older.entries, newer.entries)
     assert isinstance(before, StateSource)
     assert isinstance(after, StateSource)
-    return _compare_states(before, after)
+    try:
+        return _compare_states(before, after)
+    except (LogCorruptedError, ObjectNotFoundError):
+        # The entries are read from other files of the log, or raise an error that names the cause.
+        return _compare_entries(older.entries, newer.entries)
 
 
 def _compare_entries(before: pa.Table, after: pa.Table) -> Difference:
