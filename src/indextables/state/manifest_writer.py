@@ -352,5 +352,6 @@ def _upload(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: byt
         live_entry_count=entries.num_rows,
         first_path=paths["min"],
         last_path=paths["max"],
+        size_bytes=len(data),
     )
     return NewManifest(info, len(data))

@@ -47,6 +47,7 @@ from indextables.state.manifest_writer import (
     NewManifest,
     write_group,
 )
+from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo, StateManifest, encode_state_manifest, no_tombstones
 from indextables.storage import ObjectStore, PutOutcome
@@ -243,6 +244,7 @@ def _state(
     num_files: int,
     total_bytes: int,
 ) -> StateManifest:
+    assert header.protocol is not None  # a state is written with the protocol that it requires
     return StateManifest(
         state_version=header.version,
         created_at_ms=target.store.clock.now_ms(),
@@ -251,6 +253,7 @@ def _state(
         manifests=manifests,
         tombstones=tombstones,
         doc_mappings=header.doc_mappings,
+        protocol_version=max(header.protocol.min_reader_version, STATE_PROTOCOL_VERSION),
         metadata=header.metadata,
         protocol=header.protocol,
         skips=tuple(header.skips.values()),
@@ -258,6 +261,7 @@ def _state(
         unknown_actions=header.unknown_actions,
         timestamp_ms=header.timestamp_ms,
         recent_commits=header.recent_commits,
+        has_unlogged_protocol=header.has_unlogged_protocol,
     )
 
 
