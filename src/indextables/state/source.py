@@ -8,7 +8,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from itertools import compress, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -19,6 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._caching import lazy_property
 from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
 from indextables.errors import ManifestCorruptedError, ObjectNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
@@ -98,12 +98,12 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             return f"{key} with {info.num_entries} file entries is damaged ({error})"
         return None
 
-    @cached_property
+    @lazy_property
     def had_whole_files(self) -> bool:
         """Whether there was no `file_problem` when this was first asked."""
         return self.file_problem() is None
 
-    @cached_property
+    @lazy_property
     def _sizes(self) -> pa.Table:
         return self.load(None, ["size"]).entries
 
