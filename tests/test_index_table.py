@@ -39,7 +39,7 @@ def test_a_table_shows_its_properties(table, path):
     assert table.version == 1
     assert table.schema == SCHEMA
     assert table.partition_columns == ["date"]
-    assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (4, 4)
+    assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (5, 5)
     assert table.metadata.configuration == {"spark.indextables.indexing.typemap.message": "text"}
     assert (table.num_files, table.num_rows, table.total_bytes) == (2, 30, 30)
     assert repr(table) == f"IndexTable('file://{path}', version=1)"
@@ -150,7 +150,7 @@ def described(table: IndexTable) -> dict[str, str | None]:
 def test_properties_and_protocol(table):
     assert table.set_properties({"owner": "me"}) == 2
     assert table.metadata.configuration["owner"] == "me"
-    assert table.upgrade_protocol(4, 4) == 2
+    assert table.upgrade_protocol(5, 5) == 2
 
 
 def test_open_a_table_that_does_not_exist(tmp_path):

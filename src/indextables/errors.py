@@ -31,6 +31,7 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     ├── VersionNotFoundError
     ├── ConcurrentMaintenanceError
     ├── UnsupportedProtocolError
+    ├── ProtocolUpgradeError
     ├── LogGapError
     ├── LogCorruptedError
     │   ├── CheckpointValidationError
@@ -199,6 +200,10 @@ class ConcurrentMaintenanceError(IndexTablesError):
 
 class UnsupportedProtocolError(IndexTablesError):
     """The table requires a protocol version or feature that this release does not support."""
+
+
+class ProtocolUpgradeError(IndexTablesError):
+    """A write would have to raise the table's protocol version, and the settings do not allow that."""
 
 
 class LogGapError(IndexTablesError):

@@ -267,7 +267,7 @@ class IndexTable(TableReader):
             InvalidOptionError: This release does not support a version itself.
 
         Example:
-            >>> table.upgrade_protocol(4, 4) >= 2
+            >>> table.upgrade_protocol(5, 5) >= 2
             True
         """
         result = ops.write.upgrade_protocol(self._writable(), reader_version, writer_version)

@@ -16,7 +16,7 @@ def protocol(reader: int = 1, writer: int = 1, **fields) -> ProtocolAction:
     return ProtocolAction(min_reader_version=reader, min_writer_version=writer, **fields)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_all_versions_up_to_the_current_one_are_read_and_written(version):
     check_readable(protocol(version, version), "a table")
     check_writable(protocol(version, version), "a table")
@@ -25,17 +25,17 @@ def test_all_versions_up_to_the_current_one_are_read_and_written(version):
 def test_a_table_that_needs_a_newer_reader_is_refused_with_the_needed_version():
     for check in (check_readable, check_writable):
         with pytest.raises(
-            UnsupportedProtocolError, match=r"a table: needs protocol version 5 to read.*upgrade"
+            UnsupportedProtocolError, match=r"a table: needs protocol version 6 to read.*upgrade"
         ):
-            check(protocol(5, 5), "a table")
+            check(protocol(6, 6), "a table")
 
 
 def test_a_table_that_needs_a_newer_writer_can_still_be_read():
-    check_readable(protocol(4, 5), "a table")
+    check_readable(protocol(5, 6), "a table")
     with pytest.raises(
-        UnsupportedProtocolError, match=r"a table: needs protocol version 5 to write.*upgrade"
+        UnsupportedProtocolError, match=r"a table: needs protocol version 6 to write.*upgrade"
     ):
-        check_writable(protocol(4, 5), "a table")
+        check_writable(protocol(5, 6), "a table")
 
 
 def test_unknown_features_are_refused_by_name():
@@ -73,6 +73,6 @@ def test_a_protocol_is_upgraded_and_never_downgraded():
 
 
 def test_new_tables_have_the_current_version_and_old_ones_without_the_action_the_first():
-    assert (CURRENT_PROTOCOL.min_reader_version, CURRENT_PROTOCOL.min_writer_version) == (4, 4)
+    assert (CURRENT_PROTOCOL.min_reader_version, CURRENT_PROTOCOL.min_writer_version) == (5, 5)
     assert (DEFAULT_PROTOCOL.min_reader_version, DEFAULT_PROTOCOL.min_writer_version) == (1, 1)
     check_writable(CURRENT_PROTOCOL, "a table")

@@ -28,12 +28,12 @@ from support.tables import (
     context,
     copy_all,
     do,
+    jvm_table,
     live,
     log_keys,
     memory_store,
     merge,
     new_table,
-    older_table,
     overwrite,
     remove,
 )
@@ -56,7 +56,7 @@ def small_table(store: ObjectStore) -> None:
 
 
 def table_of_an_older_release(store: ObjectStore) -> None:
-    do(older_table(store), append("a", "b"))
+    jvm_table(store, "a", "b", protocol=3)
 
 
 def table_with_a_fragmented_state(store: ObjectStore) -> None:

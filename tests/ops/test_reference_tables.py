@@ -109,7 +109,7 @@ def test_an_unknown_field_is_refused_also_where_no_split_is_asked(table):
 
 def test_rows_can_be_appended_and_are_found_among_the_others(table, name, rows, tmp_path):
     copy = shutil.copytree(FIXTURES / name, tmp_path / "table")
-    ours = IndexTable(copy)
+    ours = IndexTable(copy, options={"spark.indextables.protocol.convertJvmTables": "true"})
     new = rows.slice(0, 1).set_column(0, "id", pa.array([777_777], rows.schema.field("id").type))
     assert ours.append(new) == table.version + 1
     opened = IndexTable(copy)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from indextables.log.legacy_checkpoint import read_part_names
+from indextables.log.legacy_checkpoint import read_part_names, read_row_keys
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
@@ -17,7 +17,6 @@ from indextables.log.paths import (
     ParquetCheckpointInfo,
     StateManifestFile,
     VersionFile,
-    parquet_checkpoint_key,
     parse_log_path,
 )
 from indextables.log.segment import Base, BaseFormat, LastCheckpoint, LogListing, list_log, read_hint
@@ -329,7 +328,7 @@ class WitnessStore(ClockedStore):
             case BaseFormat.JSON:
                 return {LOG_PREFIX + name for name in read_part_names(self._inner, base.meta)}
             case BaseFormat.PARQUET:
-                return {parquet_checkpoint_key(base.version)}
+                return set(read_row_keys(self._inner, base.meta, base.version))
 
     def _is_named(self, key: str) -> bool:
         return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())

@@ -151,7 +151,7 @@ def test_the_state_is_read_by_fastavro(builder):
     with (folder / "state-v00000000000000000001/_manifest.avro").open("rb") as stream:
         (state,) = fastavro.reader(stream)
     assert state["numFiles"] == 5
-    assert state["protocolVersion"] == 4
+    assert state["protocolVersion"] == 5
     with (folder / state["manifests"][0]["path"]).open("rb") as stream:
         assert [entry["path"] for entry in fastavro.reader(stream)] == numbered(range(5))
 
@@ -167,7 +167,7 @@ def test_a_state_carries_the_whole_log_header(builder):
     reopened = tables.open()
     assert reopened.version == 2
     assert reopened.metadata.configuration["owner"] == "search team"
-    assert reopened.protocol.min_reader_version == 4
+    assert reopened.protocol.min_reader_version == 5
     assert paths(reopened) == numbered([1])
     assert reopened.commit(adds=[split(2)]) == 3
 

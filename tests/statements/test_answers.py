@@ -86,7 +86,7 @@ def test_describe_state_has_what_the_specification_lists(path):
     found = state(path)
     assert found["format"] == "avro-state"
     assert (found["version"], found["numFiles"], found["tombstoneRatio"]) == ("4", "4", "0.00%")
-    assert (found["needs_compaction"], found["protocolVersion"]) == ("false", "4")
+    assert (found["needs_compaction"], found["protocolVersion"]) == ("false", "5")
     assert (found["openSkips"], found["gap"]) == ("0", None)
     assert {"totalBytes", "numManifests", "numTombstones", "createdAt"} <= found.keys()
 

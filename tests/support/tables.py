@@ -45,11 +45,15 @@ PLAIN = {
     "state.retry.baseDelayMs": "0",
 }
 
+# Lets splits of ours go into a table that holds splits of the JVM.
+CONVERT = {"protocol.convertJvmTables": "true"}
+
 FORMATS: Mapping[str, Mapping[str, str]] = {
     "avro": {"state.format": "avro"},
     "json": {"state.format": "json"},
     "multi-part json": {"state.format": "json", "checkpoint.maxFileSize": "1K"},
     "parquet": {"state.format": "parquet"},
+    "multi-part parquet": {"state.format": "parquet", "checkpoint.maxFileSize": "1K"},
 }
 
 
@@ -74,14 +78,24 @@ def new_table(store: ObjectStore, settings: Mapping[str, str] | None = None) -> 
 
 
 def older_table(store: ObjectStore, settings: Mapping[str, str] | None = None) -> Snapshot:
-    """The same table with protocol version 3."""
+    """The same table with protocol version 3, without files."""
+    return jvm_table(store, settings=settings, protocol=3)
+
+
+def jvm_table(
+    store: ObjectStore, *paths: str, settings: Mapping[str, str] | None = None, protocol: int = 4
+) -> Snapshot:
+    """The same table as a release on the JVM left it, with one version for each path."""
     metadata = Metadata(
         id=str(uuid.uuid4()),
         schema_string=to_spark_json(SCHEMA),
         partition_columns=PARTITION_BY,
         created_time=1_600_000_000_000,
     )
-    write_version(store, 0, ProtocolAction(min_reader_version=3, min_writer_version=3), metadata)
+    versions = ProtocolAction(min_reader_version=protocol, min_writer_version=protocol)
+    write_version(store, 0, versions, metadata)
+    for version, path in enumerate(paths, start=1):
+        write_version(store, version, add(path))
     return load_snapshot(context(store, settings))
 
 

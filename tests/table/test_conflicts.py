@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import CommitConflictError, InvalidActionError, UnsupportedProtocolError
+from indextables.log import actions
 from indextables.log.actions import ProtocolAction, RemoveAction
 from indextables.predicates import parse_predicate
 from indextables.schema import to_spark_json
@@ -22,7 +23,7 @@ from support.tables import (
     live,
     memory_store,
     merge,
-    older_table,
+    new_table,
     overwrite,
     paths,
     remove,
@@ -41,7 +42,7 @@ CONCURRENT: dict[str, Intent] = {
     "merge": merge((["a", "b"], ["concurrent-merge"])),
     "drop": drop(f"date = '{DAY_1}'"),
     "metadata": ChangeProperties({"owner": "w"}),
-    "protocol": UpgradeProtocol(4, 4),
+    "protocol": UpgradeProtocol(6, 6),
 }
 TRANSACTIONS: dict[str, Intent] = {
     "append": append("own-append", date=DAY_2),
@@ -49,7 +50,7 @@ TRANSACTIONS: dict[str, Intent] = {
     "merge": merge((["a", "b"], ["own-merge"])),
     "drop": drop(f"date = '{DAY_1}'"),
     "metadata": ChangeProperties({"purpose": "l"}),
-    "protocol": UpgradeProtocol(4, 4),
+    "protocol": UpgradeProtocol(6, 6),
 }
 
 # The live files after a transaction and a concurrent commit, by (transaction, concurrent commit). The table starts with
@@ -100,9 +101,11 @@ def store() -> ObjectStore:
 
 
 @pytest.fixture
-def start(store) -> Snapshot:
-    """Version 2: a and b on the first day, c on the second. The protocol is old enough to upgrade."""
-    return after(older_table(store), append("a", "b", date=DAY_1), append("c", date=DAY_2))
+def start(store, monkeypatch) -> Snapshot:
+    """Version 2: a and b on the first day, c on the second. The release supports a newer protocol than the table's."""
+    monkeypatch.setattr(actions, "READER_VERSION", 6)
+    monkeypatch.setattr(actions, "WRITER_VERSION", 6)
+    return after(new_table(store), append("a", "b", date=DAY_1), append("c", date=DAY_2))
 
 
 @pytest.mark.parametrize(("transaction", "concurrent"), MATRIX)
@@ -146,9 +149,9 @@ def test_concurrent_changes_of_the_same_property_conflict(store, start):
 
 
 def test_property_change_and_protocol_upgrade_compose(start):
-    do(start, UpgradeProtocol(4, 4))
+    do(start, UpgradeProtocol(6, 6))
     final = do(start, ChangeProperties({"owner": "l"})).snapshot
-    assert final.protocol.min_reader_version == 4
+    assert final.protocol.min_reader_version == 6
     assert final.metadata.configuration == {"owner": "l"}
 
 
@@ -202,7 +205,7 @@ def test_changed_schema_fails_transactions_planned_on_the_old_one(store, start, 
 
 @pytest.mark.parametrize("transaction", TRANSACTIONS)
 def test_newer_protocol_stops_every_writer(store, start, transaction):
-    write_version(store, start.version + 1, ProtocolAction(min_reader_version=4, min_writer_version=5))
+    write_version(store, start.version + 1, ProtocolAction(min_reader_version=6, min_writer_version=7))
     with pytest.raises((UnsupportedProtocolError, CommitConflictError)):
         do(start, TRANSACTIONS[transaction])
     assert load_snapshot(context(store)).version == start.version + 1

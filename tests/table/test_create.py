@@ -47,7 +47,7 @@ def actions(store: ObjectStore, version: int) -> list[dict]:
 def test_version_0_has_exactly_one_protocol_and_one_metadata_action_and_nothing_else(store):
     snapshot = create(store, owner="me")
     protocol, metadata = actions(store, 0)
-    assert protocol == {"protocol": {"minReaderVersion": 4, "minWriterVersion": 4}}
+    assert protocol == {"protocol": {"minReaderVersion": 5, "minWriterVersion": 5}}
     assert set(metadata) == {"metaData"}
     assert metadata["metaData"]["id"] == snapshot.metadata.id
     assert metadata["metaData"]["partitionColumns"] == ["date"]

@@ -15,6 +15,7 @@ from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     JsonCheckpointPart,
     ManifestFile,
+    ParquetCheckpointPart,
     parse_log_path,
     state_manifest_key,
     version_key,
@@ -47,6 +48,7 @@ from support.tables import (
 
 NEWEST = 12
 OLDER, NEWER = 5, 9
+PARTS_OF_A_BASE = ManifestFile | JsonCheckpointPart | ParquetCheckpointPart
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ def test_damaged_newest_checkpoint_falls_back_with_a_warning(store, history, cap
         for version in (None, 8, NEWER, 10):
             snapshot = load_snapshot(context(copy), version)
             assert live(snapshot) == history[snapshot.version]
-        if how != "missing" or isinstance(parse_log_path(key), ManifestFile | JsonCheckpointPart):
+        if how != "missing" or isinstance(parse_log_path(key), PARTS_OF_A_BASE):
             assert copy.url in caplog.text
             assert caplog.records[0].levelno == logging.WARNING
 

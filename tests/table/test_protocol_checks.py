@@ -11,6 +11,7 @@ from indextables.table import load_snapshot
 from indextables.table.intent import UpgradeProtocol
 from indextables.table.load import catch_up
 from support.tables import (
+    CONVERT,
     add,
     append,
     checkpoint,
@@ -27,18 +28,18 @@ from support.tables import (
 )
 
 UNREADABLE = {
-    "a newer version": ProtocolAction(min_reader_version=5, min_writer_version=5),
+    "a newer version": ProtocolAction(min_reader_version=6, min_writer_version=6),
     "an unknown feature": ProtocolAction(
         min_reader_version=4, min_writer_version=4, reader_features=("teleport",)
     ),
 }
 UNWRITABLE = {
-    "a newer version": ProtocolAction(min_reader_version=4, min_writer_version=5),
+    "a newer version": ProtocolAction(min_reader_version=5, min_writer_version=6),
     "an unknown feature": ProtocolAction(
         min_reader_version=4, min_writer_version=4, writer_features=("teleport",)
     ),
 }
-NEEDED = {"a newer version": "needs protocol version 5", "an unknown feature": "needs the features teleport"}
+NEEDED = {"a newer version": "needs protocol version 6", "an unknown feature": "needs the features teleport"}
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_known_features_and_older_versions_are_accepted(store):
             min_reader_version=3, min_writer_version=3, reader_features=features, writer_features=features
         ),
     )
-    assert do(load_snapshot(context(store)), append("b")).version == 3
+    assert do(load_snapshot(context(store, CONVERT)), append("b")).version == 3
 
 
 def test_upgrade_is_a_commit(store):
@@ -157,14 +158,14 @@ def test_upgrade_of_one_side_leaves_the_other_and_the_features(store):
 
 
 def test_upgrade_beyond_this_release_is_rejected(store):
-    with pytest.raises(InvalidOptionError, match="supports protocol version 4"):
-        upgrade_protocol(new_table(store), 5, 4)
+    with pytest.raises(InvalidOptionError, match="supports protocol version 5"):
+        upgrade_protocol(new_table(store), 6, 5)
     with pytest.raises(InvalidOptionError):
-        upgrade_protocol(load_snapshot(context(store)), 4, 5)
+        upgrade_protocol(load_snapshot(context(store)), 5, 6)
 
 
 def test_protocol_survives_the_version_that_set_it(store):
     do(upgrade_protocol(older_table(store), 4, 4).snapshot, append("a"))
     checkpoint(store)
     store.delete_many([key for key in log_keys(store) if key.endswith(".json")])
-    assert load_snapshot(context(store)).protocol.min_writer_version == 4
+    assert load_snapshot(context(store)).protocol.min_writer_version == 5

@@ -25,6 +25,8 @@ Unknown = Mapping[str, Any]
 
 ENGINE_INFO = f"indextables-python/{__version__}"
 
+_MS_PER_HOUR = 3_600_000
+
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The base of all actions: immutable, camelCase on disk, defaults left out.
@@ -132,6 +134,12 @@ class SkipAction(Action, frozen=True):
     size: Int64 | None = None
     unknown: Unknown = msgspec.field(default_factory=dict)
 
+    def retried_from_ms(self, cooldown_hours: float) -> int:
+        """When the split is tried again; the cooldown counts only if the writer did not record the time."""
+        if self.retry_after is not None:
+            return self.retry_after
+        return self.skip_timestamp + int(cooldown_hours * _MS_PER_HOUR)
+
 
 class TransactionAction(Action, frozen=True):
     """The last batch that a streaming writer committed. A restarted writer does not commit it again."""
@@ -205,9 +213,13 @@ def new_commit_id() -> str:
 
 
 # The table protocol: which versions and features this release reads and writes
+#
+# The specification ends at version 4, which introduced Avro states. Version 5 is ours: the table holds, or may hold,
+# splits of this implementation, which the JVM cannot read.
 
-READER_VERSION = 4
-WRITER_VERSION = 4
+READER_VERSION = 5
+WRITER_VERSION = 5
+SPLIT_PROTOCOL_VERSION = 5
 
 # Features that the specification and other writers name. Every release of this package supports all of them.
 KNOWN_FEATURES = frozenset(

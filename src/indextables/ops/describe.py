@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables._results import MOMENT, Column, schema_of
+from indextables._results import MOMENT, Column, iso, schema_of
+from indextables.config.registry import SKIPPED_FILES_COOLDOWN_HOURS
 from indextables.config.settings import FamilyMatch, SettingMatch, find
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
@@ -101,7 +102,11 @@ _SECRET_WORDS: Final = (
 
 
 def describe_state(snapshot: Snapshot) -> pa.Table:
-    """The state as properties and values, both strings. Properties that the format does not have are null."""
+    """The state as properties and values, both strings. Properties that the format does not have are null.
+
+    The table's name and description follow, if it has them, and every open skip: the property `openSkip.<path>` has the
+    reason, the number of failed attempts and the time of the next one, as JSON.
+    """
     segment = snapshot.segment
     properties: dict[str, object] = {
         "format": segment.base.format.value if segment.base is not None else "none",
@@ -123,6 +128,10 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
         if snapshot.gap is None
         else f"version {snapshot.gap.first_missing} is missing or unreadable, version {snapshot.gap.newest} exists",
     }
+    metadata = snapshot.metadata
+    named = {"name": metadata.name, "description": metadata.description}
+    properties |= {name: value for name, value in named.items() if value is not None}
+    properties |= _open_skips(snapshot)
     return pa.table(
         {
             "property": list(properties),
@@ -178,6 +187,22 @@ def _state_properties(snapshot: Snapshot, state: StateManifest) -> dict[str, obj
         datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
     )
     return dict(zip(_STATE_PROPERTIES, values, strict=True))
+
+
+def _open_skips(snapshot: Snapshot) -> dict[str, str]:
+    """The splits that merges could not read and leave alone for a while, by path."""
+    cooldown_hours = snapshot.context.settings[SKIPPED_FILES_COOLDOWN_HOURS]
+    skips = sorted(snapshot.header.skips.items())
+    return {
+        f"openSkip.{path}": msgspec.json.encode(
+            {
+                "reason": skip.reason,
+                "skipCount": skip.skip_count,
+                "retryAfter": iso(skip.retried_from_ms(cooldown_hours)),
+            }
+        ).decode()
+        for path, skip in skips
+    }
 
 
 def _of_checkpoint(snapshot: Snapshot, base: Base) -> pa.Table:

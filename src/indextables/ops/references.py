@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import UnsafePathError
-from indextables.log.decode import Tail, UnknownContent, decode_tail
+from indextables.log.decode import Tail, UnknownContent, VersionSummary, decode_tail
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.segment import Base, LogListing, VersionEntry
 from indextables.log.version_file import read_version_files
@@ -111,12 +111,17 @@ def among(values: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> pa.Array:
 class VersionActions(msgspec.Struct, frozen=True):
     """The paths that version files add, and the paths that they remove with the time of the last removal.
 
-    `timestamps_ms` maps each version to its commit time.
+    `summaries` has the rest of each version.
     """
 
     added: pa.Array
     removed: pa.Table
-    timestamps_ms: dict[int, int]
+    summaries: tuple[VersionSummary, ...]
+
+    @property
+    def timestamps_ms(self) -> dict[int, int]:
+        """The commit time of each version."""
+        return {summary.version: summary.timestamp_ms for summary in self.summaries}
 
 
 def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> VersionActions:
@@ -126,16 +131,16 @@ def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> Ver
     """
     added: list[pa.Array] = [pa.array([], pa.string())]
     removed: list[pa.Table] = [_REMOVED_SCHEMA.empty_table()]
-    timestamps_ms: dict[int, int] = {}
+    summaries: list[VersionSummary] = []
     for tail in _tails(context, versions):
-        timestamps_ms |= {summary.version: summary.timestamp_ms for summary in tail.versions}
+        summaries += tail.versions
         added.append(pc.unique(tail.adds["path"]))
         removed.append(_last_removes(tail.removes))
     url = context.url
     return VersionActions(
         pc.unique(normalised_paths(pa.concat_arrays(added), url)),
         _normalised_removes(latest_removes(pa.concat_tables(removed)), url),
-        timestamps_ms,
+        tuple(summaries),
     )
 
 

@@ -83,7 +83,7 @@ def restore(snapshot: Snapshot, request: RestoreRequest) -> RestoreResult:
     content = read_for_rewrite(load_snapshot(context, version))
     assert content.header.metadata is not None  # read_for_rewrite has completed the header
     _check_present(context, content.entries, version)
-    intent = Restore(content.entries, content.header.metadata)
+    intent = Restore(content.entries, content.header.metadata, content.header.doc_mappings)
     result = commit(snapshot, intent, Operation("RESTORE", {"version": str(version)}))
     restored = result.snapshot
     if result.is_committed:

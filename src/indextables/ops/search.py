@@ -4,9 +4,10 @@ A request is compiled for each split, because splits may be indexed differently.
 predicate is evaluated on the rows.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from functools import partial, wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -20,6 +21,7 @@ from indextables._arrow import arrow_from_numpy
 from indextables._caching import LruCache, register_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.metrics import SEARCH_DURATION_MS
 from indextables.ops.read import open_again, ordered_refs, projected_schema
 from indextables.ops.runner import parallel_map
 from indextables.predicates import (
@@ -61,6 +63,7 @@ SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
 # The factor by which the number of hits grows each time that too few of them satisfy the predicate.
 _WIDENING: Final = 8
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -93,6 +96,21 @@ _COMPILED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = We
 register_cache("ops.search.queries", "compiled queries", f"{_CACHED_QUERIES} per open split", _COMPILED.clear)
 
 
+def _timed(operation: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[Snapshot, P], T]:
+    """Report the time that an operation on a snapshot takes."""
+
+    @wraps(operation)
+    def timed(snapshot: Snapshot, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        started = time.perf_counter()
+        result = operation(snapshot, *args, **kwargs)
+        took_ms = (time.perf_counter() - started) * 1000
+        SEARCH_DURATION_MS.record(took_ms, snapshot.context.url, operation=operation.__name__)
+        return result
+
+    return timed
+
+
+@_timed
 def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int) -> pa.Table:
     """The `limit` best rows, best first, with their score as the last column.
 
@@ -109,6 +127,7 @@ def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | 
     return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
 
 
+@_timed
 def count(snapshot: Snapshot, request: SearchRequest) -> int:
     """The number of matching rows. If the log alone can answer, no split is opened."""
     entries, request = _narrow(snapshot, request)
@@ -119,6 +138,7 @@ def count(snapshot: Snapshot, request: SearchRequest) -> int:
     return sum(_on_each(snapshot, splits, partial(_count, snapshot, request)))
 
 
+@_timed
 def aggregate(
     snapshot: Snapshot,
     request: SearchRequest,

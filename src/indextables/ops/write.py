@@ -33,9 +33,10 @@ from indextables.errors import (
     InvalidValueError,
     LogCorruptedError,
     LogGapError,
+    ProtocolUpgradeError,
     StorageError,
 )
-from indextables.log.actions import READER_VERSION, WRITER_VERSION, AddAction, check_writable
+from indextables.log.actions import READER_VERSION, WRITER_VERSION, AddAction
 from indextables.log.entries import empty_entries
 from indextables.log.fields import STRING_MAP
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
@@ -63,6 +64,7 @@ from indextables.table.intent import (
     RemoveFiles,
     UpgradeProtocol,
 )
+from indextables.table.split_protocol import check_accepts_splits
 
 # Errors that prove that the commit did not land: `commit` raises them before it writes a version file, or after it has
 # lost every race for a version.
@@ -73,6 +75,7 @@ _NOT_LANDED: Final = (
     InvalidPredicateError,
     InvalidValueError,
     LogGapError,
+    ProtocolUpgradeError,
 )
 
 # Listing more files than this to find leftovers costs more than the leftovers do.
@@ -85,9 +88,10 @@ _MAX_SEARCHED_VERSIONS: Final = 64
 def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:
     """Write rows as new splits and add them in one commit. Without rows, nothing is committed.
 
-    `data` may be any source of Arrow batches. Raises InvalidSchemaError, before anything is written, for columns that
-    do not fit the table, InvalidValueError for values that do not fit, and the errors of `commit`. Uploaded splits are
-    deleted only if the commit provably did not land.
+    `data` may be any source of Arrow batches. Before anything is written, raises ProtocolUpgradeError if the table
+    holds splits of the JVM and the settings do not allow ours, and InvalidSchemaError for columns that do not fit the
+    table; then InvalidValueError for values that do not fit, and the errors of `commit`. Uploaded splits are deleted
+    only if the commit provably did not land.
     """
     files = _write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
@@ -404,7 +408,7 @@ def _removed(result: CommitResult) -> tuple[int | None, int | None]:
 def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
     """Upload rows as splits that are not committed yet. A failure leaves none of them behind."""
     context = snapshot.context
-    check_writable(snapshot.protocol, context.url)
+    check_accepts_splits(snapshot)
     options = WriterOptions(
         target_bytes=context.settings[WRITE_TARGET_SPLIT_SIZE],
         heap_bytes=context.settings[INDEX_WRITER_HEAP_SIZE],

@@ -23,6 +23,7 @@ from indextables.errors import (
 )
 from indextables.log.decode import LogFile, decode_tail
 from indextables.log.entries import empty_entries
+from indextables.log.replay import check_partition_values
 from indextables.log.segment import LogListing, VersionEntry, list_log
 from indextables.ops.read import SplitRef, split_refs
 from indextables.predicates import BoundPredicate
@@ -241,6 +242,7 @@ class ChangeFeed:
         """
         if file is not None:
             tail = decode_tail([file])
+            check_partition_values(tail.versions, self._snapshot.metadata, self._snapshot.context.url)
             return ChangeSet(version - 1, version, tail.adds.drop_columns(["sequence"]), tail.removes)
         if version not in listing.bases or (version > 0 and version - 1 not in listing.bases):
             return None

@@ -14,7 +14,6 @@ from indextables.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from indextables.log.actions import check_writable
 from indextables.log.entries import empty_entries
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
@@ -40,6 +39,7 @@ from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
 from indextables.spark.write import DiscardingWriter, Job, Replacement, TableWriter, WriteTarget
 from indextables.table import Snapshot, load_snapshot
+from indextables.table.split_protocol import check_accepts_splits
 
 # Spark rejects a reader with `pushFilters` if the setting for push-down is off, and does not show readers the setting.
 # Only a process in which Spark pushes filters has loaded this module.
@@ -139,7 +139,7 @@ class IndexTablesSource(DataSource):
 
     def _existing_table(self, schema: StructType, options: WriteOptions, snapshot: Snapshot) -> WriteTarget:
         url = snapshot.context.url
-        check_writable(snapshot.protocol, url)
+        check_accepts_splits(snapshot)
         check_written(table_schema(schema), snapshot.schema, url)
         given, partition_columns = options.partition_by, snapshot.partition_columns
         if given is not None and tuple(map(str.lower, given)) != tuple(map(str.lower, partition_columns)):

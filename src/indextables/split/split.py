@@ -15,6 +15,7 @@ import tantivy
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitCorruptedError
+from indextables.metrics import CACHE_HITS, CACHE_MISSES
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column
@@ -96,11 +97,11 @@ class Split(ABC):
         The index stays usable after its entry is evicted. Also raises IndexCacheError.
         """
         try:
-            return cache.open(self._cache_key, self._fill, self._open)
+            return self._open_cached(cache)
         except SplitCorruptedError:
             # The cached copy may have been damaged after it was verified.
             cache.discard(self._cache_key)
-            return cache.open(self._cache_key, self._fill, self._open)
+            return self._open_cached(cache)
 
     @abstractmethod
     def verify(self) -> None:
@@ -119,6 +120,18 @@ class Split(ABC):
     @abstractmethod
     def _fill(self, directory: Path) -> None:
         """Write the index into an empty directory."""
+
+    def _open_cached(self, cache: IndexCache) -> tantivy.Index:
+        outcome = CACHE_HITS
+
+        def fill(directory: Path) -> None:
+            nonlocal outcome
+            outcome = CACHE_MISSES
+            self._fill(directory)
+
+        index = cache.open(self._cache_key, fill, self._open)
+        outcome.record(1, self._store.url, cache="indexes")
+        return index
 
     @lazy_property
     def _cache_key(self) -> str:

@@ -163,7 +163,9 @@ STATE_MANIFEST_FIELDS: tuple[StateField, ...] = (
     StateField("manifests", "manifests", _MANIFEST_INFOS),
     StateField("tombstones", "tombstones", _TEXT_LIST, [], "Paths that were removed", _Texts),
     StateField("doc_mappings", "schemaRegistry", _TEXT_MAP, {}, "Doc mappings by hash", _TextsByKey),
-    StateField("protocol_version", "protocolVersion", "int", STATE_PROTOCOL_VERSION, "4 for the Avro state"),
+    StateField(
+        "protocol_version", "protocolVersion", "int", STATE_PROTOCOL_VERSION, "Version to read the table"
+    ),
     StateField("metadata", "metadata", _OPTIONAL_TEXT, None, "metaData action, as JSON", JsonAction | None),
     # Ours: everything else that must survive the version files it came from.
     StateField("protocol", "protocol", _OPTIONAL_TEXT, None, "protocol action, as JSON", JsonAction | None),

@@ -4,6 +4,7 @@ Nothing here loops over entries in Python. A manifest that cannot be read raises
 entries.
 """
 
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -21,12 +22,20 @@ import pyarrow.compute as pc
 
 from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
-from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
+from indextables.metrics import (
+    STATE_READ_DURATION_MS,
+    STATE_READ_FILE_COUNT,
+    STATE_READ_MANIFEST_COUNT,
+    STATE_TOMBSTONE_COUNT,
+    STATE_TOMBSTONE_RATIO,
+)
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_reader import FetchedManifest, read_manifests
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
 from indextables.storage import ObjectStore, with_time_limit
+
+logger = logging.getLogger(__name__)
 
 # A thread decodes at least so many entries at a time, if there are several manifests.
 _ENTRIES_PER_BATCH = 32_768
@@ -71,9 +80,14 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         wanted = self.relevant(selection)
         names = FILE_ENTRY_SCHEMA.names if columns is None else list(dict.fromkeys(["path", *columns]))
         live = self._live_of(wanted, self.read(wanted, names), _schema_of(names))
-        STATE_READ_DURATION_MS.record((time.perf_counter() - started) * 1000)
-        STATE_READ_MANIFEST_COUNT.record(len(wanted))
-        STATE_READ_FILE_COUNT.record(live.num_rows)
+        took_ms, table = (time.perf_counter() - started) * 1000, self.store.url
+        STATE_READ_DURATION_MS.record(took_ms, table)
+        STATE_READ_MANIFEST_COUNT.record(len(wanted), table)
+        STATE_READ_FILE_COUNT.record(live.num_rows, table)
+        logger.debug(
+            "%s: read %d file entries from %d of %d manifests of the state of version %d in %.1f ms",
+            table, live.num_rows, len(wanted), len(self.state.manifests), self.state.state_version, took_ms,
+        )  # fmt: skip
         total = len(self.state.manifests)
         return LoadedEntries(live, total, total - len(wanted))
 
@@ -166,6 +180,12 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             f"the state of version {self.state.state_version}",
             CHECKPOINT_READ_TIMEOUT_SECONDS.key,
         )
+
+
+def report_tombstones(state: StateManifest, table: str) -> None:
+    """Set the gauges of a table to the tombstones of its newest state."""
+    STATE_TOMBSTONE_COUNT.record(len(state.tombstones), table)
+    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1), table)
 
 
 def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) -> tuple[ManifestInfo, ...]:

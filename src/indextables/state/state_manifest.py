@@ -1,7 +1,8 @@
 """The state manifest: which manifests make up a table at one version, and everything else that a reader needs.
 
-It is `_manifest.avro`, which is written and read, or `_manifest.json`, which is only read. Readers ignore unknown
-fields; missing fields take their defaults. `state.schemas` lists the fields.
+It is `_manifest.avro`, which is written and read, or `_manifest.json`, which is only read. `state.schemas` lists the
+fields. Missing fields take their defaults; unknown fields of an Avro state manifest go into the next state
+(`state.foreign_fields`).
 """
 
 import secrets
@@ -45,6 +46,13 @@ from indextables.state.avro.container import (
 from indextables.state.avro.decode import read_rows
 from indextables.state.avro.encode import encode_row
 from indextables.state.avro.types import AvroFormatError
+from indextables.state.foreign_fields import (
+    NO_FOREIGN_FIELDS,
+    ForeignFields,
+    find_foreign_fields,
+    schema_with,
+    usable_for,
+)
 from indextables.state.schemas import (
     FORMAT_VERSION,
     MANIFEST_INFO_FIELDS,
@@ -104,7 +112,7 @@ class StateManifest(msgspec.Struct, frozen=True):
     `num_files` and `total_bytes` count live files: entries of the manifests whose path is not in `tombstones`, an Arrow
     array because there may be many. `doc_mappings` maps hashes to JSON. `metadata` and the fields after it (which other
     writers do not write) are None or empty if unknown. `timestamp_ms` is the commit time of `state_version`, or
-    UNKNOWN_TIME.
+    UNKNOWN_TIME. `foreign` are the fields that this release does not know.
     """
 
     state_version: Count
@@ -123,6 +131,7 @@ class StateManifest(msgspec.Struct, frozen=True):
     timestamp_ms: Int64 = UNKNOWN_TIME
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
     format_version: FormatVersion = FORMAT_VERSION
+    foreign: ForeignFields = NO_FOREIGN_FIELDS
 
 
 def read_state_manifest(store: ObjectStore, base: Base) -> StateManifest:
@@ -160,12 +169,21 @@ def header_of(manifest: StateManifest) -> LogHeader:
 
 def encode_state_manifest(manifest: StateManifest, codec: Codec = DEFAULT_CODEC) -> bytes:
     """The content of `_manifest.avro`. The same manifest and codec yield the same bytes."""
-    header, sync = encode_header(_SCHEMA, codec, num_records=1)
     record = {
         field.name: _ENCODERS.get(field.attribute, _unchanged)(getattr(manifest, field.attribute))
         for field in STATE_MANIFEST_FIELDS
     }
-    row = encode_row(STATE_MANIFEST_SCHEMA, record)
+    schema, schema_in_header = STATE_MANIFEST_SCHEMA, _SCHEMA
+    if manifest.foreign.are_any:
+        foreign = usable_for(manifest.foreign, [info.path for info in manifest.manifests])
+        schema = schema_with(foreign, is_annotated=False)
+        schema_in_header = orjson.dumps(schema_with(foreign, is_annotated=True))
+        record |= foreign.values
+        record["manifests"] = [
+            {**info, **foreign.values_by_manifest[info["path"]]} for info in record["manifests"]
+        ]
+    header, sync = encode_header(schema_in_header, codec, num_records=1)
+    row = encode_row(schema, record)
     return header + encode_block(1, codec.compress(row), sync)
 
 
@@ -176,7 +194,9 @@ def decode_state_manifest(data: bytes, name: str) -> StateManifest:
     release.
     """
     try:
-        return _decoded(_only_row(parse_container(data)), name)
+        container = parse_container(data)
+        row = _only_row(container)
+        return replace(_decoded(row, name), foreign=find_foreign_fields(container.schema, row))
     except (AvroFormatError, msgspec.ValidationError, orjson.JSONDecodeError) as error:
         raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
 

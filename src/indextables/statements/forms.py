@@ -197,7 +197,7 @@ FORMS: Final = (
     Form(
         nodes.DescribeMergeJobs,
         "DESCRIBE INDEXTABLES MERGE JOBS",
-        "List the merges that writes of this process started, oldest first.",
+        "List the merges that writes of this user on this machine started, those of Spark included, oldest first.",
         JOB_COLUMNS,
         "DESCRIBE INDEXTABLES MERGE JOBS",
     ),

@@ -10,7 +10,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -203,6 +203,10 @@ def require_put_if_absent(store: ObjectStore) -> None:
         )
 
 
+# Doubled this often, any pause exceeds its cap. Without a bound, the thousandth pause would overflow a float.
+_MAX_DOUBLINGS: Final = 64
+
+
 class RetryPolicy(msgspec.Struct, frozen=True):
     """The number of attempts, and exponential backoff with full jitter between them."""
 
@@ -212,7 +216,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     def pause(self, failures: int) -> float:
         """Return the seconds to wait after this many consecutive failures: random, up to a limit that doubles."""
-        limit = min(self.cap_seconds, self.base_seconds * 2 ** (failures - 1))
+        doublings = min(failures - 1, _MAX_DOUBLINGS)
+        limit = min(self.cap_seconds, self.base_seconds * 2**doublings)
         return random.uniform(0.0, limit)
 
 

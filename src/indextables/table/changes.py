@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from indextables.errors import ConcurrentMaintenanceError, ObjectNotFoundError, VersionNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
+from indextables.log.replay import check_partition_values
 from indextables.log.segment import VersionEntry, list_log
 from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.source import StateSource
@@ -77,6 +78,7 @@ def _read(snapshot: Snapshot, since_version: int, files: Sequence[VersionEntry])
             f"{snapshot.context.url}: a concurrent purge, cleanup or truncate removed a version after {since_version} "
             f"while the changes were read ({error}); open the table again"
         ) from error
+    check_partition_values(tail.versions, snapshot.metadata, snapshot.context.url)
     return ChangeSet(
         since_version,
         snapshot.version,

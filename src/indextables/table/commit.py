@@ -54,6 +54,7 @@ from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import version_key
 from indextables.log.segment import VersionEntry, list_log, read_hint
 from indextables.log.version_file import Conflict, compress, find_version_file, write_version_file
+from indextables.metrics import COMMIT_CONFLICTS, COMMITS, INDEXED_ROWS
 from indextables.storage import ObjectMeta
 from indextables.table.conflict import reason_after_cleanup, reason_to_give_up
 from indextables.table.context import TableContext
@@ -158,6 +159,16 @@ def commit(
     UnsupportedProtocolError, and CommitOutcomeUnknownError if the store stopped answering. Only after the last one may
     the transaction have taken effect.
     """
+    try:
+        return _commit(snapshot, intent, operation, before_each_try)
+    except (CommitConflictError, CommitRetriesExhaustedError):
+        COMMIT_CONFLICTS.record(1, snapshot.context.url, operation=operation.name, outcome="failed")
+        raise
+
+
+def _commit(
+    snapshot: Snapshot, intent: Intent, operation: Operation, before_each_try: Callable[[Snapshot], None]
+) -> CommitResult:
     context = snapshot.context
     max_attempts = context.settings[TRANSACTION_RETRY_MAX_ATTEMPTS]
     max_tries = max_attempts * _TRIES_PER_ATTEMPT
@@ -167,6 +178,7 @@ def commit(
         started_ms = context.store.clock.now_ms()
         if tries > 1:
             snapshot = _continue_on_newest(snapshot, follow(snapshot), intent)
+            COMMIT_CONFLICTS.record(1, context.url, operation=operation.name, outcome="retried")
         result = _try(snapshot, intent, operation, tries, before_each_try)
         if result is not None:
             return result
@@ -205,6 +217,9 @@ def _try(
     log_file = LogFile(version, f"{context.url}/{meta.key}", lines, meta.last_modified_ms)
     remember(context, meta, log_file)
     later = snapshot.extended([VersionEntry(version, meta)], [log_file])
+    COMMITS.record(1, context.url, operation=operation.name)
+    if plan.num_new_rows:
+        INDEXED_ROWS.record(plan.num_new_rows, context.url, operation=operation.name)
     return CommitResult(later, True, tries, plan.given_up)
 
 

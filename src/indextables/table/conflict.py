@@ -177,7 +177,8 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
 
 
 class _Action(msgspec.Struct, rename="camel"):
-    data_change: bool = False
+    # As in `log.fields`: an action without this field changes data.
+    data_change: bool = True
 
 
 class _Line(msgspec.Struct):

@@ -8,11 +8,13 @@ import pyarrow as pa
 from indextables.config.registry import TRANSACTION_COMPRESSION_ENABLED
 from indextables.errors import TableAlreadyExistsError, TableNotFoundError
 from indextables.log.actions import CURRENT_PROTOCOL, Metadata, encode_actions
-from indextables.log.version_file import compress, write_version_file
+from indextables.log.version_file import Conflict, compress, write_version_file
+from indextables.metrics import COMMITS
 from indextables.schema import check_partition_columns, from_spark_json, to_spark_json
 from indextables.storage import require_put_if_absent
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.context import TableContext
+from indextables.table.history import CREATE_TABLE
 from indextables.table.load import load_snapshot
 from indextables.table.snapshot import Snapshot
 
@@ -41,7 +43,8 @@ def create_table(
         # The new id makes these bytes unique, so a write whose answer was lost can be recognised.
         lines = encode_actions([CURRENT_PROTOCOL, metadata])
         data = compress(lines) if context.settings[TRANSACTION_COMPRESSION_ENABLED] else lines
-        write_version_file(context.store, 0, data)
+        if not isinstance(write_version_file(context.store, 0, data), Conflict):
+            COMMITS.record(1, context.url, operation=CREATE_TABLE)
         # Cached values under this path belong to a table that was dropped.
         context.cache.invalidate(context.store)
         existing = load_snapshot(context)

@@ -59,10 +59,14 @@ class DropPartitions(msgspec.Struct, frozen=True):
 
 
 class Restore(msgspec.Struct, frozen=True):
-    """Restore the live splits (file entries) and the metadata of an older version."""
+    """Restore the live splits (file entries) and the metadata of an older version.
+
+    `doc_mappings` is the doc-mapping registry of that version. Newer states may have dropped some of it.
+    """
 
     entries: pa.Table
     metadata: Metadata
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     kind = Kind.OVERWRITE
 
 

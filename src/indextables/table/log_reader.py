@@ -172,9 +172,13 @@ def _decode_base(context: TableContext, base: Base, unknown: UnknownContent) -> 
             source = StateSource(context.store, state, parallelism, read_timeout_seconds=timeout_seconds)
             return header_of(state), source
         case BaseFormat.JSON:
-            checkpoint = read_json_checkpoint(store, base.meta, base.version, unknown)
+            checkpoint = read_json_checkpoint(
+                store, base.meta, base.version, unknown, parallelism=context.read_parallelism
+            )
         case BaseFormat.PARQUET:
-            checkpoint = read_parquet_checkpoint(store, base.meta, base.version)
+            checkpoint = read_parquet_checkpoint(
+                store, base.meta, base.version, parallelism=context.read_parallelism
+            )
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 

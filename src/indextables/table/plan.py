@@ -31,6 +31,7 @@ from indextables.table.intent import (
     UpgradeProtocol,
 )
 from indextables.table.snapshot import Snapshot, files_of_partitions
+from indextables.table.split_protocol import protocol_for_splits
 
 # The fields of a remove action.
 _REMOVE_COLUMNS = ("path", "partitionValues", "size")
@@ -71,13 +72,18 @@ class Plan(msgspec.Struct, frozen=True):
         return 0 if self.removes is None else int(self.removes.num_rows)
 
     @property
+    def num_new_rows(self) -> int:
+        """The rows of the splits that are new, as opposed to restored."""
+        return sum(action.num_records or 0 for action in self.actions if isinstance(action, AddAction))
+
+    @property
     def metrics(self) -> Mapping[str, int]:
         """The operation metrics of the history."""
         adds = [action for action in self.actions if isinstance(action, AddAction)]
         return {
             "numAddedFiles": len(adds) + self.num_restored,
             "numAddedBytes": sum(add.size for add in adds) + _sum(self.restored, "size"),
-            "numAddedRows": sum(add.num_records or 0 for add in adds) + _sum(self.restored, "numRecords"),
+            "numAddedRows": self.num_new_rows + _sum(self.restored, "numRecords"),
             "numRemovedFiles": self.num_removes,
         }
 
@@ -85,8 +91,8 @@ class Plan(msgspec.Struct, frozen=True):
 def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
     """The actions that a transaction commits on top of `snapshot`.
 
-    Raises InvalidActionError for an action that contradicts the table or itself, and CommitConflictError if no group of
-    a merge has all its sources live.
+    Raises InvalidActionError for an action that contradicts the table or itself, CommitConflictError if no group of a
+    merge has all its sources live, and ProtocolUpgradeError if the table may not get splits of this implementation.
     """
     match intent:
         case Append(transaction=transaction) | Overwrite(transaction=transaction) if _is_done(
@@ -99,8 +105,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return _plan_overwrite(intent, snapshot)
         case DropPartitions(where):
             return Plan(removes=files_of_partitions(snapshot, where, _REMOVE_COLUMNS))
-        case Restore(entries, metadata):
-            return _plan_restore(entries, metadata, snapshot)
+        case Restore():
+            return _plan_restore(intent, snapshot)
         case RemoveFiles(paths):
             return Plan(removes=_live_among(paths, snapshot))
         case Merge():
@@ -128,7 +134,15 @@ def _is_done(transaction: TransactionAction | None, snapshot: Snapshot) -> bool:
 
 def _written(intent: Append | Overwrite, snapshot: Snapshot) -> tuple[AnyAction, ...]:
     transaction = () if intent.transaction is None else (intent.transaction,)
-    return (*_registration(intent.doc_mappings, snapshot), *intent.adds, *transaction)
+    return (*_added(intent.adds, intent.doc_mappings, snapshot), *transaction)
+
+
+def _added(
+    adds: Sequence[AddAction], doc_mappings: Mapping[str, str], snapshot: Snapshot
+) -> tuple[AnyAction, ...]:
+    """The adds, after the actions that they require."""
+    protocol = protocol_for_splits(snapshot) if adds else ()
+    return (*protocol, *_registration(doc_mappings, snapshot), *adds)
 
 
 def _plan_append(intent: Append, snapshot: Snapshot) -> Plan:
@@ -169,7 +183,7 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
     # A split that is no longer live needs no skip.
     skips = tuple(skip for skip in intent.skips if skip.path in live_paths)
     return Plan(
-        actions=(*_registration(intent.doc_mappings, snapshot), *adds, *skips),
+        actions=(*_added(adds, intent.doc_mappings, snapshot), *skips),
         removes=removes,
         removes_data=any(add.data_change for add in adds),
         is_exact=_are_replaced(adds, removes["path"], snapshot),
@@ -193,8 +207,9 @@ def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot:
     return bool(pc.all(pc.is_in(live, value_set=removed.combine_chunks()), min_count=0).as_py())
 
 
-def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> Plan:
-    """Remove the files that are not in `entries`, and add those of `entries` that are not live, by file identity."""
+def _plan_restore(intent: Restore, snapshot: Snapshot) -> Plan:
+    """Remove the files that are not in the older version, and add those that are not live, by file identity."""
+    entries = intent.entries
     live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *_FILE_IDENTITY]))).entries
     restored = entries.filter(pc.invert(_has_equal(entries, live)))
     # Keep doc mappings that were registered since: splits of pending commits may refer to them.
@@ -203,7 +218,14 @@ def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> 
         for key, value in snapshot.metadata.configuration.items()
         if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
-    metadata = msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
+    registered |= {
+        f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": intent.doc_mappings[hash_]
+        for hash_ in pc.unique(restored["docMappingRef"]).to_pylist()
+        if hash_ in intent.doc_mappings
+    }
+    metadata = msgspec.structs.replace(
+        intent.metadata, configuration={**registered, **intent.metadata.configuration}
+    )
     return Plan(
         actions=() if metadata == snapshot.metadata else (metadata,),
         removes=live.filter(pc.invert(_has_equal(live, entries))).select(list(_REMOVE_COLUMNS)),

@@ -2,20 +2,17 @@
 
 import pytest
 
-from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.segment import BaseFormat, list_log, read_hint
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.write import commit_files
-from indextables.schema import to_spark_json
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from support.tables import (
-    PARTITION_BY,
-    SCHEMA,
     add,
     after,
     append,
     context,
+    jvm_table,
     live,
     memory_store,
     new_table,
@@ -26,16 +23,9 @@ KEEP = {"protocol.autoUpgrade": "false"}
 
 
 def table_of_protocol(version: int) -> ObjectStore:
-    """A table as a release of this protocol version left it, with two commits of ours."""
+    """A table as a release of this protocol version left it, with two files."""
     store = memory_store()
-    metadata = Metadata(
-        id="older",
-        schema_string=to_spark_json(SCHEMA),
-        partition_columns=PARTITION_BY,
-        created_time=1_600_000_000_000,
-    )
-    write_version(store, 0, ProtocolAction(min_reader_version=version, min_writer_version=version), metadata)
-    after(load_snapshot(context(store)), append("a"), append("b"))
+    jvm_table(store, "a", "b", protocol=version)
     return store
 
 
@@ -59,7 +49,7 @@ def test_older_table_keeps_its_protocol_if_it_must_not_be_upgraded(version, oper
 def test_automatic_checkpoint_keeps_the_protocol_too():
     store = table_of_protocol(3)
     settings = KEEP | {"checkpoint.enabled": "true", "checkpoint.interval": "1"}
-    commit_files(load_snapshot(context(store, settings)), [add("c")], [])
+    commit_files(load_snapshot(context(store, settings)), [], ["a"])
     assert formats(store) == {BaseFormat.JSON}
     assert load_snapshot(context(store)).protocol.min_reader_version == 3
 
@@ -79,6 +69,18 @@ def test_current_table_gets_avro_checkpoints_whatever_the_setting():
 @pytest.mark.parametrize(("version", "new_format"), [(2, "json"), (3, "json-multipart")])
 def test_checkpoint_in_parts_needs_protocol_3(version, new_format):
     store = table_of_protocol(version)
-    after(load_snapshot(context(store)), append(*(f"p{number}" for number in range(50))))
+    write_version(store, 3, *(add(f"p{number}") for number in range(50)))
     report = write_checkpoint(load_snapshot(context(store, KEEP | {"checkpoint.maxFileSize": "1K"})))
     assert (report.new_format, report.num_files) == (new_format, 52)
+
+
+@pytest.mark.parametrize(("version", "has_parts"), [(2, False), (3, True)])
+def test_parquet_checkpoint_in_parts_needs_protocol_3(version, has_parts):
+    store = table_of_protocol(version)
+    after(load_snapshot(context(store)), append(*(f"p{number}" for number in range(50))))
+    settings = KEEP | {"state.format": "parquet", "checkpoint.maxFileSize": "1K"}
+    report = write_checkpoint(load_snapshot(context(store, settings)))
+    assert (report.new_format, report.num_files) == ("parquet", 52)
+    hint = read_hint(store)
+    assert hint is not None
+    assert ((hint.parts or 1) > 1) == has_parts

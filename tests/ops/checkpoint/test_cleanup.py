@@ -371,7 +371,7 @@ def test_identity_survives_version_0():
     again = newest(store)
     assert version_key(0) not in log_keys(store)
     assert (again.metadata, again.schema) == (table.metadata, table.schema)
-    assert (again.protocol.min_reader_version, again.protocol.min_writer_version) == (4, 4)
+    assert (again.protocol.min_reader_version, again.protocol.min_writer_version) == (5, 5)
 
 
 # --- verification before deleting ---------------------------------------------------------------------
@@ -393,6 +393,7 @@ def damage(store: ObjectStore, pattern: str) -> None:
         ("json", "checkpoint.json"),
         ("multi-part json", r"checkpoint\..*\.00002\.json"),
         ("parquet", r"checkpoint\.parquet"),
+        ("multi-part parquet", r"checkpoint\..*\.00002\.parquet"),
     ],
 )
 def test_checkpoint_with_unreadable_entries_stops_the_cleanup(store, caplog, form, pattern):

@@ -96,6 +96,15 @@ def test_pauses_double_from_the_base_delay_up_to_the_longest(store, clock, monke
     assert clock.now_ms() - started_ms == 1000 + 2000 + 4000 + 5000 + 5000
 
 
+def test_any_number_of_attempts_may_be_set(store, clock, monkeypatch):
+    """An outage that is longer than a thousand attempts: the pause still has its upper limit."""
+    monkeypatch.setattr("random.uniform", lambda _, limit: limit)
+    settings = {"state.retry.maxAttempts": str(10**12), "state.retry.maxDelayMs": "1"}
+    failing = FailingWrites(store, 1100, Moment.BEFORE, "/state-v")
+    assert write_checkpoint(load_snapshot(context(failing, settings))).version == 2
+    assert failing.failures == 0
+
+
 def test_retry_goes_on_from_the_state_that_a_concurrent_writer_left(store):
     """Its base was removed, but the concurrent writer has written the same version: that one counts."""
     checkpoint(store)

@@ -20,6 +20,7 @@ from support.row_tables import SCHEMA, counted, ids, rows, split_files
 from support.tables import context, memory_store
 
 FIXTURES = Path(__file__).parents[3] / "../shared/fixtures"
+CONVERT = {"spark.indextables.protocol.convertJvmTables": "true"}
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text()) if FIXTURES.is_dir() else {}
 
 
@@ -297,7 +298,7 @@ def test_settings_of_the_table_count_where_splits_differ(tmp_path):
 def test_tables_written_on_the_jvm_keep_rows_mapping_and_searches(tmp_path, name):
     expected = EXPECTED[name]
     shutil.copytree(FIXTURES / name, tmp_path / name)
-    table = IndexTable(tmp_path / name)
+    table = IndexTable(tmp_path / name, options=CONVERT)
     text = next(field.name for field in table.schema if field.name in ("text", "body", "title"))
     word = table.to_arrow()[text][0].as_py().split()[0].strip(".,").lower()
     before, found = counted(table.to_arrow()), table.count(f"{text}:{word}")
@@ -315,7 +316,7 @@ def test_tables_written_on_the_jvm_keep_rows_mapping_and_searches(tmp_path, name
 @pytest.mark.skipif(not EXPECTED, reason="the reference tables are not at ../shared/fixtures")
 def test_splits_of_both_writers_become_one(tmp_path):
     shutil.copytree(FIXTURES / "01_single_write", tmp_path / "table")
-    table = IndexTable(tmp_path / "table")
+    table = IndexTable(tmp_path / "table", options=CONVERT)
     table.append(table.to_arrow())
     before = counted(table.to_arrow())
     table.merge_splits()

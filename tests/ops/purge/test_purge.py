@@ -271,6 +271,18 @@ def test_purge_on_write_runs_every_n_writes(store):
     assert splits_in(store) == {"a.split", "b.split", "c.split"}
 
 
+def test_purge_on_write_needs_only_to_be_enabled(store):
+    table = table_of(store, "a.split", settings={"purgeOnWrite.enabled": "true"})
+    put_split(store, "orphan.split")
+    store.clock.advance(8 * DAY)
+    for number in range(2, 10):
+        table = add_split(table, f"{number}.split")
+        assert "orphan.split" in splits_in(store)
+    add_split(table, "10.split")
+    assert "orphan.split" not in splits_in(store)
+    assert len(splits_in(store)) == 10
+
+
 @pytest.mark.parametrize(
     "change", [{"purgeOnWrite.enabled": "false"}, {"purgeOnWrite.triggerAfterWrites": "0"}]
 )

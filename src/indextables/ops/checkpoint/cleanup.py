@@ -47,6 +47,7 @@ from indextables.log.paths import (
 )
 from indextables.log.segment import Base, LogListing, list_log
 from indextables.log.version_file import find_object
+from indextables.metrics import CLEANUP_DELETED_FILES
 from indextables.storage import KeyRange, ObjectMeta
 from indextables.table import TableContext
 from indextables.table.log_reader import read_base_uncached
@@ -112,7 +113,12 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
             return plan
         if plan.keys:
             context.store.delete_many(plan.keys)
-            logger.info("%s: cleaned up %d log files", context.url, len(plan.keys))
+            CLEANUP_DELETED_FILES.record(len(plan.checkpoints), context.url, kind="checkpoint")
+            CLEANUP_DELETED_FILES.record(len(plan.versions), context.url, kind="version")
+            logger.info(
+                "%s: cleaned up %d checkpoints and %d versions after the checkpoint of version %d",
+                context.url, len(plan.checkpoints), len(plan.versions), checkpoint_version,
+            )  # fmt: skip
         context.store.remove_empty_folders(STATE_PREFIX)
         return plan
     except (StorageError, LogCorruptedError, ConcurrentMaintenanceError) as error:

@@ -8,7 +8,7 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -39,18 +39,31 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.actions import check_writable
-from indextables.log.checkpoint import Checkpoint
+from indextables.log.checkpoint import Checkpoint, CheckpointSize
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
-from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
+from indextables.log.legacy_checkpoint import (
+    read_part_names,
+    read_row_keys,
+    write_json_checkpoint,
+    write_parquet_checkpoint,
+)
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,
+    ParquetCheckpointPart,
     parquet_checkpoint_key,
     parse_log_path,
     state_dir,
 )
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import (
     Base,
     BaseFormat,
@@ -62,20 +75,23 @@ from indextables.log.segment import (
 )
 from indextables.log.version_file import find_object
 from indextables.metrics import (
-    STATE_TOMBSTONE_COUNT,
-    STATE_TOMBSTONE_RATIO,
+    CHECKPOINT_COMPRESSION_RATIO,
+    CHECKPOINT_DURATION_MS,
+    CHECKPOINT_SIZE_BYTES,
     STATE_WRITE_COMPACTED,
     STATE_WRITE_DURATION_MS,
 )
+from indextables.ops.checkpoint.added_at import with_versions_of_adds
 from indextables.ops.checkpoint.cleanup import read_entries
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
+from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
-from indextables.state.source import StateSource
+from indextables.state.source import StateSource, report_tombstones
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
-from indextables.storage import RetryPolicy
+from indextables.storage import ObjectStore, RetryPolicy
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
 from indextables.table.load import reload_from_newest_base
@@ -83,7 +99,7 @@ from indextables.table.log_reader import read_base, read_base_uncached, read_tai
 
 logger = logging.getLogger(__name__)
 
-# Readers that support only older protocol versions cannot read multi-part JSON checkpoints.
+# Readers that support only older protocol versions cannot read checkpoints in parts.
 _MULTI_PART_PROTOCOL_VERSION = 3
 
 
@@ -161,11 +177,12 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
     """
     started = time.perf_counter()
     written = _write_state(snapshot, trigger)
-    state = written.state
-    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000)
-    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0)
-    STATE_TOMBSTONE_COUNT.record(len(state.tombstones))
-    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1))
+    table = snapshot.context.url
+    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000, table)
+    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0, table)
+    report_tombstones(written.state, table)
+    if written.is_written:
+        _report(snapshot, BaseFormat.AVRO_STATE, written.size, written.state.num_files, started)
     return written
 
 
@@ -191,7 +208,9 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
+        if segment.base.format is not BaseFormat.AVRO_STATE:
+            entries = with_versions_of_adds(snapshot.context, segment.base, entries)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 
@@ -392,23 +411,49 @@ def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
 
 def _write_json(snapshot: Snapshot) -> None:
     context = snapshot.context
-    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
-    write_json_checkpoint(
+    started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
+    size = write_json_checkpoint(
         context.store,
-        read_for_rewrite(snapshot),
-        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize,
+        checkpoint,
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
+    _report(snapshot, BaseFormat.JSON, size, checkpoint.entries.num_rows, started)
 
 
 def _write_parquet(snapshot: Snapshot) -> None:
     context = snapshot.context
-    write_parquet_checkpoint(
+    started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
+    size = write_parquet_checkpoint(
         context.store,
-        read_for_rewrite(snapshot),
+        checkpoint,
         compression=context.settings[CHECKPOINT_COMPRESSION],
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
+    _report(snapshot, BaseFormat.PARQUET, size, checkpoint.entries.num_rows, started)
+
+
+def _report(
+    snapshot: Snapshot, format_: BaseFormat, size: CheckpointSize | None, num_files: int, started: float
+) -> None:
+    """Report a checkpoint that was written since `started`; `size` is None if another writer was faster."""
+    if size is None:
+        return
+    table, name, took_ms = snapshot.context.url, format_.value, (time.perf_counter() - started) * 1000
+    CHECKPOINT_DURATION_MS.record(took_ms, table, format=name)
+    CHECKPOINT_SIZE_BYTES.record(size.num_bytes, table, format=name)
+    if size.compression_ratio is not None:
+        CHECKPOINT_COMPRESSION_RATIO.record(size.compression_ratio, table, format=name)
+    logger.info(
+        "%s: wrote the checkpoint of version %d: %d files, %d bytes of %s, in %.1f ms",
+        table, snapshot.version, num_files, size.num_bytes, name, took_ms,
+    )  # fmt: skip
+
+
+def _max_part_bytes(snapshot: Snapshot) -> int:
+    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
+    return snapshot.context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize
 
 
 def _find_readable(context: TableContext, version: int, format_: BaseFormat) -> _ReadableBase | None:
@@ -433,7 +478,7 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
     base, store = found.base, snapshot.context.store
     is_state = base.format is BaseFormat.AVRO_STATE
     protocol_version = snapshot.protocol.min_reader_version
-    parts = read_part_names(store, base.meta) if base.format is BaseFormat.JSON else ()
+    parts = _parts(store, base)
     return LastCheckpoint(
         version=snapshot.version,
         size=found.source.num_files,
@@ -441,17 +486,22 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
         num_files=found.source.num_files,
         created_time=store.clock.now_ms(),
         parts=len(parts) or None,
-        checkpoint_id=_checkpoint_id(parts),
-        format="json-multipart" if parts else base.format.value,
+        checkpoint_id=parts[0].checkpoint_id if parts else None,
+        format="json-multipart" if parts and base.format is BaseFormat.JSON else base.format.value,
         state_dir=state_dir(base.version) if is_state else None,
         protocol_version=max(protocol_version, STATE_PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 
-def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
-    """Return the id in the names of the parts; None without parts."""
-    path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
-    return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
+def _parts(store: ObjectStore, base: Base) -> list[JsonCheckpointPart | ParquetCheckpointPart]:
+    """Return the parts of a checkpoint; none if it is one file, or a state."""
+    keys: Iterable[str] = ()
+    if base.format is BaseFormat.JSON:
+        keys = (LOG_PREFIX + name for name in read_part_names(store, base.meta))
+    elif base.format is BaseFormat.PARQUET:
+        keys = read_row_keys(store, base.meta, base.version)
+    paths = (parse_log_path(key) for key in keys)
+    return [path for path in paths if isinstance(path, JsonCheckpointPart | ParquetCheckpointPart)]
 
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
@@ -464,13 +514,29 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
         checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
+        target = replace(target, foreign=_foreign_fields(snapshot))
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
-    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     next_target = replace(target, origin=base.meta.key)
     return write_next_state(next_target, _as_current(header), source, _changes(source, tail), trigger)
+
+
+def _foreign_fields(snapshot: Snapshot) -> ForeignFields:
+    """The fields of other writers in the state that a snapshot is read from, if it is read from one."""
+    base = snapshot.segment.base
+    if base is None:
+        return NO_FOREIGN_FIELDS
+    _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
+    return source.state.foreign if isinstance(source, StateSource) else NO_FOREIGN_FIELDS
+
+
+def _read_tail(snapshot: Snapshot) -> Tail:
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    check_partition_values(tail.versions, snapshot.metadata, snapshot.context.url)
+    return tail
 
 
 def _as_current(header: LogHeader) -> LogHeader:

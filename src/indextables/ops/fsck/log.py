@@ -9,10 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
+from indextables.log.actions import Metadata
 from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import Base, BaseFormat, LastCheckpoint, LogListing, VersionEntry, read_hint
 from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
@@ -116,18 +124,20 @@ def check_state_folders(context: TableContext) -> Iterator[Finding]:
         yield Finding(Severity.INFO, "empty-state-folders", empty[0], message, _REMOVES_FOLDERS)
 
 
-def check_version_files(context: TableContext, versions: Iterable[VersionEntry]) -> Iterator[Finding]:
-    """Report version files that cannot be read."""
+def check_version_files(
+    context: TableContext, versions: Iterable[VersionEntry], metadata: Metadata
+) -> Iterator[Finding]:
+    """Report version files that cannot be read. `metadata` is of the newest version."""
     files = list(versions)
     try:
-        read_actions(context, files)
+        check_partition_values(read_actions(context, files).summaries, metadata, context.url)
     except ObjectNotFoundError:
         return  # a concurrent cleanup deleted it after the listing
     except (LogCorruptedError, UnsafePathError) as error:
         if len(files) > 1:
             # Bisect to isolate the damaged files.
-            yield from check_version_files(context, files[: len(files) // 2])
-            yield from check_version_files(context, files[len(files) // 2 :])
+            yield from check_version_files(context, files[: len(files) // 2], metadata)
+            yield from check_version_files(context, files[len(files) // 2 :], metadata)
         else:
             yield Finding(Severity.ERROR, "version-unreadable", files[0].meta.key, str(error), _REPAIR)
 
@@ -164,6 +174,8 @@ def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBa
             tail = read_last_actions(head.context, [listing.version_file(version) for version in between])
         except (LogCorruptedError, ObjectNotFoundError):
             continue  # check_version_files reports it
+        if any(version.without_partition_values for version in tail.versions) and head.partition_columns:
+            continue  # check_version_files reports it, too
         header = replay_header(before.header, tail.versions, removed_paths(tail))
         reused = sorted(version for version in between if _is_reused(version, header, after.header))
         if reused:

@@ -56,7 +56,7 @@ def fsck(context: TableContext, runner: Runner, *, deep: bool) -> FsckResult:
     lost = list(check_hinted_version(head, hint))
     findings += lost or check_hint(context, listing)
     findings += check_state_folders(context)
-    findings += check_version_files(context, listing.version_files)
+    findings += check_version_files(context, listing.version_files, head.metadata)
     findings += check_replays(head, listing, bases)
     is_whole = not lost and head.gap is None
     findings += _check_splits(head, listing, bases, metas, remedy=_PURGE if is_whole else _KEEP)

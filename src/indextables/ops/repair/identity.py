@@ -1,7 +1,7 @@
 """Restores the metadata and protocol of a table from its log or, where the log is silent, from its splits. Pure."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -11,11 +11,12 @@ from indextables.config import Settings
 from indextables.config.registry import INDEXING_TYPEMAP
 from indextables.errors import IndexTablesError, LogCorruptedError
 from indextables.log.actions import (
-    CURRENT_PROTOCOL,
     DEFAULT_PROTOCOL,
+    SPLIT_PROTOCOL_VERSION,
     Metadata,
     ProtocolAction,
     check_writable,
+    upgraded,
 )
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
@@ -23,6 +24,7 @@ from indextables.schema import TableShape, from_spark_json, to_spark_json
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.jvm import IndexedField
+from indextables.state.schemas import STATE_PROTOCOL_VERSION
 
 # The widest column type that each type of index field can come from.
 _TYPE_OF_FIELD: Final[Mapping[str, pa.DataType]] = {
@@ -33,6 +35,10 @@ _TYPE_OF_FIELD: Final[Mapping[str, pa.DataType]] = {
     "date": pa.timestamp("us", tz="UTC"),
     "bytes": pa.binary(),
 }
+# The protocol of a table whose log is lost, unless it holds splits of ours: what the JVM gives to its tables.
+_AVRO_STATE_PROTOCOL: Final = ProtocolAction(
+    min_reader_version=STATE_PROTOCOL_VERSION, min_writer_version=STATE_PROTOCOL_VERSION
+)
 _KIND_NAMES: Final = {FieldKind.TEXT: "text", FieldKind.JSON: "json", FieldKind.IP: "ip"}
 
 
@@ -46,12 +52,17 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def identify(
-    header: LogHeader, splits: Sequence[FoundSplit], taken: Sequence[FoundSplit], url: str
+    header: LogHeader,
+    splits: Sequence[FoundSplit],
+    live: Collection[str],
+    taken: Sequence[FoundSplit],
+    url: str,
 ) -> Identity:
     """Derive the identity from the header of the log, and from the splits where the header has no metadata.
 
-    `taken` are the splits that the log does not know: their doc mappings are registered. Raises
-    UnsupportedProtocolError, and LogCorruptedError if neither the log nor a split reveals the schema.
+    `live` are the paths of the repaired table: if a split of ours is among them, the protocol says so. `taken` are the
+    splits that the log does not know: their doc mappings are registered. Raises UnsupportedProtocolError, and
+    LogCorruptedError if neither the log nor a split reveals the schema.
     """
     undecided: list[str] = []
     if header.metadata is not None:
@@ -60,7 +71,9 @@ def identify(
         protocol = header.protocol or DEFAULT_PROTOCOL
     else:
         metadata = _metadata_from_splits(splits, url, undecided)
-        protocol = header.protocol or CURRENT_PROTOCOL
+        protocol = header.protocol or _AVRO_STATE_PROTOCOL
+    if any(split.own is not None and split.path in live for split in splits):
+        protocol = upgraded(protocol, SPLIT_PROTOCOL_VERSION, SPLIT_PROTOCOL_VERSION)
     check_writable(protocol, url)
     mappings = mappings_of(splits if header.metadata is None else taken)
     new = {hash_: text for hash_, text in mappings.items() if hash_ not in header.doc_mappings}

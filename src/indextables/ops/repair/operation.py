@@ -162,7 +162,8 @@ def plan_repair(context: TableContext, runner: Runner) -> Repair:
     needed = stored.filter(among(stored["path"], live["path"].combine_chunks()))
     survey = survey_splits(TaskStore.of(context), needed if evidence.is_complete else stored, runner)
     plan = make_plan(evidence, live, stored, survey)
-    identity = identify(evidence.header, tuple(survey.found.values()), plan.taken, context.url)
+    found, paths = tuple(survey.found.values()), frozenset(plan.entries["path"].to_pylist())
+    identity = identify(evidence.header, found, paths, plan.taken, context.url)
     return Repair(context, evidence, plan, identity)
 
 
