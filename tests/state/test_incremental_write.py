@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables import errors
+from indextables.log.paths import version_key
 from indextables.pruning import Bounds
 from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
@@ -124,7 +125,7 @@ def test_new_manifests_have_typed_bounds_of_their_own(builder):
     table.commit(adds=[split(99, region=None, day="5")])
     table.checkpoint()
     state = state_of(tables.open())
-    assert [info.partition_bounds for info in state.manifests] == [
+    assert [info.bounds for info in state.manifests] == [
         {"region": Bounds("eu", "us"), "day": Bounds("8", "12")},
         {"region": Bounds("eu", "eu"), "day": Bounds("1", "2")},
         {"region": Bounds(None, None), "day": Bounds("5", "5")},
@@ -194,11 +195,12 @@ def test_a_state_is_not_written_when_a_manifest_cannot_be_read(builder):
     table = tables.create()
     table.commit(adds=[split(n) for n in range(10)])
     table.checkpoint()
+    table.commit(adds=[split(10)])
     (manifest,) = Path(tables.path, "_transaction_log/manifests").glob("*.avro")
     manifest.write_bytes(manifest.read_bytes()[:-20])
-    table.commit(adds=[split(10)])
+    Path(tables.path, version_key(0)).unlink()
     broken = tables.open()
-    with pytest.raises(errors.ManifestCorruptedError, match=manifest.name):
+    with pytest.raises(errors.CheckpointCorruptionError, match=manifest.name):
         broken.compact()
     assert not Path(tables.path, "_transaction_log/state-v00000000000000000002").exists()
 

@@ -19,10 +19,11 @@ from indextables.errors import (
     StorageError,
     VersionNotFoundError,
 )
+from indextables.log.file_keys import normalised_paths
 from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import read_for_rewrite
-from indextables.ops.references import among, first_paths, normalised_paths, stored_table
+from indextables.ops.references import among, first_paths, stored_table
 from indextables.ops.runner import parallel_map
 from indextables.predicates.literals import timestamp_ms
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit, load_snapshot

@@ -9,8 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
-from itertools import compress, pairwise
+from itertools import compress, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -20,8 +19,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._caching import lazy_property
 from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
+from indextables.errors import ManifestCorruptedError, ObjectNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
+from indextables.log.file_keys import with_keys
 from indextables.metrics import (
     STATE_READ_DURATION_MS,
     STATE_READ_FILE_COUNT,
@@ -32,6 +34,7 @@ from indextables.metrics import (
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_reader import FetchedManifest, read_manifests
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
 from indextables.storage import ObjectStore, with_time_limit
 
@@ -39,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 # A thread decodes at least so many entries at a time, if there are several manifests.
 _ENTRIES_PER_BATCH = 32_768
+
+# Ten pages of a listing. Only a folder that has not been purged for long has more manifests.
+_MAX_LISTED_FILES = 10_000
 
 
 class StateSource(msgspec.Struct, frozen=True, dict=True):
@@ -68,7 +74,46 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         """
         return self.state.protocol is not None
 
-    @cached_property
+    def file_problem(self) -> str | None:
+        """What is wrong with the files of the manifests, or None: one is missing, or was cut off.
+
+        This takes one listing of each folder, however many entries there are; only files that are not as long as the
+        state records are read. A folder with very many leftovers is not listed to its end; the manifests in the rest
+        count as whole.
+        """
+        try:
+            infos = {manifest_key(info.path, self.state.state_version): info for info in self.state.manifests}
+        except ManifestCorruptedError as error:
+            return str(error)
+        for folder in sorted({key.rpartition("/")[0] for key in infos}):
+            listed = list(islice(self.store.list(f"{folder}/"), _MAX_LISTED_FILES))
+            sizes = {meta.key: meta.size for meta in listed}
+            is_complete = len(listed) < _MAX_LISTED_FILES
+            for key, info in infos.items():
+                if key.rpartition("/")[0] != folder or _has_size(info, sizes.get(key)):
+                    continue
+                if key in sizes or is_complete:
+                    problem = self._confirmed_problem(key, info)
+                    if problem is not None:
+                        return problem
+        return None
+
+    def _confirmed_problem(self, key: str, info: ManifestInfo) -> str | None:
+        """What is wrong with one file that looks wrong: the listing may be older than the state."""
+        try:
+            self.read_files(self.store, self.state.state_version, [info], ["path"])
+        except ObjectNotFoundError:
+            return f"{key} with {info.num_entries} file entries is missing"
+        except ManifestCorruptedError as error:
+            return f"{key} with {info.num_entries} file entries is damaged ({error})"
+        return None
+
+    @lazy_property
+    def had_whole_files(self) -> bool:
+        """Whether there was no `file_problem` when this was first asked."""
+        return self.file_problem() is None
+
+    @lazy_property
     def _sizes(self) -> pa.Table:
         return self.load(None, ["size"]).entries
 
@@ -115,7 +160,7 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         infos = [info for info in self.state.manifests if info.has_typed_bounds is is_typed]
         keep = prune_manifests(
             selection.predicate,
-            [info.partition_bounds for info in infos],
+            [info.bounds for info in infos],
             selection.shape,
             order=order,
         )
@@ -136,7 +181,8 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         columns: Sequence[str] | None,
     ) -> list[pa.Table]:
         """What `read` returns, in this thread, for a caller that has only some manifests of a state."""
-        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)
+        files = [_fetch(store, state_version, info) for info in manifests]
+        return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]
 
     def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         store, version = self._store_with_time_limit(), self.state.state_version
@@ -148,7 +194,10 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             # Fetches are submitted before the decoding that waits for them, so this cannot deadlock.
             decoded = [
                 pool.submit(
-                    _decoded_from, [pool.submit(_fetch, store, version, info) for info in batch], columns
+                    _decoded_from,
+                    [pool.submit(_fetch, store, version, info) for info in batch],
+                    columns,
+                    store.url,
                 )
                 for batch in batches(manifests, attrgetter("num_entries"), _ENTRIES_PER_BATCH)
             ]
@@ -205,13 +254,20 @@ def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) 
     return tuple(info for info in manifests if may_hold(info))
 
 
+def _has_size(info: ManifestInfo, size: int | None) -> bool:
+    return size is not None and info.size_bytes in (UNKNOWN_COUNT, size)
+
+
 def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> FetchedManifest:
     key = manifest_key(info.path, state_version)
     return FetchedManifest(store.get(key), f"{store.url}/{key}", info.num_entries)
 
 
-def _decoded_from(files: Sequence[Future[FetchedManifest]], columns: Sequence[str] | None) -> list[pa.Table]:
-    return read_manifests([file.result() for file in files], columns)
+def _decoded_from(
+    files: Sequence[Future[FetchedManifest]], columns: Sequence[str] | None, root_url: str
+) -> list[pa.Table]:
+    tables = read_manifests([file.result() for file in files], columns)
+    return [with_keys(entries, root_url) for entries in tables]
 
 
 def newest_per_path(entries: pa.Table) -> pa.Table:

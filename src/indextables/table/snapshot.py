@@ -23,6 +23,7 @@ from indextables.errors import (
 from indextables.log.actions import Metadata, ProtocolAction, check_readable
 from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
+from indextables.log.file_keys import keys_or_paths, tail_with_keys
 from indextables.log.replay import (
     LogHeader,
     check_partition_values,
@@ -202,7 +203,7 @@ class Snapshot:
 
     def select_paths(self, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The live files with one of these paths. Manifests are skipped by the range of their paths."""
-        wanted = pa.array(paths, pa.string())
+        wanted = keys_or_paths(pa.array(paths, pa.string()), self.context.url)
         entries = _project(self._load(PathSelection(wanted), columns).entries, columns)
         return entries.filter(pc.is_in(entries["path"], value_set=wanted))
 
@@ -214,8 +215,10 @@ class Snapshot:
         """
         summaries = [summary_of(log_file) for log_file in log_files]
         has_skips = bool(self.header.skips) or any(summary.actions.skips for summary in summaries)
-        delta = decode_tail(log_files) if self.has_loaded_entries or has_skips else None
-        if delta is not None:
+        delta = None
+        if self.has_loaded_entries or has_skips:
+            delta = tail_with_keys(decode_tail(log_files), self.context.url)
+            summaries = list(delta.versions)
             check_partition_values(delta.versions, self.metadata, self.context.url)
         header = replay_header(self.header, summaries, removed_paths(delta) if delta is not None else {})
         assert header.metadata is not None  # metadata can be replaced but not removed

@@ -18,11 +18,11 @@ from indextables.log.actions import Metadata
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import NO_VERSIONS, LogFile, Tail, UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.file_keys import key_or_path, normalised_paths
 from indextables.log.paths import JsonCheckpoint, JsonCheckpointPart, ManifestFile, parse_log_path
 from indextables.log.replay import LogHeader, check_partition_values
 from indextables.log.segment import Base, BaseFormat, VersionEntry
 from indextables.log.version_file import CODEC_GZIP, COMPRESSION_MAGIC, MAX_LOG_FILE_BYTES, read_version_files
-from indextables.ops.references import key_or_path, normalised_paths
 from indextables.ops.repair.report import Problem
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.source import StateSource, with_foreign_columns_folded
