@@ -383,7 +383,7 @@ def test_a_url_with_credentials_never_becomes_an_attribute(recorded):
 
 def test_without_a_meter_nothing_is_kept(monkeypatch):
     monkeypatch.setattr(metrics, "_LIBRARY", "no such library")
-    monkeypatch.delenv("OTEL_PYTHON_METER_PROVIDER", raising=False)
+    monkeypatch.setattr(metrics, "_IS_PROVIDER_NAMED", False)
     instrument = Instrument("counter", "indextables.test", "a test")
     created: list[str] = []
     monkeypatch.setattr(Instrument, "_create", lambda self: created.append(self.name))

@@ -8,6 +8,7 @@ from benchmarks.suite.compaction import COMPACTION
 from benchmarks.suite.curve import CURVE
 from benchmarks.suite.fresh import FRESH
 from benchmarks.suite.manifests import MANIFESTS
+from benchmarks.suite.many_splits import MANY_SPLITS
 from benchmarks.suite.memory import MEMORY
 from benchmarks.suite.opening import OPENING
 from benchmarks.suite.operations import OPERATIONS
@@ -32,6 +33,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     CURVE,
     SPLITS,
     SEARCH,
+    MANY_SPLITS,
     STARTUP,
     SPARK,
     OPERATIONS,

@@ -1,7 +1,7 @@
 """Metrics through OpenTelemetry, for applications that use it.
 
-This module imports OpenTelemetry only if the application already has, or names a provider in the environment.
-Otherwise recording does nothing, and commands skip the cost of the import.
+This module imports OpenTelemetry only if the application already has, or was started with a provider named in the
+environment. Otherwise recording does nothing, and commands skip the cost of the import.
 
 Every measurement names its table by the URL of the store, which never contains credentials. docs/operations.md lists
 the instruments.
@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 
 _METER: Final = "indextables"
 _LIBRARY: Final = "opentelemetry.metrics"
-# Names a provider that OpenTelemetry loads by itself.
-_PROVIDER_VARIABLE: Final = "OTEL_PYTHON_METER_PROVIDER"
+# Whether the environment names a provider, which OpenTelemetry then loads by itself. Looked up once: a search of many
+# splits records many measurements.
+_IS_PROVIDER_NAMED: Final = "OTEL_PYTHON_METER_PROVIDER" in os.environ
 
 _CREATION_LOCK: Final = threading.Lock()
 
@@ -52,7 +53,7 @@ class Instrument:
             recorder(value, {"table": table, **attributes})
 
     def _create_if_enabled(self) -> Callable[[float, dict[str, str]], None] | None:
-        if _LIBRARY not in sys.modules and _PROVIDER_VARIABLE not in os.environ:
+        if _LIBRARY not in sys.modules and not _IS_PROVIDER_NAMED:
             return None
         with _CREATION_LOCK:
             if self._recorder is None:

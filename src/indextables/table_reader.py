@@ -55,7 +55,7 @@ class TableReader:
 
     @property
     def metadata(self) -> Metadata:
-        """The id, schema, partitioning and properties of the table."""
+        """The id, name, description, schema, partitioning and properties of the table."""
         return self._snapshot.metadata
 
     @property

@@ -149,7 +149,11 @@ def test_handle_of_one_of_many_writers_does_not_carry_every_version(store):
 
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize(
-    "operation", ["put", "put_if_absent", "get", "list", "head", "now_ms", "delete_many"]
+    "operation",
+    [
+        *("put", "put_if_absent", "put_if_unchanged", "get", "list", "head", "now_ms"),
+        *("delete_many", "remove_empty_folders"),
+    ],
 )
 def test_failing_checkpoint_never_fails_the_commit(store, caplog, operation, moment):
     """Every call of one storage operation fails once version 3 is committed."""

@@ -8,6 +8,7 @@ from indextables.log.actions import SkipAction
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.describe import STATE_SCHEMA, describe_state
+from indextables.ops.write import set_metadata
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.load import catch_up
@@ -69,7 +70,13 @@ def test_table_without_a_checkpoint(store):
 
 @pytest.mark.parametrize(
     ("form", "name"),
-    [("avro", "avro-state"), ("json", "json"), ("multi-part json", "json"), ("parquet", "parquet")],
+    [
+        ("avro", "avro-state"),
+        ("json", "json"),
+        ("multi-part json", "json"),
+        ("parquet", "parquet"),
+        ("multi-part parquet", "parquet"),
+    ],
 )
 def test_format_and_distance_from_the_checkpoint(store, form, name):
     after(new_table(store), append("a"))
@@ -102,6 +109,16 @@ def test_gap_is_shown(store):
     store.delete_many([version_key(2)])
     found = newest(store)
     assert (found["version"], found["gap"]) == ("1", "version 2 is missing or unreadable, version 3 exists")
+
+
+def test_the_name_and_the_description_are_shown(store):
+    table = new_table(store)
+    assert list(described(table)) == PROPERTIES
+    table = set_metadata(table, "events", "All events").snapshot
+    assert list(described(table)) == [*PROPERTIES, "name", "description"]
+    assert (described(table)["name"], described(table)["description"]) == ("events", "All events")
+    checkpoint(store)
+    assert newest(store)["name"] == "events"
 
 
 def test_open_skips_are_counted(store):

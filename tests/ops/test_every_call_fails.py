@@ -14,7 +14,14 @@ from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, Tabl
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
-from indextables.ops.write import commit_files, drop_partitions, run, set_properties, upgrade_protocol
+from indextables.ops.write import (
+    commit_files,
+    drop_partitions,
+    run,
+    set_metadata,
+    set_properties,
+    upgrade_protocol,
+)
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, load_snapshot
 from support.clock import VirtualClock
@@ -95,6 +102,7 @@ COMMITS = {
     "merge": Case(intent(merge((["a", "b"], ["ab"]))), small_table),
     "replace": Case(opened(lambda snapshot: commit_files(snapshot, [add("a", size=7)], ["a"])), small_table),
     "set properties": Case(opened(lambda snapshot: set_properties(snapshot, {"owner": "me"})), small_table),
+    "set metadata": Case(opened(lambda snapshot: set_metadata(snapshot, name="logs")), small_table),
     "upgrade the protocol": Case(
         opened(lambda snapshot: upgrade_protocol(snapshot, 4, 4)), table_of_an_older_release
     ),

@@ -28,7 +28,18 @@ from indextables.ops.runner import LocalRunner
 from indextables.table import load_snapshot
 from indextables.table.context import process_cache
 from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
-from simulation.scheduler import BatonStore, Call, CrashError, Done, Fate, Kind, LateCall, Odds, Process
+from simulation.scheduler import (
+    WRITES,
+    BatonStore,
+    Call,
+    CrashError,
+    Done,
+    Fate,
+    Kind,
+    LateCall,
+    Odds,
+    Process,
+)
 from simulation.witness import Author, InvariantError, WitnessStore
 from support.clock import VirtualClock
 from support.purge_tables import DAY, HOUR, sample_ids
@@ -136,7 +147,7 @@ class Simulation:
         elif self._dice.random() < self._odds.nap:
             process.asleep_until = self.report.calls + self._dice.randrange(5, 200)
             return
-        if fate is not None or call.operation in ("put", "put_if_absent", "delete_many"):
+        if fate is not None or call.operation in WRITES:
             self._note(process.name, f"{call.operation} {call.key}{f': {fate}' if fate else ''}")
         process.resume(fate)
         self._raise_if_broken()

@@ -222,7 +222,7 @@ def test_compaction_leaves_no_tombstones_and_all_live_files(builder):
     compacted = state_of(tables.open())
     assert report.version == 7
     assert (len(compacted.tombstones), len(compacted.manifests)) == (0, 1)
-    assert compacted.manifests[0].partition_bounds == {"day": Bounds("1", "12")}
+    assert compacted.manifests[0].bounds == {"day": Bounds("1", "12")}
     assert paths(tables.open()) == numbered(set(range(100)) - {1, 50, 99})
     assert paths(tables.at(5)) == numbered(range(100))
 
@@ -245,6 +245,20 @@ def test_too_many_manifests_are_merged_at_a_checkpoint(builder):
         table.checkpoint()
     assert len(state_of(tables.open()).manifests) <= 5
     assert paths(tables.open()) == numbered(range(7))
+
+
+@pytest.mark.parametrize(("setting", "most"), [("1", 3), ("2", 3), ("3", 4), ("1000000000000", 8)])
+def test_a_state_is_compacted_above_the_setting_and_above_twice_what_is_needed(builder, setting, most):
+    """One manifest is needed, so even the smallest setting allows two; the next checkpoint compacts a third one."""
+    tables = builder(state__compaction__maxManifests=setting)
+    table = tables.create()
+    counts = []
+    for number in range(8):
+        table.commit(adds=[split(number)])
+        table.checkpoint()
+        counts.append(len(state_of(tables.open()).manifests))
+    assert max(counts) == most
+    assert counts[:most] == list(range(1, most + 1))
 
 
 def test_many_removes_compact_at_the_next_checkpoint(builder):
@@ -283,7 +297,7 @@ def test_compaction_sorts_files_by_partition_and_ends_manifests_with_partitions(
     days = [days_in(Path(tables.path, "_transaction_log", info.path)) for info in manifests]
     assert [len(each) for each in days] == [8] * 6
     assert [day for each in days for day in each] == sorted(day for day in range(1, 13) for _ in range(4))
-    assert [info.partition_bounds for info in manifests] == [
+    assert [info.bounds for info in manifests] == [
         {"day": Bounds(str(each[0]), str(each[-1]))} for each in days
     ]
 

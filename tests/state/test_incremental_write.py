@@ -124,7 +124,7 @@ def test_new_manifests_have_typed_bounds_of_their_own(builder):
     table.commit(adds=[split(99, region=None, day="5")])
     table.checkpoint()
     state = state_of(tables.open())
-    assert [info.partition_bounds for info in state.manifests] == [
+    assert [info.bounds for info in state.manifests] == [
         {"region": Bounds("eu", "us"), "day": Bounds("8", "12")},
         {"region": Bounds("eu", "eu"), "day": Bounds("1", "2")},
         {"region": Bounds(None, None), "day": Bounds("5", "5")},

@@ -17,7 +17,7 @@ from support.state_tables import TableBuilder, numbered, paths, split, state_of
 OUR_FIELDS = {"protocol", "skips", "transactions", "unknownActions", "timestamp", "recentCommits"}
 
 
-OUR_FIELDS_OF_MANIFESTS = {"hasTypedBounds", "firstPath", "lastPath"}
+OUR_FIELDS_OF_MANIFESTS = {"hasTypedBounds", "typedBounds", "firstPath", "lastPath"}
 
 
 def write_as_on_the_jvm(tables: TableBuilder, **changes: object) -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from indextables.errors import LogCorruptedError
-from indextables.log.paths import JsonCheckpointPart, parse_log_path, version_key
+from indextables.log.paths import JsonCheckpointPart, ParquetCheckpointPart, parse_log_path, version_key
 from indextables.storage import ObjectStore
 from indextables.table import load_snapshot
 from support.faults import FaultStore
@@ -13,8 +13,8 @@ from support.tables import after, append, checkpoint, context, live, log_keys, m
 
 NUM_FILES = 40
 ALL_ARRIVE_SECONDS = 30
-PARTS = JsonCheckpointPart
-IN_PARTS = ["multi-part json"]
+PARTS = JsonCheckpointPart | ParquetCheckpointPart
+IN_PARTS = ["multi-part json", "multi-part parquet"]
 
 
 def is_part(key: str) -> bool:

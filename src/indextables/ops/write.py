@@ -56,6 +56,7 @@ from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.intent import (
     Append,
+    ChangeMetadata,
     ChangeProperties,
     DropPartitions,
     Intent,
@@ -229,6 +230,28 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
             raise InvalidOptionError(f"{snapshot.context.url}: the property {key!r} must be a string or None")
     Settings.resolve({key: value for key, value in properties.items() if value is not None})
     return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
+
+
+def set_metadata(snapshot: Snapshot, name: str | None = None, description: str | None = None) -> CommitResult:
+    """Set the table's name and description. None leaves them as they are, and an empty text removes them.
+
+    Concurrent changes of the name and of the description are both applied; of two changes of the same one, the later
+    raises CommitConflictError.
+    """
+    checked = checked_metadata(name, description)
+    given = {"name": name, "description": description}
+    intent = ChangeMetadata({field: text for field, text in checked.items() if given[field] is not None})
+    return run(snapshot, intent, Operation("SET METADATA"))
+
+
+def checked_metadata(name: str | None, description: str | None) -> dict[str, str | None]:
+    """Return the name and the description, None for an empty one. Raises InvalidOptionError for what is not a text."""
+    fields: dict[str, str | None] = {"name": name, "description": description}
+    for field, text in fields.items():
+        if text is not None and not isinstance(text, str):
+            raise InvalidOptionError(f"the {field} of a table must be a string, not {type(text).__name__}")
+        fields[field] = text or None
+    return fields
 
 
 def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: int) -> CommitResult:

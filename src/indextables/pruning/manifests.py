@@ -37,6 +37,9 @@ class BoundsOrder(Enum):
 # differently.
 _SORT_LIKE_TEXT = ((pa.types.is_boolean, "^(?:true|false)$"), (pa.types.is_date32, f"^{DATE}$"))
 
+# Among these characters, code points and the UTF-16 of the JVM have different orders.
+_ORDERED_DIFFERENTLY = "[\\x{E000}-\\x{10FFFF}]"
+
 
 def partition_bounds(partition_values: pa.MapArray | pa.ChunkedArray, shape: TableShape) -> dict[str, Bounds]:
     """Return the bounds of each partition column, compared as typed values, in the original spelling.
@@ -44,17 +47,43 @@ def partition_bounds(partition_values: pa.MapArray | pa.ChunkedArray, shape: Tab
     The bounds are (None, None) if all values are null. A column with a value that does not parse has no bounds and is
     left out.
     """
-    maps = (
-        partition_values.combine_chunks()
-        if isinstance(partition_values, pa.ChunkedArray)
-        else partition_values
-    )
+    maps = _combined(partition_values)
     bounds: dict[str, Bounds] = {}
     for column, key in shape.partition_keys.items():
         found = _bounds(map_values(maps, key).unique(), shape.type_of(column))
         if found is not None:
             bounds[key] = found
     return bounds
+
+
+def keys_sorted_like_text(
+    partition_values: pa.MapArray | pa.ChunkedArray, shape: TableShape
+) -> frozenset[str]:
+    """Return the keys of the partition columns whose bounds also hold for a reader that compares texts.
+
+    That reader compares the bounds with the text of a literal, too. So it is not enough that these values sort alike:
+    it would skip the bounds 10 and 12 for a value above 3.
+    """
+    maps = _combined(partition_values)
+    return frozenset(
+        key
+        for column, key in shape.partition_keys.items()
+        if _sorts_like_text(map_values(maps, key).unique(), shape.type_of(column))
+    )
+
+
+def _sorts_like_text(texts: pa.Array, data_type: pa.DataType) -> bool:
+    if pa.types.is_string(data_type):
+        return not pc.any(pc.match_substring_regex(texts, _ORDERED_DIFFERENTLY), min_count=0).as_py()
+    spelling = _spelling_of(data_type)
+    if spelling is None:
+        return False
+    return bool(pc.all(pc.match_substring_regex(texts, spelling), min_count=0).as_py())
+
+
+def _spelling_of(data_type: pa.DataType) -> str | None:
+    """Return the spelling in which texts of a type sort like its values, as a pattern."""
+    return next((spelling for is_type, spelling in _SORT_LIKE_TEXT if is_type(data_type)), None)
 
 
 def bounds_may_match(
@@ -101,6 +130,10 @@ def manifest_ranges(
     ]
 
 
+def _combined(values: pa.MapArray | pa.ChunkedArray) -> pa.MapArray:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
 def _bounds(texts: pa.Array, data_type: pa.DataType) -> Bounds | None:
     parsed = parse_values(texts, data_type)
     is_ambiguous = pc.any(pc.equal(texts, HIVE_NULL)).as_py()
@@ -145,7 +178,7 @@ def _in_any_order(
     """Keep only the bounds that are valid whether the writer compared values or texts."""
     if pa.types.is_string(data_type):
         return text_lower_keys(minima), text_upper_keys(maxima)
-    spelling = next((spelling for is_type, spelling in _SORT_LIKE_TEXT if is_type(data_type)), None)
+    spelling = _spelling_of(data_type)
     if spelling is not None:
         certain = pc.and_(
             pc.match_substring_regex(minima, spelling), pc.match_substring_regex(maxima, spelling)

@@ -22,7 +22,7 @@ from indextables.schema import TableShape, find_column
 from indextables.split.bundle import Bundle
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
-from indextables.split.index_files import open_index
+from indextables.split.index_opener import open_index
 from indextables.storage import ObjectStore
 
 _ONE_ROW = pa.table({"row": arrow_from_numpy(np.zeros(1, np.int64))})
@@ -71,7 +71,7 @@ class Split(ABC):
     @property
     @abstractmethod
     def mapping(self) -> DocMapping:
-        """How the index that `index` returns was built."""
+        """How the index that `searcher` opens was built."""
 
     @property
     def unreadable_columns(self) -> tuple[str, ...]:
@@ -91,10 +91,10 @@ class Split(ABC):
         """Return the rows with these numbers, in the given order; a repeated number repeats its row."""
         return self._take(row_numbers, self._table.names(columns))
 
-    def index(self, cache: IndexCache) -> tantivy.Index:
+    def searcher(self, cache: IndexCache) -> tantivy.Searcher:
         """Open the index from the cache, which fetches it on a miss.
 
-        The index stays usable after its entry is evicted. Also raises IndexCacheError.
+        The searcher stays usable after the entry is evicted. Also raises IndexCacheError.
         """
         try:
             return self._open_cached(cache)
@@ -137,7 +137,7 @@ class Split(ABC):
     def _cache_key(self) -> str:
         return cache_key(self._index_parts())
 
-    def _open(self, directory: Path) -> tantivy.Index:
+    def _open(self, directory: Path) -> tantivy.Searcher:
         return open_index(directory, self.mapping, self._place)
 
     def _identity(self) -> list[str | bytes]:

@@ -71,11 +71,10 @@ class _Bounds(msgspec.Struct, frozen=True):
         keys = shape.partition_keys.values()
         is_typed = np.array([info.has_typed_bounds for info in manifests], dtype=np.bool_)
         if not keys or any(
-            info.has_typed_bounds and any(key not in (info.partition_bounds or {}) for key in keys)
-            for info in manifests
+            info.has_typed_bounds and any(key not in info.bounds for key in keys) for info in manifests
         ):
             return None
-        found = [info.partition_bounds for info in manifests]
+        found = [info.bounds for info in manifests]
         typed, untyped = (manifest_ranges(found, shape, order=order) for order in BoundsOrder)
         lower, upper = [], []
         is_known = np.ones(len(manifests), dtype=np.bool_)

@@ -6,7 +6,7 @@ that a rewrite loses nothing.
 
 import io
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from types import TracebackType
@@ -20,7 +20,7 @@ from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSc
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.log.fields import FILE_ENTRY_FIELDS
 from indextables.log.paths import LOG_PREFIX
-from indextables.pruning import partition_bounds
+from indextables.pruning import Bounds, keys_sorted_like_text, partition_bounds
 from indextables.schema import TableShape
 from indextables.state.avro.arrow import avro_field_json
 from indextables.state.avro.container import (
@@ -364,19 +364,31 @@ def _upload(
     store.put(LOG_PREFIX + path, manifest.data)
     versions = pc.min_max(entries["addedAtVersion"]).as_py()
     paths = pc.min_max(entries["path"]).as_py()
-    bounds = None
-    if form.shape.is_partitioned:
-        bounds = partition_bounds(entries["partitionValues"], form.shape)
+    shared, typed = _bounds(entries["partitionValues"], form.shape)
     info = ManifestInfo(
         path=path,
         num_entries=entries.num_rows,
         min_added_at_version=versions["min"],
         max_added_at_version=versions["max"],
-        partition_bounds=bounds,
+        partition_bounds=shared,
         has_typed_bounds=True,
+        typed_bounds=typed,
         tombstone_count=0,
         live_entry_count=entries.num_rows,
         first_path=paths["min"],
         last_path=paths["max"],
     )
     return NewManifest(info, len(manifest.data), manifest.uncompressed_bytes)
+
+
+def _bounds(
+    partition_values: pa.ChunkedArray, shape: TableShape
+) -> tuple[Mapping[str, Bounds] | None, Mapping[str, Bounds] | None]:
+    """The bounds that any reader may use, and those that only hold for a reader that compares typed values."""
+    if not shape.is_partitioned:
+        return None, None
+    bounds = partition_bounds(partition_values, shape)
+    like_text = keys_sorted_like_text(partition_values, shape)
+    shared = {key: found for key, found in bounds.items() if key in like_text}
+    typed = {key: found for key, found in bounds.items() if key not in like_text}
+    return shared, typed or None

@@ -114,26 +114,23 @@ FormatVersion = Annotated[int, msgspec.Meta(ge=1)]
 # An action as an object, or as JSON text.
 JsonAction = str | dict[str, Any]
 
-_BOUNDS_RECORD = {
-    "type": "record",
-    "name": "PartitionBoundsItem",
-    "fields": [
-        {"name": "min", "type": _OPTIONAL_TEXT, "default": None},
-        {"name": "max", "type": _OPTIONAL_TEXT, "default": None},
-    ],
-}
-_OPTIONAL_BOUNDS = ["null", {"type": "map", "values": _BOUNDS_RECORD}]
+
+def _optional_bounds(record_name: str) -> Any:
+    fields = [{"name": end, "type": _OPTIONAL_TEXT, "default": None} for end in ("min", "max")]
+    return ["null", {"type": "map", "values": {"type": "record", "name": record_name, "fields": fields}}]
+
 
 MANIFEST_INFO_FIELDS: tuple[StateField, ...] = (
     StateField("path", "path", "string"),
     StateField("num_entries", "numEntries", "long"),
     StateField("min_added_at_version", "minAddedAtVersion", "long"),
     StateField("max_added_at_version", "maxAddedAtVersion", "long"),
-    StateField("partition_bounds", "partitionBounds", _OPTIONAL_BOUNDS, None),
+    StateField("partition_bounds", "partitionBounds", _optional_bounds("PartitionBoundsItem"), None),
     StateField("tombstone_count", "tombstoneCount", "long", 0),
     StateField("live_entry_count", "liveEntryCount", "long", UNKNOWN_COUNT),
     # Ours: other readers skip them.
     StateField("has_typed_bounds", "hasTypedBounds", "boolean", False),
+    StateField("typed_bounds", "typedBounds", _optional_bounds("TypedBoundsItem"), None),
     StateField("first_path", "firstPath", _OPTIONAL_TEXT, None),
     StateField("last_path", "lastPath", _OPTIONAL_TEXT, None),
 )

@@ -116,7 +116,7 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         infos = [info for info in self.state.manifests if info.has_typed_bounds is is_typed]
         keep = prune_manifests(
             selection.predicate,
-            [info.partition_bounds for info in infos],
+            [info.bounds for info in infos],
             selection.shape,
             order=order,
         )

@@ -91,8 +91,9 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
 
     `path` is as written: see `manifest_key` for its three forms. `partition_bounds` is None if the writer did not
     compute them; such a manifest is never pruned. `has_typed_bounds` means that the writer compared values by the
-    columns' types; other writers compare texts. Our own writer sets it even without bounds. `live_entry_count` may be
-    UNKNOWN_COUNT. `first_path` and `last_path`, in code point order, are None if the writer did not compute them.
+    columns' types; other writers compare texts. Our own writer sets it even without bounds, and puts bounds that would
+    mislead a reader that compares texts into `typed_bounds` instead. `live_entry_count` may be UNKNOWN_COUNT.
+    `first_path` and `last_path`, in code point order, are None if the writer did not compute them.
     """
 
     path: str
@@ -103,8 +104,14 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
     tombstone_count: Int64 = 0
     live_entry_count: Int64 = UNKNOWN_COUNT
     has_typed_bounds: bool = False
+    typed_bounds: Mapping[str, Bounds] | None = None
     first_path: str | None = None
     last_path: str | None = None
+
+    @property
+    def bounds(self) -> Mapping[str, Bounds]:
+        """The bounds of all partition columns that have any."""
+        return {**(self.partition_bounds or {}), **(self.typed_bounds or {})}
 
 
 class StateManifest(msgspec.Struct, frozen=True):

@@ -92,7 +92,9 @@ FORMS: Final = (
         nodes.DescribeState,
         "DESCRIBE INDEXTABLES STATE table",
         "Describe the state of the log: format, version, files, manifests, tombstones, `needs_compaction` and the "
-        "`compaction_reason`, versions since the checkpoint, protocol, gaps in the log.",
+        "`compaction_reason`, versions since the checkpoint, protocol, gaps in the log, the table's name and "
+        "description. Each split that merges could not read has a property `openSkip.<path>` with the reason, the "
+        "number of attempts and the time of the next one.",
         STATE_COLUMNS,
         "DESCRIBE INDEXTABLES STATE 'logs'",
     ),
@@ -197,7 +199,7 @@ FORMS: Final = (
     Form(
         nodes.DescribeMergeJobs,
         "DESCRIBE INDEXTABLES MERGE JOBS",
-        "List the merges that writes of this process started, oldest first.",
+        "List the merges that writes of this user on this machine started, those of Spark included, oldest first.",
         JOB_COLUMNS,
         "DESCRIBE INDEXTABLES MERGE JOBS",
     ),

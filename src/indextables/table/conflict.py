@@ -20,7 +20,14 @@ import msgspec
 from indextables.log.actions import Metadata
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
-from indextables.table.intent import ChangeProperties, EmptyCommit, Intent, Kind, RecordTransaction
+from indextables.table.intent import (
+    ChangeMetadata,
+    ChangeProperties,
+    EmptyCommit,
+    Intent,
+    Kind,
+    RecordTransaction,
+)
 from indextables.table.log_reader import summary_of
 from indextables.table.snapshot import Snapshot
 
@@ -173,6 +180,9 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
         return "the index settings"
     if isinstance(intent, ChangeProperties) and (both := sorted(changed & set(intent.properties))):
         return f"the same properties ({', '.join(both)})"
+    if isinstance(intent, ChangeMetadata):
+        both = [name for name in intent.fields if getattr(before, name) != getattr(after, name)]
+        return f"the same metadata ({', '.join(both)})" if both else None
     return None
 
 

@@ -5,7 +5,7 @@ and credentials) and the stamps of the files that the value was read from. So a 
 never sees cached values of its predecessor. All tables of a process share the caches; each cache is bounded.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,6 +42,17 @@ class TableContext(msgspec.Struct, frozen=True):
     settings: Settings
     location: StoreLocation | None = None
     manifest_executor: ManifestExecutor | None = None
+
+    @classmethod
+    def at(
+        cls,
+        path: str,
+        storage_options: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> "TableContext":
+        """The context of a table by its path or URL. Raises InvalidOptionError."""
+        location = StoreLocation.of(path, storage_options=storage_options, options=options)
+        return cls(location.open(), Settings.resolve(options), location)
 
     @property
     def url(self) -> str:

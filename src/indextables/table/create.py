@@ -20,9 +20,15 @@ from indextables.table.snapshot import Snapshot
 
 
 def create_table(
-    context: TableContext, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]
+    context: TableContext,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    *,
+    name: str | None = None,
+    description: str | None = None,
 ) -> Snapshot:
-    """Create a table, or open the existing one if it has the same definition.
+    """Create a table, or open the existing one if it has the same definition. An existing table keeps its name.
 
     If several processes create the table at once, one of them writes version 0 and the others open it. Raises
     InvalidSchemaError, UnsupportedStoreError if the store ignores put-if-absent, and TableAlreadyExistsError if there
@@ -38,6 +44,8 @@ def create_table(
             schema_string=schema_string,
             partition_columns=tuple(partition_by),
             configuration=dict(properties),
+            name=name,
+            description=description,
             created_time=context.store.clock.now_ms(),
         )
         # The new id makes these bytes unique, so a write whose answer was lost can be recognised.

@@ -100,6 +100,13 @@ class ChangeProperties(msgspec.Struct, frozen=True):
     kind = Kind.METADATA
 
 
+class ChangeMetadata(msgspec.Struct, frozen=True):
+    """Set the fields `name` and `description` of the metadata. A value of None removes one."""
+
+    fields: Mapping[str, str | None]
+    kind = Kind.METADATA
+
+
 class UpgradeProtocol(msgspec.Struct, frozen=True):
     """Require at least these protocol versions of readers and writers."""
 
@@ -129,6 +136,7 @@ Intent = (
     | RemoveFiles
     | Merge
     | ChangeProperties
+    | ChangeMetadata
     | UpgradeProtocol
     | RecordTransaction
     | EmptyCommit

@@ -55,6 +55,7 @@ from indextables.state.source import StateSource, report_tombstones
 from indextables.storage import StoreLocation
 from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of
 from indextables.table.context import TableContext, stamp
+from indextables.table.foreign_state import completed_header
 from indextables.table.log_reader import (
     read_base,
     read_last_actions,
@@ -253,7 +254,8 @@ def _build(context: TableContext, start: _Start, excluded_bases: Collection[str]
     tail = None
     if header is None:
         tail = read_last_actions(context, segment.version_files)
-        header = replay_header(start.header, tail.versions, removed_paths(tail))
+        base = completed_header(context, segment.base, start.header)
+        header = replay_header(base, tail.versions, removed_paths(tail))
         if header.metadata is None or header.protocol is None:
             header = _recover_identity(context, header)
         check_partition_values(tail.versions, header.metadata, context.url)

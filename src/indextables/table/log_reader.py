@@ -177,7 +177,9 @@ def _decode_base(context: TableContext, base: Base, unknown: UnknownContent) -> 
                 store, base.meta, base.version, unknown, parallelism=context.read_parallelism
             )
         case BaseFormat.PARQUET:
-            checkpoint = read_parquet_checkpoint(store, base.meta, base.version)
+            checkpoint = read_parquet_checkpoint(
+                store, base.meta, base.version, parallelism=context.read_parallelism
+            )
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 

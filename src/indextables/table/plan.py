@@ -18,6 +18,7 @@ from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
 from indextables.table.intent import (
     Append,
+    ChangeMetadata,
     ChangeProperties,
     DropPartitions,
     EmptyCommit,
@@ -113,6 +114,9 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return _plan_merge(intent, snapshot)
         case ChangeProperties(properties):
             return _plan_properties(properties, snapshot)
+        case ChangeMetadata(fields):
+            metadata = msgspec.structs.replace(snapshot.metadata, **fields)
+            return Plan(() if metadata == snapshot.metadata else (metadata,))
         case UpgradeProtocol(reader_version, writer_version):
             protocol = upgraded(snapshot.protocol, reader_version, writer_version)
             return Plan(() if protocol == snapshot.protocol else (protocol,))

@@ -133,9 +133,7 @@ def _shape(table: IndexTable) -> dict[str, Any]:
     return {
         "files": state.num_files,
         "tombstones": state.tombstones.to_pylist(),
-        "manifests": [
-            (info.num_entries, info.partition_bounds, info.live_entry_count) for info in state.manifests
-        ],
+        "manifests": [(info.num_entries, info.bounds, info.live_entry_count) for info in state.manifests],
         "partitions": sorted(str(value) for value in entries["partitionValues"].to_pylist()),
     }
 

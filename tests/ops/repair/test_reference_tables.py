@@ -90,5 +90,8 @@ def test_missing_log(path, name):
     assert "do not record the schema" in undecided
     assert ("merges wrote" in undecided) == (name == "14_after_merge")
     assert ("come from paths" in undecided) == bool(expected["partitionColumns"])
+    # The new log does not take the table away from the JVM.
+    assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (4, 4)
+    table = IndexTable(path, options={"spark.indextables.protocol.convertJvmTables": "true"})
     version = table.append(table.to_arrow().slice(0, 1))
     assert IndexTable(path).version == version

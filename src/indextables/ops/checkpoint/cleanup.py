@@ -37,6 +37,7 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.log.decode import UnknownContent
+from indextables.log.paths import STATE_PREFIX
 from indextables.log.segment import Base, LogListing, list_log
 from indextables.log.version_file import find_object
 from indextables.metrics import CLEANUP_DELETED_FILES
@@ -85,8 +86,9 @@ class CleanupPlan(msgspec.Struct, frozen=True):
 def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | None:
     """Delete what the settings allow after a checkpoint. Returns the plan, or None if cleanup is off or failed.
 
-    Before deleting anything, the cleanup reads every entry of the checkpoints that readers will depend on. A failure is
-    logged, or raised if the failure policy is "fail"; the table is intact either way.
+    Before deleting anything, the cleanup reads every entry of the checkpoints that readers will depend on. On a disk,
+    it also removes the empty folders of states that are gone. A failure is logged, or raised if the failure policy is
+    "fail"; the table is intact either way.
     """
     settings = context.settings
     if not settings[CLEANUP_ENABLED]:
@@ -98,7 +100,8 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
         if settings[CLEANUP_DRY_RUN]:
             for key in plan.keys:
                 logger.info("%s: cleanup would delete %s", context.url, key)
-        elif plan.keys:
+            return plan
+        if plan.keys:
             context.store.delete_many(plan.keys)
             CLEANUP_DELETED_FILES.record(len(plan.checkpoints), context.url, kind="checkpoint")
             CLEANUP_DELETED_FILES.record(len(plan.versions), context.url, kind="version")
@@ -106,6 +109,7 @@ def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | No
                 "%s: cleaned up %d checkpoints and %d versions after the checkpoint of version %d",
                 context.url, len(plan.checkpoints), len(plan.versions), checkpoint_version,
             )  # fmt: skip
+        context.store.remove_empty_folders(STATE_PREFIX)
         return plan
     except (StorageError, LogCorruptedError, ConcurrentMaintenanceError) as error:
         if settings[CLEANUP_FAILURE_POLICY] == "fail":

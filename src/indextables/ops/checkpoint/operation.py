@@ -8,7 +8,7 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -42,11 +42,16 @@ from indextables.log.actions import check_writable
 from indextables.log.checkpoint import Checkpoint, CheckpointSize
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
-from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
+from indextables.log.legacy_checkpoint import (
+    read_part_names,
+    read_row_keys,
+    write_json_checkpoint,
+    write_parquet_checkpoint,
+)
 from indextables.log.paths import (
-    LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
     JsonCheckpointPart,
+    ParquetCheckpointPart,
     parquet_checkpoint_key,
     parse_log_path,
     state_dir,
@@ -86,7 +91,7 @@ from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
 from indextables.state.source import StateSource, report_tombstones
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
-from indextables.storage import RetryPolicy
+from indextables.storage import ObjectStore, RetryPolicy
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
 from indextables.table.load import reload_from_newest_base
@@ -94,7 +99,7 @@ from indextables.table.log_reader import read_base, read_base_uncached, read_tai
 
 logger = logging.getLogger(__name__)
 
-# Readers that support only older protocol versions cannot read multi-part JSON checkpoints.
+# Readers that support only older protocol versions cannot read checkpoints in parts.
 _MULTI_PART_PROTOCOL_VERSION = 3
 
 
@@ -211,7 +216,7 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
 
 
 def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
-    """Add protocol and metadata to a header if it lacks them, as in states of some other writers.
+    """Add what a header lacks if it comes from a state of another writer: protocol, metadata, transactions and commits.
 
     The snapshot found them elsewhere in the log. A checkpoint must contain them, because cleanup may delete the
     versions that it covers.
@@ -220,6 +225,8 @@ def complete_header(snapshot: Snapshot, header: LogHeader) -> LogHeader:
         header,
         protocol=header.protocol or snapshot.protocol,
         metadata=header.metadata or snapshot.metadata,
+        transactions=snapshot.header.transactions,
+        recent_commits=snapshot.header.recent_commits,
     )
 
 
@@ -381,12 +388,12 @@ def _keys_to_delete(base: Base) -> tuple[str, ...]:
 
 
 def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: LastCheckpoint) -> None:
+    lost = None
     if current is not None and current.version > hint.version:
+        # A hint that points past the newest checkpoint would never advance again.
         is_matched = current.version in list_log(context.store, from_version=current.version).bases
-        if not is_matched:
-            # A hint that points past the newest checkpoint would never advance again.
-            context.store.delete_many([LAST_CHECKPOINT_KEY])
-    advance_hint(context.store, hint)
+        lost = None if is_matched else current
+    advance_hint(context.store, hint, over=lost)
 
 
 def _configured_format(snapshot: Snapshot) -> BaseFormat:
@@ -406,12 +413,11 @@ def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
 
 def _write_json(snapshot: Snapshot) -> None:
     context = snapshot.context
-    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
     started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
     size = write_json_checkpoint(
         context.store,
         checkpoint,
-        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize,
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
     _report(snapshot, BaseFormat.JSON, size, checkpoint.entries.num_rows, started)
@@ -424,6 +430,7 @@ def _write_parquet(snapshot: Snapshot) -> None:
         context.store,
         checkpoint,
         compression=context.settings[CHECKPOINT_COMPRESSION],
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
     _report(snapshot, BaseFormat.PARQUET, size, checkpoint.entries.num_rows, started)
@@ -444,6 +451,11 @@ def _report(
         "%s: wrote the checkpoint of version %d: %d files, %d bytes of %s, in %.1f ms",
         table, snapshot.version, num_files, size.num_bytes, name, took_ms,
     )  # fmt: skip
+
+
+def _max_part_bytes(snapshot: Snapshot) -> int:
+    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
+    return snapshot.context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize
 
 
 def _find_readable(context: TableContext, version: int, format_: BaseFormat) -> _ReadableBase | None:
@@ -468,7 +480,7 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
     base, store = found.base, snapshot.context.store
     is_state = base.format is BaseFormat.AVRO_STATE
     protocol_version = snapshot.protocol.min_reader_version
-    parts = read_part_names(store, base.meta) if base.format is BaseFormat.JSON else ()
+    parts = _parts(store, base)
     return LastCheckpoint(
         version=snapshot.version,
         size=found.source.num_files,
@@ -476,17 +488,22 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
         num_files=found.source.num_files,
         created_time=store.clock.now_ms(),
         parts=len(parts) or None,
-        checkpoint_id=_checkpoint_id(parts),
-        format="json-multipart" if parts else base.format.value,
+        checkpoint_id=parts[0].checkpoint_id if parts else None,
+        format="json-multipart" if parts and base.format is BaseFormat.JSON else base.format.value,
         state_dir=state_dir(base.version) if is_state else None,
         protocol_version=max(protocol_version, STATE_PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 
-def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
-    """Return the id in the names of the parts; None without parts."""
-    path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
-    return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
+def _parts(store: ObjectStore, base: Base) -> list[JsonCheckpointPart | ParquetCheckpointPart]:
+    """Return the parts of a checkpoint; none if it is one file, or a state."""
+    keys: Iterable[str] = ()
+    if base.format is BaseFormat.JSON:
+        keys = (LOG_PREFIX + name for name in read_part_names(store, base.meta))
+    elif base.format is BaseFormat.PARQUET:
+        keys = read_row_keys(store, base.meta, base.version)
+    paths = (parse_log_path(key) for key in keys)
+    return [path for path in paths if isinstance(path, JsonCheckpointPart | ParquetCheckpointPart)]
 
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:

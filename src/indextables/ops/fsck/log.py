@@ -12,7 +12,7 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePat
 from indextables.log.actions import Metadata
 from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
-from indextables.log.paths import LAST_CHECKPOINT_KEY
+from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX
 from indextables.log.replay import (
     EMPTY_HEADER,
     LogHeader,
@@ -34,6 +34,7 @@ _COMPARED_COLUMNS: Final = ("path", "size", "modificationTime", "numRecords")
 _LOADED_COLUMNS: Final = [*_COMPARED_COLUMNS, "partitionValues"]
 
 _CHECKPOINT_AGAIN: Final = "write it again with CHECKPOINT"
+_REMOVES_FOLDERS: Final = "the next CHECKPOINT or PURGE INDEXTABLE removes them"
 _REPAIR: Final = "restore the file from a backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
 
 # The starting point of a replay without a checkpoint.
@@ -113,6 +114,14 @@ def check_hint(context: TableContext, listing: LogListing) -> Iterator[Finding]:
             f"the hint points at version {hint.version}, but version {max(listing.bases)} has a checkpoint"
         )
         yield Finding(Severity.INFO, "hint-behind", LAST_CHECKPOINT_KEY, message, _CHECKPOINT_AGAIN)
+
+
+def check_state_folders(context: TableContext) -> Iterator[Finding]:
+    """Count the empty folders that states left behind on a disk. They make listings slower."""
+    empty = context.store.remove_empty_folders(STATE_PREFIX, dry_run=True)
+    if empty:
+        message = f"{len(empty)} folders of states are empty; they make the table open more slowly"
+        yield Finding(Severity.INFO, "empty-state-folders", empty[0], message, _REMOVES_FOLDERS)
 
 
 def check_version_files(

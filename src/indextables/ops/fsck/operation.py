@@ -16,6 +16,7 @@ from indextables.ops.fsck.log import (
     check_hinted_version,
     check_reachability,
     check_replays,
+    check_state_folders,
     check_version_files,
     reachable_versions,
 )
@@ -54,6 +55,7 @@ def fsck(context: TableContext, runner: Runner, *, deep: bool) -> FsckResult:
     findings += check_reachability(head, listing)
     lost = list(check_hinted_version(head, hint))
     findings += lost or check_hint(context, listing)
+    findings += check_state_folders(context)
     findings += check_version_files(context, listing.version_files, head.metadata)
     findings += check_replays(head, listing, bases)
     is_whole = not lost and head.gap is None

@@ -32,7 +32,14 @@ from indextables.errors import (
 from indextables.log.actions import AddAction, check_writable
 from indextables.metrics import MERGE_DURATION_MS, MERGE_NEW_SPLITS, MERGE_SOURCE_SPLITS
 from indextables.ops.after_commit import after_commit, after_merge
-from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups, resting_paths, skip_actions
+from indextables.ops.merge.plan import (
+    PLANNING_COLUMNS,
+    MergeRules,
+    plan_groups,
+    resting_paths,
+    skip_actions,
+    small_splits,
+)
 from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
 from indextables.ops.read import split_refs
 from indextables.ops.runner import Failed, Runner, TaskStore
@@ -186,6 +193,12 @@ def plan_merge(snapshot: Snapshot, request: MergeRequest) -> list[MergeTask]:
     Raises InvalidOptionError and InvalidPredicateError.
     """
     return _plan(snapshot, request.where, _rules(snapshot, request))
+
+
+def count_small_splits(snapshot: Snapshot, target_bytes: int) -> int:
+    """The number of splits below the target size, without those that an earlier merge could not read."""
+    entries = snapshot.select(columns=["path", "size"]).entries
+    return len(small_splits(entries, target_bytes, resting_paths(snapshot)))
 
 
 def _plan(snapshot: Snapshot, where: Predicate | None, rules: MergeRules) -> list[MergeTask]:

@@ -52,9 +52,7 @@ def plan_groups(
 
     A split is in at most one group. Splits that have reached the target size, and those in `resting`, are in none.
     """
-    is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string()))
-    is_small = pc.less(entries["size"], rules.target_bytes)
-    candidates = np.flatnonzero(pc.and_not(is_small, is_resting).to_numpy(zero_copy_only=False))
+    candidates = small_splits(entries, rules.target_bytes, resting)
     if len(candidates) < 2:
         return []
     small = entries.take(candidates)
@@ -68,6 +66,13 @@ def plan_groups(
     balanced = [_without_dominant(group, sizes, rules.max_share_of_largest) for group in groups]
     worthwhile = sorted((group for group in balanced if len(group) > 1), key=len, reverse=True)
     return [candidates[group] for group in worthwhile[: rules.max_groups]]
+
+
+def small_splits(entries: pa.Table, target_bytes: int, resting: frozenset[str]) -> Positions:
+    """The positions in `entries` of the splits below the target size, without those in `resting`."""
+    is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string()))
+    is_small = pc.less(entries["size"], target_bytes)
+    return np.flatnonzero(pc.and_not(is_small, is_resting).to_numpy(zero_copy_only=False))
 
 
 def resting_paths(snapshot: Snapshot) -> frozenset[str]:

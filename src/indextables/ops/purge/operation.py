@@ -30,6 +30,7 @@ from indextables.errors import (
     UnsafePathError,
 )
 from indextables.log.file_keys import normalised_paths
+from indextables.log.paths import STATE_PREFIX
 from indextables.log.segment import list_log, read_hint
 from indextables.ops.checkpoint.cleanup import CleanupRules
 from indextables.ops.checkpoint.operation import write_checkpoint
@@ -80,6 +81,8 @@ def purge_by_rules(context: TableContext, rules: PurgeRules, runner: Runner, *, 
             newest = commit_purge_fence(plan.head, plan.fence_ms)
         files = _execute(context, plan, newest, runner)
         context.cache.invalidate(context.store)
+    if not dry_run:
+        context.store.remove_empty_folders(STATE_PREFIX)
     return PurgeResult(
         table_path=context.url,
         version=newest.version,
