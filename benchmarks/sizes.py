@@ -17,6 +17,7 @@ class Sizes:
     curve_files: tuple[int, ...]
     most_iceberg_files: int
     replayed_versions: tuple[int, ...]
+    retained_states: tuple[int, int]
     commits: int
     writers: int
     commits_per_writer: int
@@ -45,6 +46,7 @@ FULL = Sizes(
     curve_files=(10_000, 100_000, 1_000_000),
     most_iceberg_files=100_000,
     replayed_versions=(10, 100, 1_000, 10_000),
+    retained_states=(20, 750),
     commits=100,
     writers=8,
     commits_per_writer=20,
@@ -73,6 +75,7 @@ QUICK = Sizes(
     curve_files=(1_000, 10_000, 100_000),
     most_iceberg_files=10_000,
     replayed_versions=(10, 100, 1_000),
+    retained_states=(20, 200),
     commits=30,
     writers=4,
     commits_per_writer=5,
@@ -102,6 +105,7 @@ TINY = Sizes(
     curve_files=(100,),
     most_iceberg_files=100,
     replayed_versions=(10,),
+    retained_states=(2, 5),
     commits=3,
     writers=2,
     commits_per_writer=2,

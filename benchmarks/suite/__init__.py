@@ -14,6 +14,7 @@ from benchmarks.suite.opening import OPENING
 from benchmarks.suite.operations import OPERATIONS
 from benchmarks.suite.partition import PARTITION
 from benchmarks.suite.replay import REPLAY
+from benchmarks.suite.retained import RETAINED
 from benchmarks.suite.search import SEARCH
 from benchmarks.suite.spark import SPARK
 from benchmarks.suite.splits import SPLITS
@@ -27,6 +28,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     COMMITS,
     ADDING,
     COMPACTION,
+    RETAINED,
     MEMORY,
     PARTITION,
     FRESH,

@@ -207,7 +207,7 @@ class ProtocolUpgradeError(IndexTablesError):
 
 
 class LogGapError(IndexTablesError):
-    """A version file is missing in the middle of the log, so no version may be committed after it."""
+    """A version is missing in the middle of the log, or the newest one is unreadable: no version may follow it."""
 
 
 class LogCorruptedError(IndexTablesError):

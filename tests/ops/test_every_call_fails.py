@@ -73,6 +73,16 @@ def table_with_a_fragmented_state(store: ObjectStore) -> None:
     checkpoint(store)
 
 
+def table_with_a_damaged_manifest(store: ObjectStore) -> None:
+    """Two states share a manifest that is cut off; the version files are all there."""
+    small_table(store)
+    checkpoint(store)
+    do(load_snapshot(context(store)), append("d"))
+    (key,) = (key for key in log_keys(store) if "/manifests/" in key)
+    checkpoint(store)
+    store.put(key, store.get(key)[:100])
+
+
 def opened(operation):
     """An operation that opens the table first."""
     return lambda store, settings: operation(load_snapshot(context(store, settings)))
@@ -97,6 +107,9 @@ COMMITS = {
     "append": Case(intent(append("x")), small_table),
     "append with a checkpoint and a cleanup": Case(intent(append("x")), small_table, AUTOMATIC),
     "append to a table read from a state": Case(intent(append("x")), table_with_a_fragmented_state),
+    "append on top of a damaged manifest": Case(
+        intent(append("x")), table_with_a_damaged_manifest, {**AUTOMATIC, "cleanup.enabled": "false"}
+    ),
     "overwrite": Case(intent(overwrite("x")), small_table),
     "remove": Case(intent(remove("a", "c")), small_table),
     "merge": Case(intent(merge((["a", "b"], ["ab"]))), small_table),
@@ -118,6 +131,8 @@ CHECKPOINTS = {
     "compact a table without a state": Case(opened(compact), small_table),
     "checkpoint and clean up": Case(opened(checkpoint_with_cleanup), small_table, AUTOMATIC),
     "compact and clean up": Case(opened(compact_with_cleanup), table_with_a_fragmented_state, AUTOMATIC),
+    "checkpoint that repairs": Case(opened(write_checkpoint), table_with_a_damaged_manifest),
+    "compact that repairs": Case(opened(compact), table_with_a_damaged_manifest),
 }
 
 

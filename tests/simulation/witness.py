@@ -330,6 +330,10 @@ class WitnessStore(ClockedStore):
             case BaseFormat.PARQUET:
                 return set(read_row_keys(self._inner, base.meta, base.version))
 
+    def manifests_of(self, base: Base) -> set[str]:
+        """The manifests that a state refers to; none for a checkpoint of another format."""
+        return self._named_by(base) if base.format is BaseFormat.AVRO_STATE else set()
+
     def _is_named(self, key: str) -> bool:
         return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())
 

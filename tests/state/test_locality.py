@@ -84,6 +84,15 @@ def test_a_second_compaction_finds_nothing_to_do(scattered):
     assert files_below(scattered) == before
 
 
+def test_partitions_that_do_not_fill_their_manifests_are_compacted_once(builder):
+    """Each day has its own manifest, because two do not fit into one: more manifests than the files require."""
+    tables = builder("day", state__entriesPerManifest="40")
+    table = tables.create()
+    table.commit(adds=[split(number, day=str(number // 30)) for number in range(150)])
+    assert [tables.open().compact().version for _ in range(3)] == [1, 1, 1]
+    assert [info.num_entries for info in state_of(tables.open()).manifests] == [30] * 5
+
+
 @pytest.mark.parametrize("partition_by", [(), ("day",)])
 def test_a_smaller_limit_of_entries_lets_a_compaction_rewrite(builder, partition_by):
     tables = builder(*partition_by)

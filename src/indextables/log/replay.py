@@ -24,7 +24,8 @@ class LogHeader(msgspec.Struct, frozen=True):
 
     `timestamp_ms` never decreases from one version to the next, even if clocks run backwards. `doc_mappings` is the
     doc-mapping registry: it maps hashes to JSON. `skips` holds the open skip of each path, `transactions` the last
-    batch of each streaming writer, `recent_commits` the ids of the newest commits by version.
+    batch of each streaming writer, `recent_commits` the ids of the newest commits by version. `has_unlogged_protocol`
+    means that a checkpoint raised the protocol: the next transaction carries it, for clients that read no checkpoints.
     """
 
     version: int
@@ -36,6 +37,7 @@ class LogHeader(msgspec.Struct, frozen=True):
     transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
     unknown_actions: tuple[str, ...] = ()
+    has_unlogged_protocol: bool = False
 
 
 EMPTY_HEADER = LogHeader(version=-1, timestamp_ms=0, protocol=None, metadata=None)
@@ -87,6 +89,8 @@ def replay_header(
         transactions=transactions,
         recent_commits=dict(sorted(recent_commits.items())[-RECENT_COMMITS:]),
         unknown_actions=tuple(unknown_actions),
+        has_unlogged_protocol=base.has_unlogged_protocol
+        and all(version.actions.protocol is None for version in versions),
     )
 
 

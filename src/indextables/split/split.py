@@ -121,7 +121,7 @@ class Split(ABC):
     def _fill(self, directory: Path) -> None:
         """Write the index into an empty directory."""
 
-    def _open_cached(self, cache: IndexCache) -> tantivy.Index:
+    def _open_cached(self, cache: IndexCache) -> tantivy.Searcher:
         outcome = CACHE_HITS
 
         def fill(directory: Path) -> None:
@@ -129,9 +129,9 @@ class Split(ABC):
             outcome = CACHE_MISSES
             self._fill(directory)
 
-        index = cache.open(self._cache_key, fill, self._open)
+        searcher = cache.open(self._cache_key, fill, self._open)
         outcome.record(1, self._store.url, cache="indexes")
-        return index
+        return searcher
 
     @lazy_property
     def _cache_key(self) -> str:

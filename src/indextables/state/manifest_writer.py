@@ -377,6 +377,7 @@ def _upload(
         live_entry_count=entries.num_rows,
         first_path=paths["min"],
         last_path=paths["max"],
+        size_bytes=len(manifest.data),
     )
     return NewManifest(info, len(manifest.data), manifest.uncompressed_bytes)
 

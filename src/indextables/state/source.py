@@ -9,8 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
-from itertools import compress, pairwise
+from itertools import compress, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -20,7 +19,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._caching import lazy_property
 from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
+from indextables.errors import ManifestCorruptedError, ObjectNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
 from indextables.log.file_keys import with_keys
 from indextables.metrics import (
@@ -33,6 +34,7 @@ from indextables.metrics import (
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_reader import FetchedManifest, read_manifests
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
 from indextables.storage import ObjectStore, with_time_limit
 
@@ -40,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 # A thread decodes at least so many entries at a time, if there are several manifests.
 _ENTRIES_PER_BATCH = 32_768
+
+# Ten pages of a listing. Only a folder that has not been purged for long has more manifests.
+_MAX_LISTED_FILES = 10_000
 
 
 class StateSource(msgspec.Struct, frozen=True, dict=True):
@@ -69,7 +74,46 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         """
         return self.state.protocol is not None
 
-    @cached_property
+    def file_problem(self) -> str | None:
+        """What is wrong with the files of the manifests, or None: one is missing, or was cut off.
+
+        This takes one listing of each folder, however many entries there are; only files that are not as long as the
+        state records are read. A folder with very many leftovers is not listed to its end; the manifests in the rest
+        count as whole.
+        """
+        try:
+            infos = {manifest_key(info.path, self.state.state_version): info for info in self.state.manifests}
+        except ManifestCorruptedError as error:
+            return str(error)
+        for folder in sorted({key.rpartition("/")[0] for key in infos}):
+            listed = list(islice(self.store.list(f"{folder}/"), _MAX_LISTED_FILES))
+            sizes = {meta.key: meta.size for meta in listed}
+            is_complete = len(listed) < _MAX_LISTED_FILES
+            for key, info in infos.items():
+                if key.rpartition("/")[0] != folder or _has_size(info, sizes.get(key)):
+                    continue
+                if key in sizes or is_complete:
+                    problem = self._confirmed_problem(key, info)
+                    if problem is not None:
+                        return problem
+        return None
+
+    def _confirmed_problem(self, key: str, info: ManifestInfo) -> str | None:
+        """What is wrong with one file that looks wrong: the listing may be older than the state."""
+        try:
+            self.read_files(self.store, self.state.state_version, [info], ["path"])
+        except ObjectNotFoundError:
+            return f"{key} with {info.num_entries} file entries is missing"
+        except ManifestCorruptedError as error:
+            return f"{key} with {info.num_entries} file entries is damaged ({error})"
+        return None
+
+    @lazy_property
+    def had_whole_files(self) -> bool:
+        """Whether there was no `file_problem` when this was first asked."""
+        return self.file_problem() is None
+
+    @lazy_property
     def _sizes(self) -> pa.Table:
         return self.load(None, ["size"]).entries
 
@@ -208,6 +252,10 @@ def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) 
         return place < len(ordered) and ordered[place] <= info.last_path
 
     return tuple(info for info in manifests if may_hold(info))
+
+
+def _has_size(info: ManifestInfo, size: int | None) -> bool:
+    return size is not None and info.size_bytes in (UNKNOWN_COUNT, size)
 
 
 def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> FetchedManifest:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from indextables.errors import ManifestCorruptedError, UnsafePathError, UnsupportedProtocolError
 from indextables.log.actions import (
     ACTION_NAMES,
+    READER_VERSION,
     Int64,
     Metadata,
     ProtocolAction,
@@ -94,6 +95,7 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
     columns' types; other writers compare texts. Our own writer sets it even without bounds, and puts bounds that would
     mislead a reader that compares texts into `typed_bounds` instead. `live_entry_count` may be UNKNOWN_COUNT.
     `first_path` and `last_path`, in code point order, are None if the writer did not compute them.
+    `size_bytes` is the size of the file, or UNKNOWN_COUNT.
     """
 
     path: str
@@ -107,6 +109,7 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
     typed_bounds: Mapping[str, Bounds] | None = None
     first_path: str | None = None
     last_path: str | None = None
+    size_bytes: Int64 = UNKNOWN_COUNT
 
     @property
     def bounds(self) -> Mapping[str, Bounds]:
@@ -120,7 +123,8 @@ class StateManifest(msgspec.Struct, frozen=True):
     `num_files` and `total_bytes` count live files: entries of the manifests whose path is not in `tombstones`, an Arrow
     array because there may be many. `doc_mappings` maps hashes to JSON. `metadata` and the fields after it (which other
     writers do not write) are None or empty if unknown. `timestamp_ms` is the commit time of `state_version`, or
-    UNKNOWN_TIME. `foreign` are the fields that this release does not know.
+    UNKNOWN_TIME. `has_unlogged_protocol` is explained at `LogHeader`. `foreign` are the fields that this release does
+    not know.
     """
 
     state_version: Count
@@ -138,6 +142,7 @@ class StateManifest(msgspec.Struct, frozen=True):
     unknown_actions: tuple[str, ...] = ()
     timestamp_ms: Int64 = UNKNOWN_TIME
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
+    has_unlogged_protocol: bool = False
     format_version: FormatVersion = FORMAT_VERSION
     foreign: ForeignFields = NO_FOREIGN_FIELDS
 
@@ -174,6 +179,7 @@ def header_of(manifest: StateManifest) -> LogHeader:
         transactions=manifest.transactions,
         recent_commits=manifest.recent_commits,
         unknown_actions=manifest.unknown_actions,
+        has_unlogged_protocol=manifest.has_unlogged_protocol,
     )
 
 
@@ -200,8 +206,8 @@ def encode_state_manifest(manifest: StateManifest, codec: Codec = DEFAULT_CODEC)
 def decode_state_manifest(data: bytes, name: str) -> StateManifest:
     """Decode `_manifest.avro`; `name` is the file's, for messages.
 
-    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format is newer than this
-    release.
+    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format, or the protocol that it
+    needs, is newer than this release.
     """
     try:
         container = parse_container(data)
@@ -318,6 +324,11 @@ def _decoded(record: Any, name: str) -> StateManifest:
         raise UnsupportedProtocolError(
             f"{name} has the state format {parsed.format_version}; this release reads up to {FORMAT_VERSION}, "
             f"so upgrade indextables"
+        )
+    if parsed.protocol_version > READER_VERSION:
+        raise UnsupportedProtocolError(
+            f"{name} needs protocol version {parsed.protocol_version}; this release of indextables supports version "
+            f"{READER_VERSION}; upgrade indextables"
         )
     values = {
         field.attribute: _DECODERS.get(field.attribute, _unchanged)(getattr(parsed, field.attribute))

@@ -269,6 +269,7 @@ def _state(
         timestamp_ms=header.timestamp_ms,
         recent_commits=header.recent_commits,
         foreign=target.foreign,
+        has_unlogged_protocol=header.has_unlogged_protocol,
     )
 
 

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -41,6 +41,27 @@ class WantedKeys(msgspec.Struct, frozen=True):
         )
         return is_after and (self.skip is None or not self.skip.contains_folder(folder))
 
+    def among(self, entries: Iterable[os.DirEntry[str]], prefix: str) -> Iterable[os.DirEntry[str]]:
+        """Leave out entries of the folder `prefix` that are certainly not wanted, whether files or folders.
+
+        In a long log these are almost all entries, so this compares names alone.
+        """
+        start = _within(self.start_after, prefix)
+        first = _within(None if self.skip is None else self.skip.first, prefix)
+        last = _within(None if self.skip is None else self.skip.last, prefix)
+        if start:
+            entries = (entry for entry in entries if entry.name >= start or start.startswith(entry.name))
+        if first and last:
+            entries = (
+                entry for entry in entries if not first <= entry.name < last or last.startswith(entry.name)
+            )
+        return entries
+
+
+def _within(key: str | None, prefix: str) -> str:
+    """Return a key relative to the folder `prefix`; "" if it is not in it."""
+    return key[len(prefix) :] if key is not None and key.startswith(prefix) else ""
+
 
 def files_below(directory: Path, prefix: str, wanted: WantedKeys) -> Iterator[FoundFile]:
     """Iterate over the wanted regular files below a directory in the string order of their keys.
@@ -49,7 +70,7 @@ def files_below(directory: Path, prefix: str, wanted: WantedKeys) -> Iterator[Fo
     disappear during the walk. It does not read directories without wanted keys. Raises OSError.
     """
     # An explicit stack: folders may be nested more deeply than Python's recursion limit.
-    open_folders = [_Folder(directory, prefix, iter(_sorted_entries(directory, prefix, wanted)))]
+    open_folders = [_Folder(str(directory), prefix, iter(_sorted_entries(str(directory), prefix, wanted)))]
     while open_folders:
         folder = open_folders[-1]
         entry = next(folder.entries, None)
@@ -57,7 +78,8 @@ def files_below(directory: Path, prefix: str, wanted: WantedKeys) -> Iterator[Fo
             open_folders.pop()
             continue
         key = folder.prefix + entry.name
-        path = folder.path / entry.name
+        # Paths as text: a log may have thousands of files, and `Path` costs more than the call that it is for.
+        path = f"{folder.path}/{entry.name}"
         if entry.is_folder:
             open_folders.append(_Folder(path, key, iter(_sorted_entries(path, key, wanted))))
         else:
@@ -74,28 +96,27 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class _Folder(msgspec.Struct, frozen=True):
-    path: Path
+    path: str
     prefix: str
     entries: Iterator[_Entry]
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(path: str) -> os.stat_result | None:
     """Return the status of a regular file, or None if it is gone or not a regular file."""
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except FileNotFoundError:
         return None
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _sorted_entries(directory: Path, prefix: str, wanted: WantedKeys) -> list[_Entry]:
+def _sorted_entries(directory: str, prefix: str, wanted: WantedKeys) -> list[_Entry]:
     found = []
     try:
         with os.scandir(directory) as entries:
-            for entry in entries:
+            for entry in wanted.among(entries, prefix):
                 is_folder = entry.is_dir(follow_symlinks=False)
                 name = f"{entry.name}/" if is_folder else entry.name
-                # Compared first: in a long log, almost all entries end here.
                 if not (wanted.may_be_in(prefix + name) if is_folder else wanted.has(prefix + name)):
                     continue
                 is_object = entry.is_file(follow_symlinks=False) and not name.startswith(TEMPORARY_PREFIX)

@@ -17,7 +17,7 @@ from typing import assert_never
 
 import msgspec
 
-from indextables.log.actions import Metadata
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.table.intent import (
@@ -99,13 +99,15 @@ def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
     )
 
 
-def reason_to_give_up(intent: Intent, before: Metadata, concurrent: ConcurrentCommit) -> str | None:
+def reason_to_give_up(
+    intent: Intent, before: Metadata, concurrent: ConcurrentCommit, protocol: ProtocolAction | None = None
+) -> str | None:
     """Why this transaction must not continue after a concurrent commit, or None if it may.
 
-    `before` is the metadata that the transaction was planned on.
+    `before` and `protocol` are the metadata and the protocol that the transaction was planned on.
     """
     version, metadata = concurrent.summary.version, concurrent.summary.actions.metadata
-    match MATRIX[intent.kind][kind_of_commit(before, concurrent)]:
+    match MATRIX[intent.kind][kind_of_commit(before, concurrent, protocol)]:
         case Resolution.REBASE | Resolution.RECOMPUTE | Resolution.GROUPS:
             return None
         case Resolution.GIVE_UP:
@@ -131,13 +133,16 @@ def reason_after_cleanup(intent: Intent, before: Snapshot, after: Snapshot) -> s
     return f"concurrent commits changed {changed}" if changed else None
 
 
-def kind_of_commit(before: Metadata, concurrent: ConcurrentCommit) -> Kind:
+def kind_of_commit(
+    before: Metadata, concurrent: ConcurrentCommit, protocol: ProtocolAction | None = None
+) -> Kind:
     """The column of the matrix for a concurrent commit.
 
-    Registering a doc mapping is part of an append, not a change of the table.
+    Registering a doc mapping is part of an append, not a change of the table. Nor is repeating the protocol, which the
+    first commit after an upgrade by a checkpoint does.
     """
     actions = concurrent.summary.actions
-    if actions.protocol is not None:
+    if actions.protocol not in (None, protocol):
         return Kind.METADATA
     if actions.metadata is not None and _changes_table(before, actions.metadata):
         return Kind.METADATA

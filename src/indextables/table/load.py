@@ -286,25 +286,39 @@ def _cached_header(context: TableContext, segment: LogSegment) -> LogHeader | No
 
 
 def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
-    """The header with metadata and protocol from older files: some writers leave them out of their states."""
+    """The header with metadata and protocol from older files: some writers leave them out of their states.
+
+    Raises LogCorruptedError if a damaged checkpoint may hold newer ones than those that were found.
+    """
     listing = list_log(context.store)
-    bases = {base.version: base for base in listing.bases_newest_first() if base.version < header.version}
+    bases = {version: found for version, found in listing.bases.items() if version < header.version}
     versions = {version for version in listing.versions if version <= header.version}
     metadata: Metadata | None = header.metadata
     protocol: ProtocolAction | None = header.protocol
+    damaged: int | None = None
     # From newest to oldest: the newest metadata and the newest protocol are in effect.
     for version in sorted(versions.union(bases), reverse=True):
         if metadata and protocol:
             break
+        if damaged is not None and not versions.issuperset(range(version + 1, damaged + 1)):
+            raise LogCorruptedError(
+                f"{context.url}: failed to read checkpoint at version {damaged}, and version files after {version} are "
+                f"missing, so an older schema or protocol might be taken for the current one; restore the files from a "
+                f"backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+            )
         if version in versions:
             summary = read_tail(context, [listing.version_file(version)]).versions[0].actions
             metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
-        if version in bases:
+        for base in bases.get(version, ()):
             try:
-                older, _ = read_base(context, bases[version])
+                older, _ = read_base(context, base)
             except (LogCorruptedError, ObjectNotFoundError):
                 continue
             metadata, protocol = metadata or older.metadata, protocol or older.protocol
+            break
+        else:
+            if version in bases and damaged is None:
+                damaged = version
     return replace(header, metadata=metadata, protocol=protocol)
 
 

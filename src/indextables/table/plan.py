@@ -119,7 +119,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return Plan(() if metadata == snapshot.metadata else (metadata,))
         case UpgradeProtocol(reader_version, writer_version):
             protocol = upgraded(snapshot.protocol, reader_version, writer_version)
-            return Plan(() if protocol == snapshot.protocol else (protocol,))
+            is_in_log = protocol == snapshot.protocol and not snapshot.header.has_unlogged_protocol
+            return Plan(() if is_in_log else (protocol,))
         case RecordTransaction(transaction):
             return Plan() if _is_done(transaction, snapshot) else Plan((transaction,))
         case EmptyCommit():

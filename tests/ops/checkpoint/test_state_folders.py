@@ -1,12 +1,13 @@
 """On a disk, the folder of a state goes with its files, and empty folders that are left over are found and removed."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from indextables.log.paths import LOG_PREFIX, STATE_PREFIX, state_dir
 from indextables.log.segment import list_log
-from indextables.ops.checkpoint.cleanup import clean_up
+from indextables.ops.checkpoint.cleanup import CleanupPlan, clean_up
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.purge.garbage import collect_garbage
@@ -103,12 +104,32 @@ def fsck_of(store: ObjectStore):
     return fsck(context(store), LocalRunner(), deep=False).findings
 
 
-def test_a_listing_from_the_hint_reads_no_folder_of_an_older_state(store, root, monkeypatch):
-    """What a small commit lists does not depend on the states that are retained."""
-    from indextables.storage import walk
-
+@pytest.fixture
+def folders_read(monkeypatch) -> list[str]:
+    """The names of the folders that are read from now on."""
     folders: list[str] = []
-    scandir = walk.os.scandir
-    monkeypatch.setattr(walk.os, "scandir", lambda path: folders.append(Path(path).name) or scandir(path))
+    scandir = os.scandir
+
+    def recorded(path):
+        folders.append(Path(path).name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", recorded)
+    return folders
+
+
+def test_a_listing_from_the_hint_reads_no_folder_of_an_older_state(store, folders_read):
+    """What a small commit lists does not depend on the states that are retained."""
     assert list(list_log(store, from_version=STATES - 1).bases) == [STATES - 1]
-    assert folders == ["_transaction_log", state_dir(STATES - 1)]
+    assert folders_read == ["_transaction_log", state_dir(STATES - 1)]
+
+
+def test_a_small_commit_reads_the_newest_state_folder_alone(store, folders_read):
+    after(load_snapshot(context(store)), append("p4"))
+    assert set(folders_read) == {"_transaction_log", state_dir(STATES - 1)}
+
+
+def test_a_cleanup_of_a_young_log_reads_the_oldest_state_folder_alone(store, folders_read):
+    plan = clean_up(context(store), STATES - 1)
+    assert plan == CleanupPlan((), ())
+    assert folders_read == ["_transaction_log", "_transaction_log", state_dir(1)]

@@ -38,7 +38,7 @@ from indextables.errors import (
     TransientStorageError,
     VersionNotFoundError,
 )
-from indextables.log.actions import check_writable
+from indextables.log.actions import check_writable, upgraded
 from indextables.log.checkpoint import Checkpoint, CheckpointSize
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
@@ -82,7 +82,8 @@ from indextables.metrics import (
     STATE_WRITE_DURATION_MS,
 )
 from indextables.ops.checkpoint.added_at import with_versions_of_adds
-from indextables.ops.checkpoint.cleanup import read_entries
+from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
+from indextables.ops.checkpoint.entry_check import entry_problem
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
@@ -96,6 +97,7 @@ from indextables.table import Operation, Snapshot, TableContext, commit, load_sn
 from indextables.table.intent import EmptyCommit
 from indextables.table.load import reload_from_newest_base
 from indextables.table.log_reader import read_base, read_base_uncached, read_tail
+from indextables.table.whole_base import Check, file_problem, on_whole_base
 
 logger = logging.getLogger(__name__)
 
@@ -144,29 +146,36 @@ class CheckpointResult(Result, frozen=True):
         return f"version {self.version} has a checkpoint in the format {self.new_format}"
 
 
-def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointResult:
+def write_checkpoint(
+    snapshot: Snapshot, runner: Runner | None = None, *, check: Check = entry_problem
+) -> CheckpointResult:
     """Write a checkpoint of the snapshot in the configured format, read it back, and point the hint at it.
 
-    An existing checkpoint of that version and format stays, unless it is damaged: then it is rewritten. A `runner`
-    reads and writes the manifests of very large states.
+    An existing checkpoint of that version and format stays, unless it is damaged: then it is rewritten. `check` decides
+    whether the state that the new one builds on is whole; if not, an older checkpoint or the log alone replaces it. A
+    `runner` reads and writes the manifests of very large states.
 
     Raises LogCorruptedError if a part of the table cannot be read (an incomplete checkpoint is never written),
     ConcurrentMaintenanceError if a concurrent cleanup deleted this version, UnsupportedProtocolError, and
     CheckpointWriteError, also if the write took so long that garbage collection may have deleted its files.
     """
-    return _write_verified(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
+    return _write_verified(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)], check)
 
 
 def compact(
-    snapshot: Snapshot, runner: Runner | None = None, trigger: Trigger = Trigger.FORCED
+    snapshot: Snapshot,
+    runner: Runner | None = None,
+    trigger: Trigger = Trigger.FORCED,
+    *,
+    check: Check = entry_problem,
 ) -> CheckpointResult:
-    """Rewrite the state without tombstones and fragments. A compact state stays as it is.
+    """Rewrite the state without tombstones and fragments. A compact state stays as it is. See `write_checkpoint`.
 
     By default all manifests are rewritten; with another `trigger`, only those that need it. A state is never replaced:
     if this version already has one, an empty commit makes a new version for the compacted state. In the older formats,
     every checkpoint is compact. A `runner` reads and writes the manifests of very large states.
     """
-    return _compact(_reloaded(snapshot, runner), trigger)
+    return _compact(_reloaded(snapshot, runner), trigger, check)
 
 
 def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWritten:
@@ -236,12 +245,18 @@ def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
     return load_snapshot(context, snapshot.version).sharing_entries_of(snapshot)
 
 
-def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointResult:
+def _compact(snapshot: Snapshot, trigger: Trigger, check: Check) -> CheckpointResult:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
-        return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)])
+        return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)], check)
+    # Checked before the commit, so that a table that cannot be compacted gets no new version.
+    whole = on_whole_base(snapshot, check)
+    snapshot = whole.snapshot
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
         snapshot = commit(snapshot, EmptyCommit(), Operation("COMPACT")).snapshot
-    return _write_verified(snapshot, lambda snapshot: write_state(snapshot, trigger))
+    result = _write_verified(snapshot, lambda snapshot: write_state(snapshot, trigger), file_problem)
+    if check is entry_problem:
+        _delete_damaged(snapshot.context, whole.damaged)
+    return result
 
 
 class _ReadableBase(msgspec.Struct, frozen=True):
@@ -249,12 +264,14 @@ class _ReadableBase(msgspec.Struct, frozen=True):
     source: EntrySource
 
 
-def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointResult:
+def _write_verified(
+    snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check
+) -> CheckpointResult:
     """Write a checkpoint unless a readable one exists, read it back, and advance the hint."""
     context, version = snapshot.context, snapshot.version
     # A release that does not support the table's protocol might drop content.
     check_writable(snapshot.protocol, context.url)
-    found = _write_files(snapshot, write)
+    found = _write_files(snapshot, write, check)
     if found is None:
         raise _not_readable(context, version)
     previous, hint = read_hint(context.store), _new_hint(snapshot, found)
@@ -269,13 +286,15 @@ def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> 
     )
 
 
-def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
+def _write_files(
+    snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check
+) -> _ReadableBase | None:
     """Write the files of a checkpoint if they are missing or damaged, and read them back.
 
     Raises AccessDeniedError, and CheckpointWriteError for any other failure of the store.
     """
     try:
-        return _write_with_retries(snapshot, write)
+        return _write_with_retries(snapshot, write, check)
     except (CheckpointWriteError, AccessDeniedError):
         raise
     except StorageError as error:
@@ -285,7 +304,9 @@ def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Re
         ) from error
 
 
-def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
+def _write_with_retries(
+    snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check
+) -> _ReadableBase | None:
     """Write the checkpoint and read it back; None if it cannot be read.
 
     Transient failures are retried, and so are writes whose base a concurrent cleanup deleted. Every retry reads the log
@@ -294,7 +315,7 @@ def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object])
     context, policy = snapshot.context, _retry_policy(snapshot.context)
     for attempt in itertools.count(1):
         try:
-            _write_if_missing(snapshot, write)
+            _write_if_missing(snapshot, write, check)
             return _find_readable(context, snapshot.version, _configured_format(snapshot))
         except (TransientStorageError, ConcurrentMaintenanceError) as error:
             if attempt >= policy.max_attempts:
@@ -308,15 +329,23 @@ def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object])
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
+def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check) -> None:
+    """Write the checkpoint unless a whole one exists. Damaged ones that it replaces are deleted.
+
+    A damaged checkpoint is deleted only after every entry of its version has been read from other files.
+    """
     existing = _bases(snapshot.context, snapshot.version, _configured_format(snapshot))
-    damaged = [base for base in existing if not _is_whole(snapshot.context, base)]
-    if len(damaged) == len(existing):
-        target = _delete_damaged(snapshot, damaged) if damaged else snapshot
-        try:
-            write(target)
-        except ObjectNotFoundError as error:
-            raise target.error_of_missing_file(error) from error
+    damaged = [base for base in existing if not has_whole_checkpoint(snapshot.context, [base])]
+    if len(damaged) < len(existing):
+        return
+    whole = on_whole_base(snapshot, entry_problem if damaged else check)
+    if check is entry_problem:
+        damaged += [base for base in whole.damaged if base not in damaged]
+    _delete_damaged(snapshot.context, damaged)
+    try:
+        write(whole.snapshot)
+    except ObjectNotFoundError as error:
+        raise whole.snapshot.error_of_missing_file(error) from error
 
 
 def _reloaded_after(snapshot: Snapshot, error: IndexTablesError) -> Snapshot:
@@ -354,30 +383,11 @@ def _not_readable(
     )
 
 
-def _is_whole(context: TableContext, base: Base) -> bool:
-    try:
-        read_entries(context, base)
-    except LogCorruptedError as error:
-        logger.warning(
-            "%s: writing the damaged checkpoint of version %d again: %s", context.url, base.version, error
-        )
-        return False
-    return True
-
-
-def _delete_damaged(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
-    """Delete damaged checkpoints, and return the same version loaded from other files.
-
-    If the version cannot be loaded from other files, raises the errors of `load_snapshot` and deletes nothing. A
-    checkpoint that another writer has replaced since is not deleted.
-    """
-    context = snapshot.context
-    other = load_snapshot(context, snapshot.version, excluded_bases=[base.meta.key for base in damaged])
-    _ = other.entries
+def _delete_damaged(context: TableContext, damaged: Sequence[Base]) -> None:
+    """Delete damaged checkpoints of versions that other files lead to, unless another writer has replaced them."""
     for base in damaged:
         if find_object(context.store, base.meta.key) == base.meta:
             context.store.delete_many(_keys_to_delete(base))
-    return other
 
 
 def _keys_to_delete(base: Base) -> tuple[str, ...]:
@@ -543,16 +553,10 @@ def _read_tail(snapshot: Snapshot) -> Tail:
 
 def _as_current(header: LogHeader) -> LogHeader:
     """Return the header with a protocol that requires support for Avro states."""
-    protocol = header.protocol
-    assert protocol is not None  # complete_header has set it
-    return replace(
-        header,
-        protocol=replace(
-            protocol,
-            min_reader_version=max(protocol.min_reader_version, STATE_PROTOCOL_VERSION),
-            min_writer_version=max(protocol.min_writer_version, STATE_PROTOCOL_VERSION),
-        ),
-    )
+    assert header.protocol is not None  # complete_header has set it
+    protocol = upgraded(header.protocol, STATE_PROTOCOL_VERSION, STATE_PROTOCOL_VERSION)
+    is_raised = protocol != header.protocol
+    return replace(header, protocol=protocol, has_unlogged_protocol=header.has_unlogged_protocol or is_raised)
 
 
 def _changes(source: StateSource, tail: Tail) -> NetChanges:
