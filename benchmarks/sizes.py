@@ -17,6 +17,7 @@ class Sizes:
     curve_files: tuple[int, ...]
     most_iceberg_files: int
     replayed_versions: tuple[int, ...]
+    retained_states: tuple[int, int]
     commits: int
     writers: int
     commits_per_writer: int
@@ -24,6 +25,7 @@ class Sizes:
     few_rows: int
     curve_rows: tuple[int, ...]
     queries: int
+    searched_splits: int
     spark_rows: int
     merged_partitions: int
     merged_splits: int
@@ -44,6 +46,7 @@ FULL = Sizes(
     curve_files=(10_000, 100_000, 1_000_000),
     most_iceberg_files=100_000,
     replayed_versions=(10, 100, 1_000, 10_000),
+    retained_states=(20, 750),
     commits=100,
     writers=8,
     commits_per_writer=20,
@@ -51,6 +54,7 @@ FULL = Sizes(
     few_rows=1_000,
     curve_rows=(10_000, 100_000),
     queries=20,
+    searched_splits=1_000,
     spark_rows=5_000_000,
     merged_partitions=50,
     merged_splits=1_000,
@@ -71,6 +75,7 @@ QUICK = Sizes(
     curve_files=(1_000, 10_000, 100_000),
     most_iceberg_files=10_000,
     replayed_versions=(10, 100, 1_000),
+    retained_states=(20, 200),
     commits=30,
     writers=4,
     commits_per_writer=5,
@@ -78,6 +83,7 @@ QUICK = Sizes(
     few_rows=1_000,
     curve_rows=(10_000,),
     queries=20,
+    searched_splits=100,
     spark_rows=200_000,
     merged_partitions=10,
     merged_splits=100,
@@ -99,6 +105,7 @@ TINY = Sizes(
     curve_files=(100,),
     most_iceberg_files=100,
     replayed_versions=(10,),
+    retained_states=(2, 5),
     commits=3,
     writers=2,
     commits_per_writer=2,
@@ -106,6 +113,7 @@ TINY = Sizes(
     few_rows=100,
     curve_rows=(200,),
     queries=2,
+    searched_splits=3,
     spark_rows=500,
     merged_partitions=2,
     merged_splits=4,

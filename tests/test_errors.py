@@ -91,10 +91,10 @@ class Vanishing(FaultStore):
             self._inner.delete_many([key])
         return super().get(key)
 
-    def list(self, prefix, *, start_after=None):
+    def list(self, prefix, **selection):
         if self.is_active:
             self._inner.put(self._key, b"back again")
-        return super().list(prefix, start_after=start_after)
+        return super().list(prefix, **selection)
 
 
 def test_version_file_removed_while_the_table_is_opened_is_concurrent_maintenance():

@@ -33,7 +33,7 @@ ALLOWED = {
 ALLOWED_CLASSES = {
     "Column": "the columns of a result are frozen; a predicate's column of the same name is not at module level",
     "Definitions": "collects the settings of a section while config.registry is imported",
-    "_Instrument": "an OpenTelemetry instrument, created at its first use",
+    "Instrument": "an OpenTelemetry instrument, created at its first use",
 }
 
 CACHE_DECORATORS = {"cache", "lru_cache", "cached"}

@@ -8,11 +8,13 @@ from benchmarks.suite.compaction import COMPACTION
 from benchmarks.suite.curve import CURVE
 from benchmarks.suite.fresh import FRESH
 from benchmarks.suite.manifests import MANIFESTS
+from benchmarks.suite.many_splits import MANY_SPLITS
 from benchmarks.suite.memory import MEMORY
 from benchmarks.suite.opening import OPENING
 from benchmarks.suite.operations import OPERATIONS
 from benchmarks.suite.partition import PARTITION
 from benchmarks.suite.replay import REPLAY
+from benchmarks.suite.retained import RETAINED
 from benchmarks.suite.search import SEARCH
 from benchmarks.suite.spark import SPARK
 from benchmarks.suite.splits import SPLITS
@@ -26,12 +28,14 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     COMMITS,
     ADDING,
     COMPACTION,
+    RETAINED,
     MEMORY,
     PARTITION,
     FRESH,
     CURVE,
     SPLITS,
     SEARCH,
+    MANY_SPLITS,
     STARTUP,
     SPARK,
     OPERATIONS,

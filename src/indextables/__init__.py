@@ -23,7 +23,7 @@ from indextables._version import __version__
 
 if TYPE_CHECKING:
     from indextables._results import Status
-    from indextables.index_table import IndexTable, repair_table
+    from indextables.index_table import IndexTable
     from indextables.log.actions import AddAction
     from indextables.ops.checkpoint import CheckpointResult
     from indextables.ops.fsck import FsckResult
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from indextables.search import Histogram, Metric, Terms
     from indextables.statements import sql
     from indextables.table import ChangeSet, CommitResult, FileSelection
+    from indextables.table_repair import repair_table
 
 # Each name is imported at its first use, so that `import indextables` and short commands start fast.
 _HOMES = {
@@ -64,7 +65,7 @@ _HOMES = {
     "Status": "indextables._results",
     "Terms": "indextables.search",
     "TruncateResult": "indextables.ops.truncate",
-    "repair_table": "indextables.index_table",
+    "repair_table": "indextables.table_repair",
     "sql": "indextables.statements",
 }
 

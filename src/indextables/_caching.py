@@ -73,11 +73,15 @@ class LruCache(Generic[K, V]):
     def put(self, key: K, value: V, size_bytes: int = 0) -> None:
         """Store a value, replacing any with the same key, and evict what no longer fits."""
         with self._lock:
-            self._remove(key)
-            self._values[key] = (value, size_bytes)
-            self._size_bytes += size_bytes
-            while self._is_over_full():
-                self._remove(next(iter(self._values)))
+            self._put(key, value, size_bytes)
+
+    def setdefault(self, key: K, value: V) -> V:
+        """Return the value of a key; without one, store and return this value."""
+        with self._lock:
+            if key not in self._values:
+                self._put(key, value, 0)
+            self._values.move_to_end(key)
+            return self._values[key][0]
 
     def discard(self, key: K) -> None:
         """Remove a value if it is present."""
@@ -107,6 +111,13 @@ class LruCache(Generic[K, V]):
         entries = [] if self._max_entries is None else [f"{self._max_entries} entries"]
         size = [] if self._max_bytes is None else [f"{self._max_bytes} bytes"]
         return ", ".join(entries + size)
+
+    def _put(self, key: K, value: V, size_bytes: int) -> None:
+        self._remove(key)
+        self._values[key] = (value, size_bytes)
+        self._size_bytes += size_bytes
+        while self._is_over_full():
+            self._remove(next(iter(self._values)))
 
     def _is_over_full(self) -> bool:
         if self._max_entries is not None and len(self._values) > self._max_entries:

@@ -207,7 +207,7 @@ class ProtocolUpgradeError(IndexTablesError):
 
 
 class LogGapError(IndexTablesError):
-    """A version file is missing in the middle of the log, so no version may be committed after it."""
+    """A version is missing in the middle of the log, or the newest one is unreadable: no version may follow it."""
 
 
 class LogCorruptedError(IndexTablesError):
@@ -268,7 +268,7 @@ class CommitError(IndexTablesError):
 
 
 class CleanupFailedError(IndexTablesError):
-    """The transaction committed, as `version`, but the cleanup of the log after it failed. Do not retry the commit."""
+    """The commit or checkpoint of `version` stands, but the cleanup of the log after it failed. Do not commit again."""
 
     def __init__(self, message: str, version: int) -> None:
         super().__init__(message)

@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables import ops
-from indextables.config import Settings
-from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM, READ_PARALLELISM
+from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM
 from indextables.errors import InvalidOptionError, ReadOnlyTableError
 from indextables.log.actions import AddAction
 from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
-from indextables.storage import StoreLocation
 from indextables.table import Snapshot, TableContext, create_table, load_snapshot
 from indextables.table.history import version_at
 from indextables.table.load import catch_up, reload_from_newest_base
 from indextables.table_reader import TableReader, as_predicate, choose_runner
+from indextables.table_repair import repair_context
 
 if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointResult
     from indextables.ops.merge import MergeResult
     from indextables.ops.purge import GarbageResult, PurgeResult, Retention
-    from indextables.ops.repair import RepairRequest, RepairResult
+    from indextables.ops.repair import RepairResult
     from indextables.ops.runner import Progress, Runner
     from indextables.ops.truncate import TruncateResult
 
@@ -38,7 +37,7 @@ class IndexTable(TableReader):
     """A table at one version.
 
     The object stays at its version until `refresh()`, or until it commits a change itself. A table that was opened at
-    an older version is read-only until `refresh()`.
+    an older version is read-only until `refresh()`. Unpickling a table opens the same version with the same options.
 
     Args:
         path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
@@ -72,7 +71,7 @@ class IndexTable(TableReader):
     ) -> None:
         if version is not None and timestamp is not None:
             raise InvalidOptionError("give a version or a timestamp, not both")
-        context = _context(path, storage_options, options)
+        context = TableContext.at(path, storage_options, options)
         if timestamp is not None:
             newest = load_snapshot(context)
             version = version_at(context, newest.version, timestamp_ms(timestamp))
@@ -87,6 +86,8 @@ class IndexTable(TableReader):
         partition_by: Sequence[str] = (),
         text: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        name: str | None = None,
+        description: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> IndexTable:
@@ -98,6 +99,8 @@ class IndexTable(TableReader):
             partition_by: The columns to partition by, in order.
             text: The string columns to tokenize for full-text search. Other string columns match as a whole.
             properties: Settings that are stored in the table.
+            name: A name of the new table, for its readers. An existing table keeps its own.
+            description: A description of the new table, likewise.
             storage_options: Settings and credentials of the object store.
             options: Settings of this object. Index settings among them are stored in the table, too.
 
@@ -114,7 +117,7 @@ class IndexTable(TableReader):
             >>> IndexTable.create("events", schema, partition_by=["date"], text=["message"]).version
             0
         """
-        context = _context(path, storage_options, options)
+        context = TableContext.at(path, storage_options, options)
         snapshot = create_table(
             context,
             schema,
@@ -124,6 +127,7 @@ class IndexTable(TableReader):
                 **(properties or {}),
                 **ops.write.text_properties(schema, text),
             },
+            **ops.write.checked_metadata(name, description),
         )
         return cls._of(snapshot)
 
@@ -253,6 +257,26 @@ class IndexTable(TableReader):
         """
         return self._after(ops.write.set_properties(self._writable(), properties).snapshot)
 
+    def set_metadata(self, *, name: str | None = None, description: str | None = None) -> int:
+        """Set the name and the description of the table, which `metadata` and DESCRIBE show.
+
+        Args:
+            name: The name; None leaves it as it is, and an empty text removes it.
+            description: The description, likewise.
+
+        Returns:
+            The version of the commit, or the newest version if nothing differs.
+
+        Raises:
+            InvalidOptionError: A value is not a text.
+            CommitConflictError: Another commit changed the same one.
+
+        Example:
+            >>> table.set_metadata(name="logs", description="Logs of the web servers"), table.metadata.name
+            (3, 'logs')
+        """
+        return self._after(ops.write.set_metadata(self._writable(), name, description).snapshot)
+
     def upgrade_protocol(self, reader_version: int, writer_version: int) -> int:
         """Require at least these protocol versions of readers and writers. Versions are never lowered.
 
@@ -298,7 +322,7 @@ class IndexTable(TableReader):
     # --- Maintenance ---------------------------------------------------------------------------------
 
     def checkpoint(self, *, runner: Runner | None = None) -> CheckpointResult:
-        """Write a checkpoint of the newest version, so that readers need not replay the log.
+        """Write a checkpoint of the newest version, and clean up the log files past their retention that it covers.
 
         Args:
             runner: Reads and writes the manifests of very large tables; this process by default.
@@ -314,12 +338,12 @@ class IndexTable(TableReader):
             'avro-state'
         """
         snapshot = self._newest()
-        result = ops.checkpoint.write_checkpoint(snapshot, runner)
+        result = ops.checkpoint.checkpoint_with_cleanup(snapshot, runner)
         self._bind(reload_from_newest_base(snapshot), is_pinned=False)
         return result
 
     def compact(self, *, runner: Runner | None = None) -> CheckpointResult:
-        """Rewrite the state without tombstones and fragments. A compact state stays as it is.
+        """Rewrite the state, sorted by partition, without tombstones and fragments, and clean up as `checkpoint` does.
 
         Args:
             runner: Reads and writes the manifests of very large tables; this process by default.
@@ -334,7 +358,7 @@ class IndexTable(TableReader):
             >>> table.compact().num_files
             2
         """
-        result = ops.checkpoint.compact(self._newest(), runner)
+        result = ops.checkpoint.compact_with_cleanup(self._newest(), runner)
         self.refresh()
         return result
 
@@ -530,70 +554,6 @@ class IndexTable(TableReader):
         return snapshot.version
 
 
-def repair_table(
-    path: str,
-    target: str | None = None,
-    *,
-    swap: bool = False,
-    log_only: bool = False,
-    dry_run: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-    runner: Runner | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> RepairResult:
-    """Build a new log for a table whose log is damaged or gone.
-
-    With a `target`, the table is only read: its splits are copied to the target, and the new log is written there.
-    Without one, `swap` or `dry_run` is needed, unless the table has no log at all.
-
-    Args:
-        path: The damaged table.
-        target: The path or URL of the repaired table.
-        swap: Whether to replace the old log, which is kept in a folder beside the new one.
-        log_only: Whether to write only the new log to `target`, and copy no splits.
-        dry_run: Whether to report without writing.
-        storage_options: Settings and credentials of the object store.
-        options: Settings, as docs/configuration.md lists them.
-        runner: Executes the tasks; threads of this process by default.
-        progress: Called with the progress of the threads.
-
-    Returns:
-        What was recovered, what is missing, and what is undecided.
-
-    Raises:
-        InvalidOptionError: The arguments contradict each other.
-        TableNotFoundError: There is neither a log nor a split at `path`.
-        LogCorruptedError: Neither the log nor the splits tell the schema.
-        TableAlreadyExistsError: `target` has a log already.
-
-    Example:
-        >>> from indextables import repair_table
-        >>> repair_table("logs", "logs-repaired").num_files
-        2
-    """
-    context = _context(path, storage_options, options)
-    mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
-    return repair_context(context, ops.repair.RepairRequest(target, mode), runner, progress)
-
-
 def open_context(context: TableContext) -> IndexTable:
     """The newest version of a table, for callers that resolve its location and settings themselves."""
     return IndexTable._of(load_snapshot(context))
-
-
-def repair_context(
-    context: TableContext,
-    request: RepairRequest,
-    runner: Runner | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> RepairResult:
-    """Repair a table, for callers that resolve its location and settings themselves."""
-    return ops.repair.repair(context, request, choose_runner(context, READ_PARALLELISM, runner, progress))
-
-
-def _context(
-    path: str, storage_options: Mapping[str, str] | None, options: Mapping[str, str] | None
-) -> TableContext:
-    location = StoreLocation.of(path, storage_options=storage_options, options=options)
-    return TableContext(location.open(), Settings.resolve(options), location)

@@ -55,7 +55,7 @@ class TableReader:
 
     @property
     def metadata(self) -> Metadata:
-        """The id, schema, partitioning and properties of the table."""
+        """The id, name, description, schema, partitioning and properties of the table."""
         return self._snapshot.metadata
 
     @property
@@ -293,14 +293,18 @@ class TableReader:
     def changes(
         self, since_version: int | None = None, since_timestamp: str | datetime | None = None
     ) -> ChangeSet:
-        """Return the splits that were added and removed after a version or a moment, up to this version.
+        """Return the splits that this version has and an older one had not, and those that it no longer has.
+
+        The answer is the same whether it comes from the version files or from a comparison of two states. Splits that
+        were added and removed in between are not part of it. To see every commit, ask for one version after the other.
 
         Args:
             since_version: The version to start after; -1 returns all changes.
             since_timestamp: The moment to start after: a datetime, or ISO 8601 text.
 
         Returns:
-            The changes: `adds` and `removes` as Arrow tables, and `version`.
+            The changes: `adds` (with the columns of `files()`) and `removes` (`path`, `partitionValues`, `size`) as
+            Arrow tables, and `version`. A path that has become another file is in `adds` alone.
 
         Raises:
             InvalidOptionError: Not exactly one of the two is given.

@@ -83,6 +83,16 @@ def test_states_are_measured_by_their_manifests_and_on_s3(tmp_path):
     assert [(figure["peer_name"], figure["goal"]) for figure in cloud["figures"]] == [("deltalake", "≤ 2 s")]
 
 
+def test_retained_states_and_scattered_partitions_are_measured(tmp_path):
+    result = tmp_path / "latest.json"
+    run_harness("--tiny", "--only", "retained", "--json", str(result))
+    (benchmark,) = json.loads(result.read_text())["benchmarks"]
+    commit, partition = benchmark["figures"]
+    assert (commit["peer_name"], commit["goal"]) == ("2 retained states", "≤ 1.5 times 2 retained states")
+    assert partition["peer_name"] == "before COMPACT"
+    assert "10 of 14 manifests before COMPACT, and 1 of" in partition["note"]
+
+
 def test_tables_in_a_work_folder_are_kept_and_copies_are_not(tmp_path):
     work, page = tmp_path / "work", tmp_path / "BENCHMARKS.md"
     arguments = (

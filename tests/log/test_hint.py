@@ -1,10 +1,15 @@
 import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 
 from indextables.errors import TransientStorageError
 from indextables.log.paths import LAST_CHECKPOINT_KEY
 from indextables.log.segment import LastCheckpoint, advance_hint, read_hint
+from indextables.storage import ObjectStore, open_store
 from support.faults import FaultStore, Moment
 
 
@@ -137,3 +142,115 @@ def test_the_hint_has_the_specified_names_on_disk(store):
 def test_an_unavailable_store_is_not_a_missing_hint(store):
     with pytest.raises(TransientStorageError):
         read_hint(FaultStore(store, fail_call=(0, Moment.BEFORE)))
+
+
+# --- late writers -------------------------------------------------------------------------------------
+
+
+class Late(FaultStore):
+    """The store of a writer that is overtaken: something else happens right before it writes the hint."""
+
+    def __init__(self, inner: ObjectStore, meanwhile: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._meanwhile: Callable[[], object] | None = meanwhile
+
+    def _start(self, operation, key):
+        if operation.startswith("put") and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return super()._start(operation, key)
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def any_store(request, store, tmp_path) -> ObjectStore:
+    if request.param == "memory":
+        return store
+    if request.param == "local":
+        return open_store(tmp_path / "table")
+    server = request.getfixturevalue("s3_server")
+    return open_store(f"s3://{server.make_bucket()}/table", storage_options=server.storage_options)
+
+
+@pytest.mark.parametrize("before", [None, 5])
+def test_a_late_writer_never_moves_the_hint_back(any_store, before):
+    if before is not None:
+        advance_hint(any_store, LastCheckpoint(version=before))
+    late = Late(any_store, lambda: advance_hint(any_store, LastCheckpoint(version=10)))
+    advance_hint(late, LastCheckpoint(version=6))
+    assert read_hint(any_store) == LastCheckpoint(version=10)
+
+
+def test_a_late_writer_of_a_newer_checkpoint_tries_again(any_store):
+    advance_hint(any_store, LastCheckpoint(version=5))
+    late = Late(any_store, lambda: advance_hint(any_store, LastCheckpoint(version=10)))
+    advance_hint(late, LastCheckpoint(version=11))
+    assert read_hint(any_store) == LastCheckpoint(version=11)
+
+
+def test_a_hint_that_points_at_nothing_is_replaced_unless_it_changed(any_store):
+    lost = LastCheckpoint(version=4711)
+    advance_hint(any_store, lost)
+    advance_hint(any_store, LastCheckpoint(version=3), over=lost)
+    assert read_hint(any_store) == LastCheckpoint(version=3)
+
+    advance_hint(any_store, lost)
+    found = LastCheckpoint(version=4711, num_files=7)
+    late = Late(any_store, lambda: advance_hint(any_store, found))
+    advance_hint(late, LastCheckpoint(version=3), over=lost)
+    assert read_hint(any_store) == found
+
+
+def test_a_hint_that_never_stops_changing_is_an_error(store):
+    class Restless(FaultStore):
+        def get(self, key):
+            data = super().get(key)
+            self._inner.put(key, data + b" ")
+            return data
+
+    advance_hint(store, LastCheckpoint(version=5))
+    with pytest.raises(TransientStorageError, match="changed at every attempt"):
+        advance_hint(Restless(store), LastCheckpoint(version=6))
+
+
+RACER = """
+import sys
+from indextables.log.segment import LastCheckpoint, advance_hint
+from indextables.storage import open_store
+
+store = open_store(sys.argv[1])
+sys.stdin.readline()
+for version in range(int(sys.argv[2]), 300, int(sys.argv[3])):
+    advance_hint(store, LastCheckpoint(version=version))
+"""
+
+
+def test_racing_processes_move_the_hint_forward_only(tmp_path):
+    """Each process writes its own versions, and all of them run over the same range."""
+    racers, store = 3, open_store(tmp_path / "table")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(tmp_path / "table"), str(number), str(racers)],
+            stdin=subprocess.PIPE,
+        )
+        for number in range(racers)
+    ]
+    seen: list[int] = []
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.is_set():
+            hint = read_hint(store)
+            seen.append(-1 if hint is None else hint.version)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for process in processes:
+            process.stdin.write(b"\n")
+            process.stdin.close()
+        assert [process.wait(timeout=120) for process in processes] == [0] * racers
+    finally:
+        is_over.set()
+        watcher.join()
+    assert seen == sorted(seen)
+    assert read_hint(store) == LastCheckpoint(version=299)

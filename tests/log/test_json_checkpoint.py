@@ -54,11 +54,13 @@ def small_table(count: int = 20) -> Checkpoint:
 
 
 def write(store: ObjectStore, checkpoint: Checkpoint, max_part_bytes: int = ONE_FILE) -> int | None:
-    return write_json_checkpoint(store, checkpoint, max_part_bytes=max_part_bytes, created_ms=11)
+    """The number of parts that were written; None for none."""
+    written = write_json_checkpoint(store, checkpoint, max_part_bytes=max_part_bytes, created_ms=11)
+    return None if written is None else written.parts
 
 
 def read(store: ObjectStore, unknown: UnknownContent = UnknownContent.KEEP) -> Checkpoint:
-    return read_json_checkpoint(store, store.head(KEY), VERSION, unknown)
+    return read_json_checkpoint(store, store.head(KEY), VERSION, unknown, parallelism=1)
 
 
 def keys(store: ObjectStore) -> list[str]:
@@ -355,7 +357,7 @@ def test_a_part_list_with_a_foreign_name_is_refused(store, name):
     store.put(f"{LOG_PREFIX}{VERSION:020d}.json", json_lines(METADATA))
     watched = FaultStore(store)
     with pytest.raises(LogCorruptedError, match="is not the name of one of its parts"):
-        read_json_checkpoint(watched, store.head(KEY), VERSION, UnknownContent.IGNORE)
+        read_json_checkpoint(watched, store.head(KEY), VERSION, UnknownContent.IGNORE, parallelism=1)
     assert {call.key for call in watched.calls} == {KEY}
 
 
@@ -416,6 +418,6 @@ def test_a_missing_checkpoint_is_not_found(store):
     meta = store.head(KEY)
     store.delete_many([KEY])
     with pytest.raises(ObjectNotFoundError):
-        read_json_checkpoint(store, meta, VERSION, UnknownContent.IGNORE)
+        read_json_checkpoint(store, meta, VERSION, UnknownContent.IGNORE, parallelism=1)
     with pytest.raises(ObjectNotFoundError):
         read_part_names(store, meta)

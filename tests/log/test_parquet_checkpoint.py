@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError, TransientStorageError
 from indextables.log import legacy_checkpoint
@@ -13,14 +14,23 @@ from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.log.fields import STRING_MAP
-from indextables.log.legacy_checkpoint import read_parquet_checkpoint, write_parquet_checkpoint
-from indextables.log.paths import parquet_checkpoint_info_key, parquet_checkpoint_key
+from indextables.log.legacy_checkpoint import (
+    read_parquet_checkpoint,
+    read_row_keys,
+    write_parquet_checkpoint,
+)
+from indextables.log.paths import (
+    parquet_checkpoint_info_key,
+    parquet_checkpoint_key,
+    parquet_checkpoint_part_key,
+)
 from indextables.log.replay import EMPTY_HEADER, replay_entries, replay_header
 from indextables.storage import ObjectStore
 from support.faults import FaultStore, Moment
 from support.log_samples import FULL_ADD, METADATA, PROTOCOL, SCHEMA_STRING, add, log_file, paths, rows
 
 VERSION = 250
+ONE_FILE = 10**9
 ROWS, INFO = parquet_checkpoint_key(VERSION), parquet_checkpoint_info_key(VERSION)
 
 # The columns of the first design.
@@ -62,12 +72,16 @@ def table_at_version(*actions) -> Checkpoint:
     return Checkpoint(replay_header(EMPTY_HEADER, tail.versions, {}), replay_entries(empty_entries(), tail))
 
 
-def write(store: ObjectStore, checkpoint: Checkpoint, compression: str = "snappy") -> None:
-    write_parquet_checkpoint(store, checkpoint, compression=compression, created_ms=11)
+def write(
+    store: ObjectStore, checkpoint: Checkpoint, compression: str = "snappy", max_part_bytes: int = ONE_FILE
+) -> None:
+    write_parquet_checkpoint(
+        store, checkpoint, compression=compression, max_part_bytes=max_part_bytes, created_ms=11
+    )
 
 
 def read(store: ObjectStore) -> Checkpoint:
-    return read_parquet_checkpoint(store, store.head(INFO), VERSION)
+    return read_parquet_checkpoint(store, store.head(INFO), VERSION, parallelism=1)
 
 
 def parquet(some_rows: list[dict], schema: pa.Schema = LEGACY_SCHEMA) -> bytes:
@@ -169,6 +183,148 @@ def test_a_crash_at_any_call_leaves_no_checkpoint_or_a_whole_one(store):
                 assert read(store).entries == checkpoint.entries
 
 
+# --- in parts -----------------------------------------------------------------------------------------
+
+
+def large_table(count: int = 200) -> Checkpoint:
+    """A table whose entries compress badly: about 200 bytes each."""
+    actions = [PROTOCOL, METADATA, {"txn": {"appId": "s", "version": 4}}]
+    noise = random.Random(0)
+    adds = (add(f"part-{number}", stats=noise.randbytes(200).hex()) for number in range(count))
+    return table_at_version(*actions, *adds)
+
+
+def row_keys(store: ObjectStore) -> tuple[str, ...]:
+    return read_row_keys(store, store.head(INFO), VERSION)
+
+
+def test_a_large_checkpoint_is_written_in_parts_and_read_back(store):
+    checkpoint = large_table()
+    write(store, checkpoint)
+    whole_bytes = store.head(ROWS).size
+    store.delete_many([ROWS, INFO])
+    limit = whole_bytes * 3 // 4
+    write(store, checkpoint, max_part_bytes=limit)
+    parts = row_keys(store)
+    assert len(parts) > 1
+    assert all(store.head(part).size <= limit for part in parts)
+    assert {meta.key for meta in store.list("")} == {*parts, INFO}
+    info = json.loads(store.get(INFO))
+    assert (info["parts"], info["size"]) == (len(parts), 200)
+    assert parts == tuple(
+        parquet_checkpoint_part_key(VERSION, info["checkpointId"], number + 1) for number in range(len(parts))
+    )
+    found = read(store)
+    assert found.header == checkpoint.header
+    assert found.entries.combine_chunks() == checkpoint.entries.combine_chunks()
+
+
+def test_each_row_larger_than_the_limit_becomes_its_own_part(store):
+    checkpoint = table_at_version(METADATA, add("a"), add("b", stats="x" * 5000))
+    write(store, checkpoint, max_part_bytes=1)
+    tables = [pq.read_table(io.BytesIO(store.get(key))) for key in row_keys(store)]
+    assert {table.num_rows for table in tables} == {1}
+    assert paths(read(store).entries) == ["a", "b"]
+
+
+def test_other_readers_read_all_parts_as_one_table(store, tmp_path):
+    write(store, large_table(), max_part_bytes=20_000)
+    for number, key in enumerate(row_keys(store)):
+        (tmp_path / f"{number}.parquet").write_bytes(store.get(key))
+    rows_of_all = dataset(tmp_path, format="parquet").to_table()
+    assert set(LEGACY_SCHEMA.names) <= set(rows_of_all.column_names)
+    is_add = [kind == "add" for kind in rows_of_all["actionType"].to_pylist()]
+    names = rows_of_all.filter(pa.array(is_add))["path"].to_pylist()
+    assert sorted(names) == sorted(f"part-{number}" for number in range(200))
+
+
+def test_the_loser_of_a_race_deletes_only_its_own_parts(store):
+    class Late(FaultStore):
+        """A store in which another writer publishes its checkpoint just before this writer does."""
+
+        def put_if_absent(self, key, data):
+            write(store, large_table(), max_part_bytes=20_000)
+            self.before = {meta.key: store.get(meta.key) for meta in store.list("")}
+            return super().put_if_absent(key, data)
+
+    late = Late(store)
+    write(late, large_table(), max_part_bytes=15_000)
+    mine = {call.key for call in late.calls if call.operation == "put"}
+    assert len(mine) > 1
+    kept = {key: data for key, data in late.before.items() if key not in mine}
+    assert {meta.key: store.get(meta.key) for meta in store.list("")} == kept
+    assert read(store).entries.num_rows == 200
+
+
+def test_a_crash_at_any_call_leaves_no_checkpoint_in_parts_or_a_whole_one(store):
+    checkpoint = large_table(8)
+    watched = FaultStore(store)
+    write(watched, checkpoint, max_part_bytes=1)
+    for index in range(len(watched.calls)):
+        for moment in Moment:
+            store.delete_many([meta.key for meta in store.list("")])
+            with contextlib.suppress(TransientStorageError):
+                write(FaultStore(store, fail_call=(index, moment)), checkpoint, max_part_bytes=1)
+            if any(meta.key == INFO for meta in store.list("")):
+                assert paths(read(store).entries) == paths(checkpoint.entries)
+
+
+def test_a_missing_part_is_not_found(store):
+    write(store, large_table(), max_part_bytes=20_000)
+    for key in row_keys(store):
+        data = store.get(key)
+        store.delete_many([key])
+        with pytest.raises(ObjectNotFoundError, match=key):
+            read(store)
+        store.put(key, data)
+    assert read(store).entries.num_rows == 200
+
+
+def test_a_damaged_part_is_refused_by_name(store):
+    write(store, large_table(), max_part_bytes=20_000)
+    for key in row_keys(store):
+        whole = store.get(key)
+        for data in (whole[:-5], b"", b"not parquet"):
+            store.put(key, data)
+            with pytest.raises(LogCorruptedError, match=key):
+                read(store)
+        store.put(key, whole)
+
+
+def test_a_part_in_place_of_another_is_refused(store):
+    write(store, large_table(), max_part_bytes=15_000)
+    first, second, *_ = row_keys(store)
+    store.put(second, store.get(first))
+    with pytest.raises(LogCorruptedError):
+        read(store)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"parts": None, "checkpointId": "abc"},
+        {"parts": 0, "checkpointId": "abc"},
+        {"parts": -1, "checkpointId": "abc"},
+        {"parts": 10**9, "checkpointId": "abc"},
+        {"parts": 2, "checkpointId": "../../../x"},
+        {"parts": 2, "checkpointId": ""},
+    ],
+)
+def test_a_list_of_parts_that_cannot_be_is_refused_unread(store, fields):
+    put_info(store, 1, **fields)
+    watched = FaultStore(store)
+    with pytest.raises(LogCorruptedError, match=INFO):
+        read_parquet_checkpoint(watched, store.head(INFO), VERSION, parallelism=1)
+    assert [call.key for call in watched.calls] == [INFO]
+
+
+def test_a_folder_of_spark_with_a_missing_file_is_refused(store):
+    store.put(f"{ROWS}/part-00000-a.snappy.parquet", parquet([LEGACY_METADATA, LEGACY_ADD]))
+    put_info(store, 1, parts=2)
+    with pytest.raises(LogCorruptedError, match="has 1 of its 2 parts"):
+        read(store)
+
+
 # --- those of other writers ---------------------------------------------------------------------------
 
 
@@ -251,7 +407,7 @@ def test_a_file_with_flipped_bits_is_read_or_raises_log_corrupted(store):
             damaged[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
         store.put(ROWS, bytes(damaged))
         try:
-            read_parquet_checkpoint(store, meta, VERSION).entries.validate(full=True)
+            read_parquet_checkpoint(store, meta, VERSION, parallelism=1).entries.validate(full=True)
         except LogCorruptedError:
             refused += 1
     assert refused > 50

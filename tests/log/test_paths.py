@@ -16,6 +16,7 @@ from indextables.log.paths import (
     ManifestFile,
     ParquetCheckpoint,
     ParquetCheckpointInfo,
+    ParquetCheckpointPart,
     StateManifestFile,
     VersionFile,
     format_version,
@@ -23,6 +24,7 @@ from indextables.log.paths import (
     json_checkpoint_part_name,
     parquet_checkpoint_info_key,
     parquet_checkpoint_key,
+    parquet_checkpoint_part_key,
     parse_log_path,
     state_dir,
     state_manifest_key,
@@ -45,6 +47,8 @@ def key_of(path: LogPath) -> str:
             return LOG_PREFIX + json_checkpoint_part_name(version, checkpoint_id, part)
         case ParquetCheckpoint(version):
             return parquet_checkpoint_key(version)
+        case ParquetCheckpointPart(version, checkpoint_id, part):
+            return parquet_checkpoint_part_key(version, checkpoint_id, part)
         case ParquetCheckpointInfo(version):
             return parquet_checkpoint_info_key(version)
         case StateManifestFile(version, is_avro):
@@ -62,6 +66,7 @@ def key_of(path: LogPath) -> str:
     | st.builds(JsonCheckpoint, versions)
     | st.builds(JsonCheckpointPart, versions, checkpoint_ids, st.integers(0, 99_999))
     | st.builds(ParquetCheckpoint, versions)
+    | st.builds(ParquetCheckpointPart, versions, checkpoint_ids, st.integers(0, 99_999))
     | st.builds(ParquetCheckpointInfo, versions)
     | st.builds(StateManifestFile, versions, st.booleans())
     | st.builds(ManifestFile, st.uuids().map(lambda uuid: f"manifest-{uuid}.avro"))
@@ -82,6 +87,7 @@ def test_every_path_formats_and_parses_back(path):
             JsonCheckpointPart(42, "550e8400-e29b-41d4-a716-446655440000", 12),
         ),
         (f"_checkpoints/{V42}.checkpoint.parquet", ParquetCheckpoint(42)),
+        (f"_checkpoints/{V42}.checkpoint.0a1b.00002.parquet", ParquetCheckpointPart(42, "0a1b", 2)),
         (f"_checkpoints/{V42}.checkpoint.json", ParquetCheckpointInfo(42)),
         (f"state-v{V42}/_manifest.avro", StateManifestFile(42, is_avro=True)),
         (f"state-v{V42}/_manifest.json", StateManifestFile(42, is_avro=False)),

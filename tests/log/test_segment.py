@@ -179,7 +179,7 @@ def test_thousands_of_manifests_are_skipped(store):
     listing = list_log(watched)
     assert list(listing.versions) == [0, 1]
     assert [found.version for found in listing.bases_newest_first()] == [1]
-    assert watched.count("list") == 2
+    assert watched.count("list") == len(watched.calls) == 1
 
 
 def test_thousands_of_older_states_are_skipped(store):
@@ -187,7 +187,7 @@ def test_thousands_of_older_states_are_skipped(store):
     watched = FaultStore(store)
     listing = list_log(watched, from_version=1_490)
     assert list(listing.bases) == list(range(1_490, 1_500))
-    assert watched.count("list") == 2
+    assert watched.count("list") == len(watched.calls) == 1
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -61,9 +61,9 @@ MUTATIONS = (
     Mutation(
         "swallowed manifest read error",
         "state/source.py",
-        "        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)",
+        "        return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]",
         "        try:\n"
-        "            return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)\n"
+        "            return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]\n"
         "        except Exception:\n"
         "            return []",
         ("tests/state/test_state_source.py", "tests/ops/checkpoint/test_checkpoint.py"),
@@ -74,5 +74,54 @@ MUTATIONS = (
         "return Written(version) if found == data else Conflict(version)",
         "return Conflict(version)",
         ("tests/table/test_lost_answers.py",),
+    ),
+    Mutation(
+        "checkpoint that builds on a damaged manifest",
+        "ops/checkpoint/entry_check.py",
+        "        damaged = list(_damaged_manifests(snapshot))\n",
+        "        return None\n        damaged = list(_damaged_manifests(snapshot))\n",
+        ("tests/ops/checkpoint/test_damaged_manifest.py",),
+    ),
+    Mutation(
+        "repair that builds on the base it found damaged",
+        "table/whole_base.py",
+        "    return WholeBase(found, tuple(damaged))",
+        "    return WholeBase(snapshot, tuple(damaged))",
+        ("tests/ops/checkpoint/test_damaged_manifest.py",),
+    ),
+    Mutation(
+        "automatic state that carries a truncated manifest on",
+        "state/source.py",
+        "return size is not None and info.size_bytes in (UNKNOWN_COUNT, size)",
+        "return size is not None",
+        ("tests/ops/checkpoint/test_damaged_manifest.py",),
+    ),
+    Mutation(
+        "compaction that commits before it checks",
+        "ops/checkpoint/operation.py",
+        "    whole = on_whole_base(snapshot, check)\n    snapshot = whole.snapshot\n",
+        "    whole = on_whole_base(snapshot, lambda _: None)\n",
+        ("tests/ops/checkpoint/test_damaged_manifest.py",),
+    ),
+    Mutation(
+        "append to a version that nobody can read",
+        "table/commit.py",
+        "    check_may_build_on(snapshot)\n",
+        "",
+        ("tests/ops/checkpoint/test_damaged_manifest.py",),
+    ),
+    Mutation(
+        "upgrade that only states mention",
+        "table/commit.py",
+        "    actions = (*_unlogged_protocol(plan, snapshot), *plan.actions)\n",
+        "    actions = plan.actions\n",
+        ("tests/table/test_state_protocol.py",),
+    ),
+    Mutation(
+        "unchecked protocol of a state",
+        "state/state_manifest.py",
+        "    if parsed.protocol_version > READER_VERSION:\n",
+        "    if False:\n",
+        ("tests/table/test_state_protocol.py",),
     ),
 )

@@ -66,7 +66,7 @@ def test_actions_come_in_the_order_of_the_log(store):
     assert next(row for row in rows if row["path"] == "ab")["data_change"] is False
 
 
-@pytest.mark.parametrize("form", ["avro", "json", "multi-part json", "parquet"])
+@pytest.mark.parametrize("form", ["avro", "json", "multi-part json", "parquet", "multi-part parquet"])
 def test_versions_that_a_checkpoint_covers_are_shown_from_the_checkpoint(store, form):
     history = busy_table(store)
     checkpoint(store, form, version=6)

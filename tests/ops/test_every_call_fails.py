@@ -13,7 +13,15 @@ import pytest
 from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, TableNotFoundError
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
-from indextables.ops.write import commit_files, drop_partitions, run, set_properties, upgrade_protocol
+from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
+from indextables.ops.write import (
+    commit_files,
+    drop_partitions,
+    run,
+    set_metadata,
+    set_properties,
+    upgrade_protocol,
+)
 from indextables.storage import ObjectStore, RetryingStore
 from indextables.table import Operation, load_snapshot
 from support.clock import VirtualClock
@@ -65,6 +73,16 @@ def table_with_a_fragmented_state(store: ObjectStore) -> None:
     checkpoint(store)
 
 
+def table_with_a_damaged_manifest(store: ObjectStore) -> None:
+    """Two states share a manifest that is cut off; the version files are all there."""
+    small_table(store)
+    checkpoint(store)
+    do(load_snapshot(context(store)), append("d"))
+    (key,) = (key for key in log_keys(store) if "/manifests/" in key)
+    checkpoint(store)
+    store.put(key, store.get(key)[:100])
+
+
 def opened(operation):
     """An operation that opens the table first."""
     return lambda store, settings: operation(load_snapshot(context(store, settings)))
@@ -89,11 +107,15 @@ COMMITS = {
     "append": Case(intent(append("x")), small_table),
     "append with a checkpoint and a cleanup": Case(intent(append("x")), small_table, AUTOMATIC),
     "append to a table read from a state": Case(intent(append("x")), table_with_a_fragmented_state),
+    "append on top of a damaged manifest": Case(
+        intent(append("x")), table_with_a_damaged_manifest, {**AUTOMATIC, "cleanup.enabled": "false"}
+    ),
     "overwrite": Case(intent(overwrite("x")), small_table),
     "remove": Case(intent(remove("a", "c")), small_table),
     "merge": Case(intent(merge((["a", "b"], ["ab"]))), small_table),
     "replace": Case(opened(lambda snapshot: commit_files(snapshot, [add("a", size=7)], ["a"])), small_table),
     "set properties": Case(opened(lambda snapshot: set_properties(snapshot, {"owner": "me"})), small_table),
+    "set metadata": Case(opened(lambda snapshot: set_metadata(snapshot, name="logs")), small_table),
     "upgrade the protocol": Case(
         opened(lambda snapshot: upgrade_protocol(snapshot, 4, 4)), table_of_an_older_release
     ),
@@ -107,6 +129,10 @@ CHECKPOINTS = {
     "checkpoint after another": Case(opened(write_checkpoint), table_with_a_fragmented_state),
     "compact": Case(opened(compact), table_with_a_fragmented_state),
     "compact a table without a state": Case(opened(compact), small_table),
+    "checkpoint and clean up": Case(opened(checkpoint_with_cleanup), small_table, AUTOMATIC),
+    "compact and clean up": Case(opened(compact_with_cleanup), table_with_a_fragmented_state, AUTOMATIC),
+    "checkpoint that repairs": Case(opened(write_checkpoint), table_with_a_damaged_manifest),
+    "compact that repairs": Case(opened(compact), table_with_a_damaged_manifest),
 }
 
 

@@ -119,6 +119,7 @@ SPLITS = [table(ROWS[:2]), table(ROWS[2:]), table([])]
         (MIN, "m", Decimal("-0.50"), pa.decimal128(10, 2)),
         (MAX, "g", Decimal("9" * 36 + ".99"), pa.decimal128(38, 2)),
         (MIN, "g", Decimal("-1.00"), pa.decimal128(38, 2)),
+        (SUM, "g", Decimal("9" * 35 + "8.99"), pa.decimal128(38, 2)),
         (COUNT, "ip", 2, pa.int64()),
     ],
 )
@@ -319,7 +320,7 @@ def test_counts_of_columns_without_fast_values():
         (Aggregation((Metric(AVG, "d"),)), "does not apply to the type date32"),
         (Aggregation((Metric(MAX, "text"),)), "make it a fast field"),
         (Aggregation((Metric(MIN, "ip"),)), "addresses"),
-        (Aggregation((Metric(SUM, "g"),)), "aggregate the rows"),
+        (Aggregation((Metric(SUM, "g"),), Terms("s")), "aggregate the rows"),
         (Aggregation(by=Terms("text")), "make it a fast field"),
         (Aggregation((Metric(MAX, "l"),), Terms("s")), "beyond 2\\^53"),
         (Aggregation((Metric(MAX, "s"),), Terms("i")), "values are text"),

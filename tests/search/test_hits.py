@@ -12,7 +12,7 @@ from indextables.search.hits import Hits, count_index, matching_rows, merge_hits
 from indextables.search.parser import parse_query
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_builder import IndexBuilder
-from indextables.split.index_files import open_index
+from indextables.split.index_opener import open_index
 from support.search_indexes import build_index, text_field
 
 MAPPING = DocMapping((text_field("body"),))
@@ -37,7 +37,7 @@ def test_best_first_and_ties_by_row(index):
 
 
 def test_scores_are_tantivys_own(index):
-    raw = index.searcher().search(query("spark OR flink"), 10).hits
+    raw = index.search(query("spark OR flink"), 10).hits
     hits = search_index(index, query("spark OR flink"), 10)
     assert hits.scores.tolist() == [score for score, _ in raw]
 

@@ -14,7 +14,7 @@ from indextables.search.parser import parse_query
 from indextables.search.split_aggregate import aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.index_builder import IndexBuilder
-from indextables.split.index_files import open_index
+from indextables.split.index_opener import open_index
 from support.search_indexes import string_field, text_field
 
 # Opening an index reads the footers of these files.

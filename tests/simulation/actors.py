@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import pyarrow.compute as pc
 
 from indextables.config import Settings
 from indextables.errors import ConcurrentMaintenanceError, VersionNotFoundError
 from indextables.ops.after_commit import after_commit
-from indextables.ops.checkpoint.operation import compact, write_checkpoint
+from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
 from indextables.ops.merge import MergeRequest, merge_splits
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.purge.operation import purge
@@ -192,11 +191,11 @@ def _write(actor: Actor, snapshot: Snapshot, intent: Intent, operation: Operatio
 
 
 def checkpoint(actor: Actor) -> None:
-    write_checkpoint(actor.snapshot())
+    checkpoint_with_cleanup(actor.snapshot())
 
 
 def compaction(actor: Actor) -> None:
-    compact(actor.snapshot())
+    compact_with_cleanup(actor.snapshot())
 
 
 def garbage(actor: Actor) -> None:
@@ -248,12 +247,9 @@ def follow(actor: Actor) -> None:
         actor.followed = None
         return
     files = dict(actor.followed.files)
-    # A restore adds files again that were removed before, so actions are applied in log order.
-    for version in range(actor.followed.version + 1, snapshot.version + 1):
-        for path in changes.removes.filter(pc.field("version") == version)["path"].to_pylist():
-            files.pop(path, None)
-        adds = changes.adds.filter(pc.field("addedAtVersion") == version)
-        files |= zip(adds["path"].to_pylist(), adds["size"].to_pylist(), strict=True)
+    for path in changes.removes["path"].to_pylist():
+        del files[path]
+    files |= zip(changes.adds["path"].to_pylist(), changes.adds["size"].to_pylist(), strict=True)
     _expect(actor, snapshot.version, files, f"the changes since version {actor.followed.version}")
     actor.followed = Followed(snapshot.version, files)
 

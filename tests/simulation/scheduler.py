@@ -20,6 +20,9 @@ from support.faults import FaultStore, Moment
 _STEP_TIMEOUT_SECONDS = 300
 
 
+WRITES = ("put", "put_if_absent", "put_if_unchanged", "delete_many")
+
+
 class CrashError(BaseException):
     """The process crashed: none of its later calls has any effect."""
 
@@ -165,7 +168,7 @@ class Odds:
         draw, moment = dice.random(), dice.choice(tuple(Moment))
         if draw < self.crash:
             return Fate(Kind.CRASH, moment)
-        if draw < self.crash + self.late and call.operation in ("put", "put_if_absent", "delete_many"):
+        if draw < self.crash + self.late and call.operation in WRITES:
             return Fate(Kind.LATE)
         if draw < self.crash + self.late + self.error:
             return Fate(Kind.ERROR, moment)

@@ -21,14 +21,28 @@ from indextables.errors import (
 )
 from indextables.log.paths import LOG_PREFIX, version_key
 from indextables.log.segment import list_log
+from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
+from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.fsck.log import reachable_versions
 from indextables.ops.fsck.operation import fsck
 from indextables.ops.read import scan
 from indextables.ops.runner import LocalRunner
-from indextables.table import load_snapshot
+from indextables.table import Operation, commit, load_snapshot
 from indextables.table.context import process_cache
+from indextables.table.intent import EmptyCommit
 from simulation.actors import TASKS, Acknowledged, Actor, Task, author_of
-from simulation.scheduler import BatonStore, Call, CrashError, Done, Fate, Kind, LateCall, Odds, Process
+from simulation.scheduler import (
+    WRITES,
+    BatonStore,
+    Call,
+    CrashError,
+    Done,
+    Fate,
+    Kind,
+    LateCall,
+    Odds,
+    Process,
+)
 from simulation.witness import Author, InvariantError, WitnessStore
 from support.clock import VirtualClock
 from support.purge_tables import DAY, HOUR, sample_ids
@@ -40,7 +54,7 @@ JUMPS_SECONDS = (1, 15, 15, 15, HOUR // 2, 2 * HOUR, 2 * HOUR, 30 * HOUR, 30 * H
 # Operations may make these commits in addition to their own.
 HOUSEKEEPING = ("COMPACT", "PURGE")
 
-# The simulation never damages a file, so no operation may report damage.
+# Nothing is damaged before the end of the run, so no operation may report damage.
 NEVER = (LogGapError, LogCorruptedError, SplitCorruptedError)
 
 
@@ -56,6 +70,8 @@ class Report:
     versions: int = 0
     ghosts: int = 0
     beyond_help: int = 0
+    damaged: int = 0
+    repairs: int = 0
     trace: list[str] = field(default_factory=list)
 
 
@@ -107,6 +123,8 @@ class Simulation:
             self._kill(process)
         self._deliver_late_calls()
         self._finish()
+        if not self.witness.notes.beyond_help:
+            self._damage_and_repair()
         self.report.versions = len(self.witness.history)
         self.report.ghosts = self.witness.notes.ghosts
         self.report.beyond_help = self.witness.notes.beyond_help
@@ -136,7 +154,7 @@ class Simulation:
         elif self._dice.random() < self._odds.nap:
             process.asleep_until = self.report.calls + self._dice.randrange(5, 200)
             return
-        if fate is not None or call.operation in ("put", "put_if_absent", "delete_many"):
+        if fate is not None or call.operation in WRITES:
             self._note(process.name, f"{call.operation} {call.key}{f': {fate}' if fate else ''}")
         process.resume(fate)
         self._raise_if_broken()
@@ -297,6 +315,63 @@ class Simulation:
         findings = [finding for finding in findings if finding.code != "hint-stale"]
         if findings:
             raise InvariantError(f"fsck: {findings}")
+
+    def _damage_and_repair(self) -> None:
+        """Cut off a manifest that as many states as possible share. A repair repairs, or fails and changes nothing."""
+        self.witness.author = Author("the repair")
+        process_cache().invalidate()
+        named = Counter(
+            key
+            for base in list_log(self.witness).bases_newest_first()
+            for key in self.witness.manifests_of(base)
+        )
+        if not named:
+            return
+        key = max(named, key=lambda key: (named[key], key))
+        data = self.witness.get(key)
+        self.witness.put(key, data[: len(data) // 2])
+        self.report.damaged = named[key]
+        self._note("damage", f"{key}, which {named[key]} states share, is cut off")
+        is_readable = self._is_readable()
+        before = self._log()
+        repair = self._dice.choice((write_checkpoint, compact))
+        try:
+            repair(load_snapshot(self._view))
+        except LogCorruptedError as error:
+            self._note("repair", f"fails: {error}")
+            if is_readable:
+                raise InvariantError(f"the log reaches the newest version, but {error}") from error
+            if self._log() != before:
+                raise InvariantError("a repair that failed has changed the log") from error
+            self._check_append_is_refused()
+        else:
+            self.report.repairs += 1
+            self._check_head_is_whole()
+        fsck(self._view, LocalRunner(), deep=False)  # reports instead of raising
+
+    def _is_readable(self) -> bool:
+        try:
+            self._check_head()
+        except LogCorruptedError:
+            return False
+        return True
+
+    def _log(self) -> dict[str, bytes]:
+        return {meta.key: self.witness.get(meta.key) for meta in self.witness.list(LOG_PREFIX)}
+
+    def _check_append_is_refused(self) -> None:
+        try:
+            commit(load_snapshot(self._view), EmptyCommit(), Operation("COMPACT"))
+        except LogGapError:
+            return
+        raise InvariantError("a commit was accepted after a version that cannot be read")
+
+    def _check_head_is_whole(self) -> None:
+        self._check_head()
+        newest = load_snapshot(self._view)
+        base = newest.segment.base
+        if base is None or base.version != newest.version or not has_whole_checkpoint(self._view, [base]):
+            raise InvariantError(f"version {newest.version} has no whole checkpoint after a repair")
 
     def _check_rows(self) -> None:
         newest = self.witness.newest

@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from indextables.log.legacy_checkpoint import read_part_names
+from indextables.log.legacy_checkpoint import read_part_names, read_row_keys
 from indextables.log.paths import (
+    LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
     JsonCheckpoint,
     ParquetCheckpointInfo,
     StateManifestFile,
     VersionFile,
-    parquet_checkpoint_key,
     parse_log_path,
 )
-from indextables.log.segment import Base, BaseFormat, LogListing, list_log
+from indextables.log.segment import Base, BaseFormat, LastCheckpoint, LogListing, list_log, read_hint
 from indextables.log.version_file import decompress
 from indextables.ops.fsck.log import reachable_versions
 from indextables.state.state_manifest import manifest_key, read_state_manifest
@@ -131,6 +131,13 @@ class WitnessStore(ClockedStore):
         is_checkpoint = isinstance(path, JsonCheckpoint | ParquetCheckpointInfo | StateManifestFile)
         if outcome is PutOutcome.WRITTEN and is_checkpoint:
             self._check_has_its_files(path.version, key)
+        return outcome
+
+    def put_if_unchanged(self, key, data, expected) -> PutOutcome:
+        before = read_hint(self._inner)
+        outcome = super().put_if_unchanged(key, data, expected)
+        if outcome is PutOutcome.WRITTEN and key == LAST_CHECKPOINT_KEY:
+            self._check_hint_advances(before)
         return outcome
 
     def delete_many(self, keys: Iterable[str]) -> None:
@@ -321,7 +328,11 @@ class WitnessStore(ClockedStore):
             case BaseFormat.JSON:
                 return {LOG_PREFIX + name for name in read_part_names(self._inner, base.meta)}
             case BaseFormat.PARQUET:
-                return {parquet_checkpoint_key(base.version)}
+                return set(read_row_keys(self._inner, base.meta, base.version))
+
+    def manifests_of(self, base: Base) -> set[str]:
+        """The manifests that a state refers to; none for a checkpoint of another format."""
+        return self._named_by(base) if base.format is BaseFormat.AVRO_STATE else set()
 
     def _is_named(self, key: str) -> bool:
         return any(key in self._named_by(base) for base in list_log(self._inner).bases_newest_first())
@@ -347,6 +358,15 @@ class WitnessStore(ClockedStore):
     def _check_version_may_go(self, version: int) -> None:
         if self.ghosts.pop(version, None) is None and version == self.newest.version:
             self._break(f"{self.author.name} deletes the newest version, {version}")
+
+    def _check_hint_advances(self, before: LastCheckpoint | None) -> None:
+        after = read_hint(self._inner)
+        if before is not None and (after is None or after.version < before.version):
+            is_lost = before.version not in list_log(self._inner, from_version=before.version).bases
+            if not is_lost:
+                self._break(
+                    f"{self.author.name} moves the hint back from version {before.version} to {after}"
+                )
 
     def _ago(self, moment_ms: int) -> str:
         return f"{(self.clock.now_ms() - moment_ms) / 3_600_000:.1f} hours ago"

@@ -56,12 +56,15 @@ def test_the_option_where_reads_less(spark: SparkSession, table: str) -> None:
         load(spark, table, where="levl = 'x'").collect()
 
 
-def test_filters_prune_the_splits_of_the_plan(spark: SparkSession, table: str) -> None:
-    tasks = {"spark.indextables.read.taskSize": "1K"}
-    assert load(spark, table, **tasks).rdd.getNumPartitions() == IndexTable(table).num_files == 3
-    assert load(spark, table, **tasks).where("day = '2026-01-01'").rdd.getNumPartitions() == 1
-    assert load(spark, table, **tasks).where("id >= 3").rdd.getNumPartitions() == 2
-    assert load(spark, table, **tasks).where("day = 'never'").count() == 0
+def test_the_option_where_prunes_the_splits_of_the_plan(spark: SparkSession, table: str) -> None:
+    def num_tasks(**options: str) -> int:
+        tasks = {"spark.indextables.read.taskSize": "1K"}
+        return int(load(spark, table, **tasks, **options).rdd.getNumPartitions())
+
+    assert num_tasks() == IndexTable(table).num_files == 3
+    assert num_tasks(where="day = '2026-01-01'") == 1
+    assert num_tasks(where="id >= 3") == 2
+    assert load(spark, table, where="day = 'never'").count() == 0
 
 
 def test_the_option_query_finds_rows_without_a_limit(spark: SparkSession, path: str) -> None:
@@ -78,32 +81,31 @@ def test_queries_are_checked_before_any_task_runs(spark: SparkSession, table: st
             load(spark, table, query=query).count()
 
 
-def test_sql_searches_by_the_query_column(spark: SparkSession, table: str) -> None:
-    load(spark, table, search="true").createOrReplaceTempView("found")
-    rows = spark.sql(
-        "SELECT id, _score, _query FROM found WHERE _query = 'message:timeout' ORDER BY id"
-    ).collect()
-    assert [row.id for row in rows] == [2, 5]
+def test_sql_orders_the_rows_of_a_search_by_score(spark: SparkSession, table: str) -> None:
+    load(spark, table, query="message:timeout", search="true").createOrReplaceTempView("found")
+    rows = spark.sql("SELECT id, _score FROM found ORDER BY _score DESC").collect()
+    assert sorted(row.id for row in rows) == [2, 5]
+    assert rows[0]._score > rows[1]._score
     scores = IndexTable(table).search("message:timeout", columns=["id"])
     assert {row.id: row._score for row in rows} == pytest.approx(
         dict(zip(scores["id"].to_pylist(), scores["_score"].to_pylist(), strict=True))
     )
+    other = load(spark, table, query="message:disk", search="true", where="level = 'ERROR'")
     both = spark.sql(
-        "SELECT id FROM found WHERE _query = 'message:connection' AND level = 'INFO' UNION ALL "
-        "SELECT id FROM found WHERE _query = 'message:disk' AND _score > 0"
+        "SELECT id FROM found WHERE level = 'WARN' UNION ALL SELECT id FROM {other} WHERE _score > 0",
+        other=other,
     )
-    assert ids(both) == [3, 4]
-    with pytest.raises(PySparkException, match="search=true needs a condition such as WHERE _query"):
-        spark.sql("SELECT count(*) FROM found").collect()
+    assert ids(both) == [3, 5]
 
 
-def test_search_without_push_down_names_the_setting(spark: SparkSession, table: str) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
-            load(spark, table, search="true").where("_query = 'message:timeout'").collect()
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+def test_a_score_column_of_the_table_is_not_hidden(spark: SparkSession, path: str) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int64()), "_score": [0.5], "words": ["some words"]})
+    IndexTable.create(path, rows.schema, text=["words"]).append(rows)
+    assert load(spark, path, query="words:some").first()._score == 0.5
+    with pytest.raises(
+        PySparkException, match="adds the column '_score', but the table has one of this name"
+    ):
+        load(spark, path, query="words:some", search="true")
 
 
 def test_views_are_created_in_sql(spark: SparkSession, table: str) -> None:
@@ -115,12 +117,14 @@ def test_views_are_created_in_sql(spark: SparkSession, table: str) -> None:
     assert ids(spark.sql("SELECT id FROM hits")) == [2, 5]
 
 
-def test_a_frame_shows_what_was_committed_since(spark: SparkSession, path: str) -> None:
+def test_a_frame_keeps_the_version_that_was_loaded(spark: SparkSession, path: str) -> None:
     logs(spark, 1).write.format("indextables").mode("append").save(path)
     frame = load(spark, path)
-    assert frame.count() == 1
     logs(spark, 2).write.format("indextables").mode("append").save(path)
-    assert frame.count() == 2
+    assert ids(frame) == ids(frame.where("id > 0")) == [1]
+    logs(spark, 3).write.format("indextables").mode("overwrite").save(path)
+    assert ids(frame) == ids(frame.where("id > 0")) == [1]
+    assert ids(load(spark, path)) == [3]
 
 
 def test_a_table_without_texts_is_read(spark: SparkSession, path: str) -> None:

@@ -162,7 +162,7 @@ def read_everything(store, file, cache_root) -> pa.Table:
     split = opened(store, file)
     rows = read_all(split)
     split.take([0, split.num_records - 1])
-    split.index(IndexCache(cache_root, 10**8)).searcher()
+    split.searcher(IndexCache(cache_root, 10**8))
     return rows
 
 

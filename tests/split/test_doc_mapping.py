@@ -25,7 +25,15 @@ from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_builder import index_values
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
-from support.split_samples import EVERY_TYPE, EVERY_TYPE_OPTIONS, PREFIX, opened, ordinary_row, write_split
+from support.split_samples import (
+    EVERY_TYPE,
+    EVERY_TYPE_OPTIONS,
+    PREFIX,
+    opened,
+    ordinary_row,
+    parsed,
+    write_split,
+)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.string()), ("text", pa.string())])
 
@@ -189,13 +197,16 @@ def test_every_tokenizer_indexes_and_finds_what_it_indexed(tokenizer, tmp_path):
     store = open_store(tmp_path / "table")
     table = pa.table({"t": ["The Running Foxes", "other"]})
     split = opened(store, write_split(store, table, {PREFIX + "tokenizer.t": tokenizer}))
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
     chosen = field(split.mapping, "t")
     analyzer = build_analyzer(chosen.tokenizer, chosen.max_token_bytes)
 
     def counts(text: str) -> set[int]:
-        queries = (tantivy.Query.term_query(index.schema, "t", term) for term in analyzer.analyze(text))
-        return {index.searcher().search(query).count for query in queries}
+        queries = (
+            tantivy.Query.term_query(split.mapping.tantivy_schema(), "t", term)
+            for term in analyzer.analyze(text)
+        )
+        return {searcher.search(query).count for query in queries}
 
     assert counts("The Running Foxes") <= {1, 2}
     assert 1 in counts("The Running Foxes")
@@ -211,10 +222,10 @@ def test_tokens_of_up_to_255_bytes_are_found_and_longer_ones_are_not(tmp_path):
         }
     )
     split = opened(store, write_split(store, table, {PREFIX + "typemap.t": "text"}))
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
 
     def count(name: str, term: str) -> int:
-        return index.searcher().search(tantivy.Query.term_query(index.schema, name, term)).count
+        return searcher.search(tantivy.Query.term_query(split.mapping.tantivy_schema(), name, term)).count
 
     assert [count("t", text) for text in table["t"].to_pylist()] == [1, 0, 1, 1]
     assert [count("s", text) for text in table["s"].to_pylist()] == [1, 1, 0, 1]
@@ -286,10 +297,10 @@ def test_nested_values_are_searchable_by_their_paths(tmp_path):
     store = open_store(tmp_path / "table")
     table = pa.Table.from_pylist([ROW, ROW | {"struct": None, "array": None}], schema=EVERY_TYPE)
     split = opened(store, write_split(store, table, EVERY_TYPE_OPTIONS))
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
 
     def count(text: str) -> int:
-        return index.searcher().search(index.parse_query(text)).count
+        return searcher.search(parsed(split, text)).count
 
     assert count("struct.name:grace") == 1
     assert count("struct.price:9.99") == 1

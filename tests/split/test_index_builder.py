@@ -6,7 +6,7 @@ import pytest
 from indextables.errors import SplitWriteError
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_builder import IndexBuilder, index_files
-from indextables.split.index_files import open_index
+from indextables.split.index_opener import open_index
 from support.search_indexes import found_rows, text_field
 
 MAPPING = DocMapping((text_field("body"),))
@@ -28,7 +28,7 @@ def test_any_heap_is_clamped_to_the_limits_of_one_thread(tmp_path, heap_bytes):
 
 def test_one_thread_writes_one_segment(tmp_path):
     files = build(tmp_path, 15_000_000).finish()
-    assert open_index(tmp_path, MAPPING, "here").searcher().num_segments == 1
+    assert open_index(tmp_path, MAPPING, "here").num_segments == 1
     assert files == index_files(tmp_path)
 
 

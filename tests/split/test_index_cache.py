@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import IndexCacheError, SplitCorruptedError
+from indextables.split import index_cache as cache_module
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
-from support.split_samples import opened, write_split
+from support.split_samples import opened, parsed, write_split
 
 
 def filled(size: int, log: list[str] | None = None):
@@ -214,40 +215,40 @@ def test_a_second_opening_reads_nothing_from_the_store(split_and_store, tmp_path
     cache = IndexCache(tmp_path / "cache", 10**9)
     counting = FaultStore(store)
     split = opened(counting, file)
-    split.index(cache)
+    split.searcher(cache)
     before = len(counting.calls)
-    assert split.index(cache).searcher().num_docs == 100
+    assert split.searcher(cache).num_docs == 100
     assert len(counting.calls) == before
 
 
 def test_an_open_index_survives_the_eviction_of_its_entry(split_and_store, tmp_path):
     split, _, _ = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
-    index = split.index(cache)
+    searcher = split.searcher(cache)
     assert cache.flush() > 0
-    assert index.searcher().search(index.parse_query("id:7")).count == 1
+    assert searcher.search(parsed(split, "id:7")).count == 1
     assert cache.size() == 0
-    assert split.index(cache).searcher().num_docs == 100
+    assert split.searcher(cache).num_docs == 100
 
 
 def test_another_file_under_the_same_path_gets_its_own_entry(split_and_store, tmp_path):
     split, store, file = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
-    split.index(cache)
+    split.searcher(cache)
     other = write_split(store, pa.table({"id": range(50)}))
     store.put(file.path, store.get(other.path))
     again = open_split(store, file.path)
-    assert again.index(cache).searcher().num_docs == 50
+    assert again.searcher(cache).num_docs == 50
     assert len(cache.entries()) == 2
 
 
 def test_a_damaged_entry_is_created_again(split_and_store, tmp_path):
     split, _, _ = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
-    split.index(cache)
+    split.searcher(cache)
     (entry,) = cache.entries()
     (entry.path / "meta.json").write_bytes(b"")
-    assert split.index(cache).searcher().num_docs == 100
+    assert split.searcher(cache).num_docs == 100
 
 
 def test_a_damaged_index_in_the_split_is_an_error_and_not_cached(split_and_store, tmp_path):
@@ -257,5 +258,58 @@ def test_a_damaged_index_in_the_split_is_an_error_and_not_cached(split_and_store
     data[split._bundle.members["meta.json"].start + 5] ^= 1
     store.put(file.path, bytes(data))
     with pytest.raises(SplitCorruptedError, match=r"checksum of meta\.json"):
-        opened(store, file).index(cache)
+        opened(store, file).searcher(cache)
     assert cache.entries() == []
+
+
+def test_a_new_entry_is_measured_once_and_no_other_entry_with_it(tmp_path, monkeypatch):
+    measured = count_measurements(monkeypatch)
+    cache = IndexCache(tmp_path, 10**6)
+    for number in range(50):
+        use(cache, f"k{number}")
+    assert measured == []
+    assert cache.size() == 50 * 100
+
+
+def test_a_full_cache_makes_room_for_many_entries_at_once(tmp_path, monkeypatch):
+    measured = count_measurements(monkeypatch)
+    cache = IndexCache(tmp_path, 100 * 100)
+    for number in range(300):
+        use(cache, f"k{number}")
+        assert len(list((tmp_path / "entries").iterdir())) <= 100
+    # Each of the 20 times, 100 entries are measured and 10 of them evicted.
+    assert len(measured) <= 2100
+
+
+@pytest.mark.parametrize("content", [b"", b"12", b"x" * 20, b"1" * 40])
+def test_a_damaged_record_of_the_total_size_is_measured_again(tmp_path, content):
+    use(IndexCache(tmp_path, 250), "a")
+    (tmp_path / "locks" / "room").write_bytes(content)
+    cache = IndexCache(tmp_path, 250)
+    age(cache, "a", 100)
+    use(cache, "b")
+    use(cache, "c")
+    assert sorted(present(cache)) == ["b", "c"]
+
+
+def test_entries_that_were_removed_do_not_count(tmp_path):
+    cache = IndexCache(tmp_path, 250)
+    use(cache, "a")
+    use(cache, "b")
+    cache.flush()
+    use(cache, "c")
+    use(cache, "d")
+    assert sorted(present(cache)) == ["c", "d"]
+
+
+def count_measurements(monkeypatch):
+    """The entries that a cache measures from now on."""
+    measured = []
+    measure = cache_module._entry_of
+
+    def counting(path):
+        measured.append(path.name)
+        return measure(path)
+
+    monkeypatch.setattr(cache_module, "_entry_of", counting)
+    return measured

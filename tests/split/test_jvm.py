@@ -20,7 +20,7 @@ from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
-from support.split_samples import read_all
+from support.split_samples import parsed, read_all
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"
@@ -70,14 +70,14 @@ def test_reference_splits_are_searched_after_indexing_them_again(name, tmp_path)
     cache = IndexCache(tmp_path, 10**9)
     split = splits[0]
     rows = read_all(split)
-    index = split.index(cache)
+    searcher = split.searcher(cache)
     for number, text in enumerate(rows.column(rows.schema.get_field_index("id")).to_pylist()):
-        hits = index.searcher().search(index.parse_query(f"id:{text}")).hits
-        (row,) = index.searcher().fast_field_values(ROW_FIELD, [address for _, address in hits])
+        hits = searcher.search(parsed(split, f"id:{text}")).hits
+        (row,) = searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
         assert row == number
         assert split.take([row]).equals(rows.slice(number, 1))
     entries = cache.entries()
-    split.index(cache)
+    split.searcher(cache)
     assert [entry.path for entry in cache.entries()] == [entry.path for entry in entries]
 
 
@@ -217,7 +217,7 @@ def test_a_jvm_split_is_indexed_again_by_the_types_of_its_fields(foreign, tmp_pa
     assert kinds["text"] is FieldKind.STRING
     assert kinds["ip"] is FieldKind.IP
     assert kinds["document"] is FieldKind.JSON
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
     for query in (
         "text:hello",
         "ip:10.0.0.1",
@@ -226,7 +226,7 @@ def test_a_jvm_split_is_indexed_again_by_the_types_of_its_fields(foreign, tmp_pa
         "tags._values:red",
         "bool:true",
     ):
-        assert index.searcher().search(index.parse_query(query)).count == 1, query
+        assert searcher.search(parsed(split, query)).count == 1, query
 
 
 def test_several_segments_and_deleted_documents_are_read_correctly(foreign):

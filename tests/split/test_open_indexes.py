@@ -27,14 +27,14 @@ def file(store):
 
 def test_an_index_is_opened_once(store, file, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    assert opened(store, file).index(cache) is opened(store, file).index(cache)
+    assert opened(store, file).searcher(cache) is opened(store, file).searcher(cache)
 
 
 def test_an_evicted_index_is_put_into_the_cache_again(store, file, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    before = opened(store, file).index(cache)
+    before = opened(store, file).searcher(cache)
     cache.flush()
-    after = opened(store, file).index(cache)
+    after = opened(store, file).searcher(cache)
     assert after is not before
     assert len(cache.entries()) == 1
 
@@ -43,29 +43,29 @@ def test_an_index_that_another_process_evicted_is_created_again_within_a_second(
     store, file, tmp_path, monkeypatch
 ):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    before = opened(store, file).index(cache)
+    before = opened(store, file).searcher(cache)
     IndexCache(tmp_path / "cache", 10**9).flush()
-    assert opened(store, file).index(cache) is before
-    assert before.searcher().num_docs == COUNT
+    assert opened(store, file).searcher(cache) is before
+    assert before.num_docs == COUNT
     monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
-    assert opened(store, file).index(cache) is not before
+    assert opened(store, file).searcher(cache) is not before
 
 
 def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path, monkeypatch):
     monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
     cache = IndexCache(tmp_path / "cache", 10**9)
     split = opened(store, file)
-    split.index(cache)
+    split.searcher(cache)
     (entry,) = cache.entries()
     os.utime(entry.path, ns=(0, 0))
-    split.index(cache)
+    split.searcher(cache)
     assert cache.entries()[0].used_ns > 0
 
 
 def test_an_index_larger_than_the_cache_is_not_kept_open(store, file, tmp_path):
     cache = IndexCache(tmp_path / "cache", 1)
     split = opened(store, file)
-    assert split.index(cache) is not split.index(cache)
+    assert split.searcher(cache) is not split.searcher(cache)
 
 
 def test_rows_of_a_group_that_was_read_are_taken_from_memory(store, file):

@@ -93,9 +93,9 @@ def test_nan_and_negative_zero_come_back_and_are_searchable(store, tmp_path):
     table = pa.table({"x": pa.array([math.nan, -0.0, 0.0, -math.inf, math.inf, None, 1.0])})
     split = opened(store, write_split(store, table))
     assert same(read_all(split), table)
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
-    zero = tantivy.Query.term_query(index.schema, "x", 0.0)
-    assert index.searcher().search(zero).count == 2
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    zero = tantivy.Query.term_query(split.mapping.tantivy_schema(), "x", 0.0)
+    assert searcher.search(zero).count == 2
 
 
 def test_timestamps_outside_pythons_years_come_back_also_inside_structs(store):
@@ -114,7 +114,7 @@ def test_strings_of_a_megabyte_are_kept_whole(store, tmp_path):
     )
     split = opened(store, write_split(store, table, {PREFIX + "typemap.text": "tokens"}))
     assert read_all(split).equals(table)
-    assert split.index(IndexCache(tmp_path / "cache", 10**9)).searcher().num_docs == 4
+    assert split.searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs == 4
 
 
 def test_large_rows_make_small_row_groups():
@@ -141,7 +141,7 @@ def test_a_split_without_rows_reads_as_no_rows(store, tmp_path):
     assert split.num_records == 0
     assert list(split.scan()) == []
     assert split.take([]).schema.equals(table.schema)
-    assert split.index(IndexCache(tmp_path / "cache", 10**9)).searcher().num_docs == 0
+    assert split.searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs == 0
 
 
 def test_columns_with_unusual_names_come_back_and_are_searchable(store, tmp_path):
@@ -162,10 +162,10 @@ def test_columns_with_unusual_names_come_back_and_are_searchable(store, tmp_path
     split = opened(store, write_split(store, table))
     assert read_all(split).equals(table)
     assert split.take([0], ["a"]).schema.names == ["a"]
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
     for field in split.mapping:
-        query = tantivy.Query.term_query(index.schema, field.index_name, field.name)
-        assert index.searcher().search(query).count == 1, field.name
+        query = tantivy.Query.term_query(split.mapping.tantivy_schema(), field.index_name, field.name)
+        assert searcher.search(query).count == 1, field.name
 
 
 def test_plain_pyarrow_and_plain_tantivy_open_the_members(store, tmp_path):

@@ -25,7 +25,7 @@ from indextables.split.reader import open_split
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import open_store
 from support.faults import FaultStore, Moment
-from support.split_samples import PREFIX, opened, read_all, write_split, write_splits
+from support.split_samples import PREFIX, opened, parsed, read_all, write_split, write_splits
 
 
 @pytest.fixture
@@ -138,11 +138,11 @@ def test_a_small_heap_makes_several_segments_and_documents_keep_their_row_number
     options = WriterOptions(heap_bytes=15_000_000)
     (file,) = write_splits(store, table, {PREFIX + "typemap.text": "text"}, writer_options=options)
     split = opened(store, file)
-    index = split.index(IndexCache(tmp_path / "cache", 10**9))
-    assert index.searcher().num_segments > 1
+    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    assert searcher.num_segments > 1
     for number in (0, 1, count // 2, count - 1):
-        hits = index.searcher().search(index.parse_query(f"id:{number}")).hits
-        (row,) = index.searcher().fast_field_values(ROW_FIELD, [address for _, address in hits])
+        hits = searcher.search(parsed(split, f"id:{number}")).hits
+        (row,) = searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
         assert split.take([row]).column("id").to_pylist() == [number]
 
 
@@ -362,5 +362,5 @@ def test_splits_of_object_stores_are_written_read_and_searched(request, tmp_path
     split = opened(store, write_split(store, table))
     assert read_all(split).equals(table)
     assert split.take([4999, 0]).equals(table.take([4999, 0]))
-    assert split.index(IndexCache(tmp_path / "cache", 10**9)).searcher().num_docs == 5000
+    assert split.searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs == 5000
     split.verify()

@@ -19,7 +19,7 @@ from indextables.ops.purge.garbage import collect_garbage
 from indextables.state.avro.container import Codec, Compression
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
-from indextables.storage import ObjectMeta, ObjectStore, open_store
+from indextables.storage import KeyRange, ObjectMeta, ObjectStore, open_store
 from indextables.table import load_snapshot
 from support.clock import VirtualClock
 from support.fault_proxy import FaultProxy
@@ -221,11 +221,15 @@ class StaleListing(FaultStore):
         super().__init__(inner)
         self._listed = list(inner.list(""))
 
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+    def list(
+        self, prefix: str, *, start_after: str | None = None, skip: KeyRange | None = None
+    ) -> Iterator[ObjectMeta]:
         return (
             meta
             for meta in self._listed
-            if meta.key.startswith(prefix) and (start_after is None or meta.key > start_after)
+            if meta.key.startswith(prefix)
+            and (start_after is None or meta.key > start_after)
+            and (skip is None or meta.key not in skip)
         )
 
 

@@ -39,6 +39,7 @@ def state(*entries: int, tombstones: int = 0, dead: int = 0) -> StateManifest:
             1,
             tombstone_count=dead if index == 0 else 0,
             live_entry_count=count - (dead if index == 0 else 0),
+            has_typed_bounds=True,
         )
         for index, count in enumerate(entries)
     )
@@ -101,7 +102,7 @@ def test_the_manifest_count_does_not_trigger_forever_on_a_large_table(sizes, exp
 
 
 def test_a_large_table_without_fragments_is_compact():
-    assert not would_help(state(*[7_813] * 128), RULES, is_partitioned=True)
+    assert not would_help(state(*[7_813] * 128), RULES, TableShape(SCHEMA, ("day",)))
 
 
 @settings(deadline=None, max_examples=200)
@@ -244,6 +245,20 @@ def test_too_many_manifests_are_merged_at_a_checkpoint(builder):
         table.checkpoint()
     assert len(state_of(tables.open()).manifests) <= 5
     assert paths(tables.open()) == numbered(range(7))
+
+
+@pytest.mark.parametrize(("setting", "most"), [("1", 3), ("2", 3), ("3", 4), ("1000000000000", 8)])
+def test_a_state_is_compacted_above_the_setting_and_above_twice_what_is_needed(builder, setting, most):
+    """One manifest is needed, so even the smallest setting allows two; the next checkpoint compacts a third one."""
+    tables = builder(state__compaction__maxManifests=setting)
+    table = tables.create()
+    counts = []
+    for number in range(8):
+        table.commit(adds=[split(number)])
+        table.checkpoint()
+        counts.append(len(state_of(tables.open()).manifests))
+    assert max(counts) == most
+    assert counts[:most] == list(range(1, most + 1))
 
 
 def test_many_removes_compact_at_the_next_checkpoint(builder):

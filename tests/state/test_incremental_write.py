@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables import errors
+from indextables.log.paths import version_key
 from indextables.pruning import Bounds
 from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
@@ -194,11 +195,12 @@ def test_a_state_is_not_written_when_a_manifest_cannot_be_read(builder):
     table = tables.create()
     table.commit(adds=[split(n) for n in range(10)])
     table.checkpoint()
+    table.commit(adds=[split(10)])
     (manifest,) = Path(tables.path, "_transaction_log/manifests").glob("*.avro")
     manifest.write_bytes(manifest.read_bytes()[:-20])
-    table.commit(adds=[split(10)])
+    Path(tables.path, version_key(0)).unlink()
     broken = tables.open()
-    with pytest.raises(errors.ManifestCorruptedError, match=manifest.name):
+    with pytest.raises(errors.CheckpointCorruptionError, match=manifest.name):
         broken.compact()
     assert not Path(tables.path, "_transaction_log/state-v00000000000000000002").exists()
 

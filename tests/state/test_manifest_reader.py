@@ -133,20 +133,21 @@ def test_projection_of_an_unknown_column_is_refused():
 
 
 def test_old_schema_with_new_reader_takes_defaults():
-    without = {"hasFooterOffsets", "dataChange", "partitionValues", "stats", "uncompressedSizeBytes"}
+    without = {"hasFooterOffsets", "dataChange", "stats", "uncompressedSizeBytes"}
     fields = [field for field in SPECIFIED if field["name"] not in without]
     rows = [{name: value for name, value in specified(FULL_VALUES).items() if name not in without}]
     (row,) = avro_form(read_manifest(fastavro_file(record(fields), rows)))
     assert {name: row[name] for name in without} == {
         "hasFooterOffsets": False,
-        "dataChange": False,
-        "partitionValues": {},
+        "dataChange": True,
         "stats": None,
         "uncompressedSizeBytes": None,
     }
 
 
-@pytest.mark.parametrize("name", ["path", "size", "modificationTime", "addedAtVersion", "addedAtTimestamp"])
+@pytest.mark.parametrize(
+    "name", ["path", "partitionValues", "size", "modificationTime", "addedAtVersion", "addedAtTimestamp"]
+)
 def test_schema_without_a_field_that_has_no_default_is_an_error(name):
     fields = [field for field in SPECIFIED if field["name"] != name]
     rows = [{key: value for key, value in specified(FULL_VALUES).items() if key != name}]

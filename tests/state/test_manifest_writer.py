@@ -128,7 +128,7 @@ def test_uncompressed_manifest_shows_its_paths():
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 def test_small_manifests_written_together_hold_their_own_entries(codec):
     table = numbered_entries(60)
-    manifests = write_manifests(table, [7, 0, 1, 52], codec)
+    manifests = [manifest.data for manifest in write_manifests(table, [7, 0, 1, 52], codec)]
     read = [
         read_manifest(data, expected_entries=count)
         for data, count in zip(manifests, [7, 0, 1, 52], strict=True)
@@ -139,12 +139,23 @@ def test_small_manifests_written_together_hold_their_own_entries(codec):
             assert fastavro_rows(data) == written_fields(part, data)
 
 
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize("counts", [[1200], [7, 0, 1, 52]], ids=["alone", "together"])
+def test_manifests_know_their_size_without_compression(small_blocks, codec, counts):
+    table = numbered_entries(sum(counts))
+    plain = write_manifests(table, counts, Codec(Compression.NONE))
+    assert [manifest.uncompressed_bytes for manifest in plain] == [len(manifest.data) for manifest in plain]
+    # The names of codecs and the lengths of blocks differ by a few bytes.
+    for manifest, other in zip(write_manifests(table, counts, codec), plain, strict=True):
+        assert abs(manifest.uncompressed_bytes - other.uncompressed_bytes) < 100
+
+
 @settings(max_examples=40)
 @given(groups=st.lists(st.lists(entry_rows(), max_size=4), min_size=1, max_size=4))
 def test_any_values_survive_in_manifests_written_together(groups):
     table = entries([row for group in groups for row in group])
     counts = [len(group) for group in groups]
-    manifests = write_manifests(table, counts)
+    manifests = [manifest.data for manifest in write_manifests(table, counts)]
     read = [
         read_manifest(data, expected_entries=count) for data, count in zip(manifests, counts, strict=True)
     ]
@@ -153,7 +164,7 @@ def test_any_values_survive_in_manifests_written_together(groups):
 
 def test_one_large_manifest_among_those_written_together(small_blocks):
     table = numbered_entries(700)
-    manifests = write_manifests(table, [100, 600])
+    manifests = [manifest.data for manifest in write_manifests(table, [100, 600])]
     assert [len(read_manifest(data)) for data in manifests] == [100, 600]
     assert len(list(parse_container(manifests[1]).blocks)) == 3
 

@@ -14,10 +14,18 @@ from indextables.log.paths import LOG_PREFIX, state_manifest_key, version_key
 from support.manifest_samples import avro_schema, fastavro_file, fastavro_rows
 from support.state_tables import TableBuilder, numbered, paths, split, state_of
 
-OUR_FIELDS = {"protocol", "skips", "transactions", "unknownActions", "timestamp", "recentCommits"}
+OUR_FIELDS = {
+    "protocol",
+    "skips",
+    "transactions",
+    "unknownActions",
+    "timestamp",
+    "recentCommits",
+    "protocolNotInLog",
+}
 
 
-OUR_FIELDS_OF_MANIFESTS = {"hasTypedBounds", "typedBounds", "firstPath", "lastPath"}
+OUR_FIELDS_OF_MANIFESTS = {"hasTypedBounds", "typedBounds", "firstPath", "lastPath", "sizeBytes"}
 
 
 def write_as_on_the_jvm(tables: TableBuilder, **changes: object) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from indextables.errors import ObjectNotFoundError, StorageError, UnsafePathError
-from indextables.storage import ObjectStore, PutOutcome, require_put_if_absent
+from indextables.storage import KeyRange, ObjectStore, PutOutcome, require_put_if_absent
 
 AWKWARD_KEYS = (
     "%2e%2e/x",
@@ -92,6 +92,35 @@ def test_put_if_absent_never_overwrites(store):
     assert store.get("log/0") == b"ours"
 
 
+def test_put_if_unchanged_replaces_only_the_bytes_that_were_expected(store):
+    assert store.put_if_unchanged("log/hint", b"new", b"old") is PutOutcome.CHANGED
+    assert keys(store, "") == []
+    store.put("log/hint", b"old")
+    assert store.put_if_unchanged("log/hint", b"new", b"older") is PutOutcome.CHANGED
+    assert store.get("log/hint") == b"old"
+    assert store.put_if_unchanged("log/hint", b"new", b"old") is PutOutcome.WRITTEN
+    assert store.put_if_unchanged("log/hint", b"newer", b"old") is PutOutcome.CHANGED
+    assert store.get("log/hint") == b"new"
+    assert keys(store, "") == ["log/hint"]
+
+
+def test_of_racing_replacements_every_acknowledged_one_took_effect(store):
+    """Each writer increments a counter; a lost update would make it too small."""
+    writers, rounds = 8, 5
+    store.put("counter", b"0")
+
+    def increment(_: int) -> None:
+        for _ in range(rounds):
+            while True:
+                found = store.get("counter")
+                if store.put_if_unchanged("counter", b"%d" % (int(found) + 1), found) is PutOutcome.WRITTEN:
+                    break
+
+    with ThreadPoolExecutor(writers) as pool:
+        list(pool.map(increment, range(writers)))
+    assert store.get("counter") == b"%d" % (writers * rounds)
+
+
 def test_put_if_absent_writes_again_after_a_delete(store):
     store.put_if_absent("log/0", b"one")
     store.delete_many(["log/0"])
@@ -145,6 +174,32 @@ def test_listing_of_a_folder_contains_its_folders_and_no_neighbours(store):
     assert keys(store, "log/", "z") == []
 
 
+@pytest.mark.parametrize(
+    ("first", "last"), [("a", "a"), ("a-b/", "a/x"), ("a/", "a/y/z"), ("a/y", "z"), ("", "~"), ("zz", "zzz")]
+)
+@pytest.mark.parametrize("start_after", [None, "a.b"])
+def test_skipped_keys_are_not_listed(store, first, last, start_after):
+    for key in AWKWARD_KEYS:
+        store.put(key, b"")
+    listed = [meta.key for meta in store.list("", start_after=start_after, skip=KeyRange(first, last))]
+    assert listed == sorted(
+        key for key in AWKWARD_KEYS if (start_after is None or key > start_after) and not first <= key <= last
+    )
+
+
+def test_only_a_disk_has_empty_folders_and_no_store_loses_a_full_one(store):
+    for key in ("log/state-1/a", "log/state-2/a", "log/state-2/b", "log/other/a", "log/state-file"):
+        store.put(key, b"x")
+    store.delete_many(["log/state-1/a", "log/state-2/b", "log/other/a"])
+    empty = store.remove_empty_folders("log/state-", dry_run=True)
+    assert store.remove_empty_folders("log/state-") == empty
+    assert empty == (("log/state-1",) if store.url.startswith("file:") else ())
+    assert store.remove_empty_folders("log/state-") == ()
+    assert store.remove_empty_folders("missing/state-") == ()
+    assert keys(store, "") == ["log/state-2/a", "log/state-file"]
+    assert store.put_if_absent("log/state-1/a", b"again") is PutOutcome.WRITTEN
+
+
 def test_absent_folder_lists_nothing(store):
     assert keys(store, "") == []
     assert keys(store, "nothing/here/") == []
@@ -192,7 +247,9 @@ def test_unsafe_key_reaches_no_store(store, key):
         lambda unsafe: store.get_range(unsafe, 0, 1),
         lambda unsafe: store.put(unsafe, b""),
         lambda unsafe: store.put_if_absent(unsafe, b""),
+        lambda unsafe: store.put_if_unchanged(unsafe, b"", b""),
         lambda unsafe: store.delete_many([unsafe]),
+        store.remove_empty_folders,
     )
     for operation in operations:
         with pytest.raises(UnsafePathError):

@@ -1,6 +1,7 @@
 """Local disk: links, special files, operating system errors, and file systems without hard links."""
 
 import errno
+import fcntl
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from indextables.errors import (
     UnsafePathError,
     UnsupportedStoreError,
 )
-from indextables.storage import LocalStore, PutOutcome, local, parse_root
+from indextables.storage import KeyRange, LocalStore, PutOutcome, local, parse_root
 from support.clock import VirtualClock
 
 
@@ -354,3 +355,103 @@ def test_clock_of_a_table_that_does_not_exist_creates_nothing(store, root, tmp_p
     assert store.now_ms() > 1_600_000_000_000
     assert not root.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+# --- what a listing costs -----------------------------------------------------------------------------
+
+
+def test_a_listing_costs_the_same_however_many_keys_it_skips(store, monkeypatch):
+    calls: list[str] = []
+
+    def counted(name: str):
+        function = getattr(os, name)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            return function(*args, **kwargs)
+
+        return call
+
+    def newer_keys() -> list[str]:
+        skip = KeyRange("log/manifests/", "log/state-100")
+        return [meta.key for meta in store.list("log/", start_after="log/100", skip=skip)]
+
+    for number in range(100, 103):
+        store.put(f"log/{number:03d}", b"")
+        store.put(f"log/state-{number:03d}/a", b"")
+    for name in ("scandir", "stat", "lstat"):
+        monkeypatch.setattr(os, name, counted(name))
+    costs = []
+    for older in (range(5), range(5, 60)):
+        for number in older:
+            store.put(f"log/manifests/{number:03d}", b"")
+            store.put(f"log/state-{number:03d}/a", b"")
+        calls.clear()
+        assert newer_keys() == [
+            "log/101",
+            "log/102",
+            "log/state-100/a",
+            "log/state-101/a",
+            "log/state-102/a",
+        ]
+        costs.append(sorted(calls))
+    assert costs[0] == costs[1]
+    assert costs[0].count("scandir") == 1 + 3
+
+
+# --- empty folders ------------------------------------------------------------------------------------
+
+
+def test_empty_folder_that_disappears_under_a_writer_is_created_again(store, root, monkeypatch):
+    """Another process removes the folder between its creation and the first file in it."""
+    make, removals = local.make_directories, []
+
+    def interrupted(path: Path) -> None:
+        make(path)
+        if len(removals) < 2 and path.name == "state-1":
+            removals.append(path)
+            assert LocalStore(parse_root(root), VirtualClock()).remove_empty_folders("log/state-") == (
+                "log/state-1",
+            )
+
+    monkeypatch.setattr(local, "make_directories", interrupted)
+    assert store.put_if_absent("log/state-1/a", b"x") is PutOutcome.WRITTEN
+    assert len(removals) == 2
+    assert store.get("log/state-1/a") == b"x"
+
+
+def test_folders_with_temporary_files_and_links_are_not_removed(store, root):
+    store.put("log/a", b"x")
+    (root / "log/state-1").mkdir()
+    (root / "log/state-1/.tmp-1").write_bytes(b"in progress")
+    (root / "log/state-2").mkdir()
+    (root / "elsewhere").mkdir()
+    (root / "log/state-3").symlink_to(root / "elsewhere")
+    assert store.remove_empty_folders("log/state-") == ("log/state-2",)
+    assert sorted(path.name for path in (root / "log").iterdir()) == ["a", "state-1", "state-3"]
+
+
+# --- compare and set ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
+def test_file_system_without_locks_still_compares(store, monkeypatch, code):
+    store.put("hint", b"old")
+    monkeypatch.setattr(fcntl, "flock", failing(code))
+    assert store.put_if_unchanged("hint", b"new", b"other") is PutOutcome.CHANGED
+    assert store.put_if_unchanged("hint", b"new", b"old") is PutOutcome.WRITTEN
+
+
+def test_lock_that_is_never_released_is_a_transient_error(store, root, monkeypatch):
+    store.put("log/hint", b"old")
+    monkeypatch.setattr(local, "_LOCK_ATTEMPTS", 3)
+    holder = os.open(root / "log", os.O_RDONLY)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(TransientStorageError, match="log/hint"):
+            store.put_if_unchanged("log/hint", b"new", b"old")
+    finally:
+        os.close(holder)
+    assert store.get("log/hint") == b"old"
+    assert temporary_files(root) == []
+    assert store.put_if_unchanged("log/hint", b"new", b"old") is PutOutcome.WRITTEN

@@ -2,11 +2,13 @@
 
 import functools
 import itertools
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+import obstore
 import pytest
 
-from indextables.storage import open_store
+from indextables.storage import KeyRange, open_store
 from support.fault_proxy import SLOW_DOWN, Action, Fault
 
 KEYS = [f"data/{number:05d}" for number in range(1_060)]
@@ -37,6 +39,37 @@ def test_listing_starts_after_any_key(listed_behind):
         for position in (0, 998, 999, 1000, 1058, 1059):
             found = [meta.key for meta in store.list("data/", start_after=KEYS[position])]
             assert found == KEYS[position + 1 :]
+
+
+def test_pages_of_skipped_keys_are_not_fetched(listed_behind):
+    """Without the range there are two pages, too, but the second one would start among the skipped keys."""
+    with listed_behind() as (store, proxy):
+        skipped = KeyRange(KEYS[3], KEYS[1050])
+        assert [meta.key for meta in store.list("data/", skip=skipped)] == KEYS[:3] + KEYS[1051:]
+        first, second = [request.path for request in proxy.requests if request.method == "GET"]
+        assert "start-after" not in first
+        assert "start-after" in second
+        assert "01050" in second
+
+
+def test_skipped_keys_cost_at_most_one_page_however_many_there_are(monkeypatch):
+    fetched: list[int] = []
+    listed = obstore.list
+
+    def counted(*args, **kwargs):
+        for page in listed(*args, **kwargs):
+            fetched.append(len(page))
+            yield page
+
+    store = open_store(f"memory://{uuid.uuid4().hex}/table")
+    for number in range(5_000):
+        store.put(f"log/manifests/{number:05d}", b"")
+    store.put("log/0", b"")
+    store.put("log/state", b"")
+    monkeypatch.setattr(obstore, "list", counted)
+    skipped = KeyRange("log/manifests/", "log/s")
+    assert [meta.key for meta in store.list("log/", skip=skipped)] == ["log/0", "log/state"]
+    assert fetched == [1000, 1]
 
 
 def test_pages_that_are_not_consumed_are_not_fetched(listed_behind):

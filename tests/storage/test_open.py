@@ -1,14 +1,19 @@
 """Opening stores: spellings of paths, identities, and locations for other processes."""
 
+import os
 import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from indextables import IndexTable
 from indextables.errors import InvalidOptionError, UnsafePathError
-from indextables.storage import PutOutcome, StoreLocation, open_store
+from indextables.storage import PutOutcome, StoreLocation, open_store, parse_root
 
 S3_OPTIONS = {"access_key_id": "id", "secret_access_key": "secret-one"}
 
@@ -22,7 +27,7 @@ S3_OPTIONS = {"access_key_id": "id", "secret_access_key": "secret-one"}
         ("file:///x//y/", "file:///x/y"),
         ("FILE:/x/y", "file:///x/y"),
         ("/x/./z/../y/", "file:///x/y"),
-        ("/with space/100%25", "file:///with space/100%25"),
+        ("/with space/100%25", "file:///with%20space/100%2525"),
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
         ("s3a://bucket/a/b/", "s3://bucket/a/b"),
@@ -41,6 +46,51 @@ def test_every_spelling_has_one_canonical_url(path, url):
     store = open_store(path)
     assert store.url == url
     assert open_store(url).identity == store.identity
+
+
+@pytest.mark.parametrize(
+    ("spelling", "folder"),
+    [
+        ("file:///x/a%20b", "/x/a b"),
+        ("file:/x/a b", "/x/a b"),
+        ("file://localhost/x/%C3%BC", "/x/ü"),
+        ("file:///x/100%25", "/x/100%"),
+        ("file:///x/100%", "/x/100%"),
+        ("file:///x/a%2520b", "/x/a%20b"),
+        ("/x/a%20b", "/x/a%20b"),
+        ("/x/a?b#c", "/x/a?b#c"),
+    ],
+)
+def test_only_file_urls_are_percent_decoded(spelling, folder):
+    location = parse_root(spelling)
+    assert Path("/", location.path) == Path(folder)
+    assert parse_root(str(location)) == location
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20))
+def test_a_local_path_survives_every_spelling_as_a_url(name):
+    path = os.path.normpath(f"/x/{name}")
+    assume(path != "/")
+    location = parse_root(path)
+    assert parse_root(Path(path).as_uri()) == location
+    assert parse_root(str(location)) == location
+
+
+@pytest.mark.parametrize("url", ["file:///x/a%2Fb", "file:///x/a%2fb", "file:///x/a%00b"])
+def test_a_file_url_with_an_encoded_separator_is_refused(url):
+    with pytest.raises(InvalidOptionError, match="must not encode"):
+        parse_root(url)
+
+
+def test_a_table_in_a_folder_with_unusual_characters_opens_by_path_and_by_url(tmp_path):
+    folder = tmp_path / "a b%20c ü#?"
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    IndexTable.create(str(folder), schema, partition_by=["day"]).append(
+        pa.table({"id": [1, 2], "day": ["a b", "100%"]}, schema=schema)
+    )
+    assert folder.is_dir()
+    for spelling in (str(folder), folder.as_uri(), open_store(folder).url):
+        assert sorted(IndexTable(spelling).to_arrow()["id"].to_pylist()) == [1, 2]
 
 
 @pytest.mark.parametrize("path", ["az://c/a", "azure://c/a", "abfss://c/a"])

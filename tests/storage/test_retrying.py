@@ -40,8 +40,10 @@ OPERATIONS = {
     "head": lambda store: store.head("object"),
     "put": lambda store: store.put("object", b"new"),
     "put_if_absent": lambda store: store.put_if_absent("new", b"ours"),
+    "put_if_unchanged": lambda store: store.put_if_unchanged("object", b"new", b"0123"),
     "list": lambda store: list(store.list("")),
     "delete_many": lambda store: store.delete_many(iter(["object", "absent"])),
+    "remove_empty_folders": lambda store: store.remove_empty_folders("folder-"),
     "now_ms": lambda store: store.now_ms(),
 }
 
@@ -185,3 +187,10 @@ def test_time_limit_keeps_the_retries_within_it(inner, clock):
     store, faulty = retried(inner, clock, fail_call=(0, Moment.BEFORE))
     assert with_time_limit(store, 60, "the checkpoint", "spark.some.timeout").get("object") == b"0123"
     assert faulty.count("get") == 2
+
+
+@pytest.mark.parametrize("base_seconds", [0.0, 0.1, 86_400.0])
+def test_the_pause_keeps_its_limit_after_any_number_of_failures(base_seconds):
+    policy = RetryPolicy(max_attempts=10**12, base_seconds=base_seconds, cap_seconds=5.0)
+    for failures in (1, 2, 1000, 1100, 10**9):
+        assert 0 <= policy.pause(failures) <= 5

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from indextables.errors import TransientStorageError
-from indextables.storage.store import Clock, ObjectMeta, ObjectStore, PutOutcome
+from indextables.storage.store import Clock, KeyRange, ObjectMeta, ObjectStore, PutOutcome
 
 _Result = TypeVar("_Result")
 
@@ -113,15 +113,23 @@ class FaultStore:
         """Write an object if the key is free."""
         return self._perform("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
 
+    def put_if_unchanged(self, key: str, data: bytes, expected: bytes) -> PutOutcome:
+        """Replace an object if it still has the expected bytes."""
+        return self._perform(
+            "put_if_unchanged", key, lambda: self._inner.put_if_unchanged(key, data, expected)
+        )
+
     def head(self, key: str) -> ObjectMeta:
         """Return the metadata of an object."""
         return self._perform("head", key, lambda: self._inner.head(key))
 
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+    def list(
+        self, prefix: str, *, start_after: str | None = None, skip: KeyRange | None = None
+    ) -> Iterator[ObjectMeta]:
         """Iterate over the objects in a folder. A failure AFTER happens in the middle of the listing."""
         moment = self._start("list", prefix)
         self._fail_if(moment, Moment.BEFORE, "list", prefix)
-        windows = list(self._scrambled(list(self._inner.list(prefix, start_after=start_after))))
+        windows = list(self._scrambled(list(self._inner.list(prefix, start_after=start_after, skip=skip))))
         for position, window in enumerate(windows):
             if position >= len(windows) // 2:
                 self._fail_if(moment, Moment.AFTER, "list", prefix)
@@ -133,6 +141,12 @@ class FaultStore:
         wanted = list(keys)
         first = wanted[0] if wanted else ""
         self._perform("delete_many", first, lambda: self._inner.delete_many(wanted))
+
+    def remove_empty_folders(self, prefix: str, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Remove empty folders."""
+        return self._perform(
+            "remove_empty_folders", prefix, lambda: self._inner.remove_empty_folders(prefix, dry_run=dry_run)
+        )
 
     def now_ms(self) -> int:
         """Return the time by the store's clock."""

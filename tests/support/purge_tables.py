@@ -74,8 +74,14 @@ class ClockedStore(FaultStore):
     def head(self, key: str) -> ObjectMeta:
         return self._dated(super().head(key))
 
-    def list(self, prefix, *, start_after=None):
-        return (self._dated(meta) for meta in super().list(prefix, start_after=start_after))
+    def put_if_unchanged(self, key: str, data: bytes, expected: bytes) -> PutOutcome:
+        outcome = super().put_if_unchanged(key, data, expected)
+        if outcome is PutOutcome.WRITTEN:
+            self.times[key] = self.clock.now_ms()
+        return outcome
+
+    def list(self, prefix, **selection):
+        return (self._dated(meta) for meta in super().list(prefix, **selection))
 
     def _start(self, operation: str, key: str) -> Moment | None:
         if self.before_call is not None:

@@ -7,7 +7,7 @@ from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import matching_rows
 from indextables.search.parser import parse_query
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
-from indextables.split.index_builder import MIN_HEAP_BYTES, DocumentEncoder
+from indextables.split.index_builder import row_index
 
 
 def text_field(name: str, tokenizer: str = "default", **options: object) -> FieldMapping:
@@ -25,24 +25,12 @@ def json_field(name: str, tokenizer: str = "default", **options: object) -> Fiel
     return FieldMapping(name, FieldKind.JSON, tokenizer, **{"record": "position", **options})
 
 
-def build_index(mapping: DocMapping, rows: pa.Table) -> tantivy.Index:
+def build_index(mapping: DocMapping, rows: pa.Table) -> tantivy.Searcher:
     """Return an in-memory index of rows, numbered from 0."""
-    index = tantivy.Index(mapping.tantivy_schema())
-    mapping.register_tokenizers(index)
-    writer = index.writer(MIN_HEAP_BYTES, num_threads=1)
-    encoder = DocumentEncoder(mapping)
-    first_row = 0
-    for batch in rows.to_batches():
-        for document in encoder.documents(batch, first_row):
-            writer.add_document(document)
-        first_row += batch.num_rows
-    writer.commit()
-    writer.wait_merging_threads()
-    index.reload()
-    return index
+    return row_index(rows, mapping)
 
 
-def found_rows(index: tantivy.Index, mapping: DocMapping, text: str, **scope: object) -> list[int]:
+def found_rows(index: tantivy.Searcher, mapping: DocMapping, text: str, **scope: object) -> list[int]:
     """Return the numbers of the rows that a query finds."""
     query = compile_query(parse_query(text), SearchScope(mapping, **scope))
     return matching_rows(index, query).tolist()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tantivy
 
 from indextables.config import Settings
 from indextables.predicates import Predicate, bind
@@ -144,6 +145,13 @@ def opened(store: ObjectStore, file: SplitFile, **arguments: object) -> Split:
         file.footer_end_offset,
         **arguments,  # type: ignore[arg-type]
     )
+
+
+def parsed(split: Split, text: str) -> tantivy.Query:
+    """Parse a query in Tantivy's own language for the index of a split."""
+    index = tantivy.Index(split.mapping.tantivy_schema())
+    split.mapping.register_tokenizers(index)
+    return index.parse_query(text)
 
 
 def read_all(

@@ -53,6 +53,7 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
     "json": {"state.format": "json"},
     "multi-part json": {"state.format": "json", "checkpoint.maxFileSize": "1K"},
     "parquet": {"state.format": "parquet"},
+    "multi-part parquet": {"state.format": "parquet", "checkpoint.maxFileSize": "1K"},
 }
 
 

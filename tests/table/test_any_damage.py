@@ -55,7 +55,12 @@ def test_log_with_any_damaged_file_opens_or_raises(form, chosen, place, removed,
         snapshot = load_snapshot(context(watched))
         assert snapshot.entries.num_rows == snapshot.num_files
     assert all(call.key.startswith(LOG_PREFIX) for call in watched.calls)
-    assert not {call.operation for call in watched.calls} & {"put", "put_if_absent", "delete_many"}
+    assert not {call.operation for call in watched.calls} & {
+        "put",
+        "put_if_absent",
+        "put_if_unchanged",
+        "delete_many",
+    }
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from indextables.errors import CheckpointCorruptionError
 from indextables.log.paths import LOG_PREFIX, state_manifest_key, version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest
@@ -187,3 +188,16 @@ def test_merge_is_adds_and_removes_in_a_comparison(store):
     assert found.adds["path"].to_pylist() == ["merged"]
     assert found.adds["dataChange"].to_pylist() == [False]
     assert sorted(found.removes["path"].to_pylist()) == ["1/0", "1/1"]
+
+
+@pytest.mark.parametrize("is_recoverable", [True, False])
+def test_missing_manifest_is_replaced_by_other_files_or_is_a_typed_error(store, is_recoverable):
+    write_checkpoint(after(newest(store), append("new")))
+    assert compact(load_snapshot(context(store))).version == 3
+    store.delete_many([LOG_PREFIX + info.path for info in state(store, 3)])
+    store.delete_many([version_key(version) for version in ((2,) if is_recoverable else (2, 3))])
+    if is_recoverable:
+        assert changes(store, 1).adds["path"].to_pylist() == ["new"]
+    else:
+        with pytest.raises(CheckpointCorruptionError, match="a file that it refers to is missing"):
+            changes(store, 1)

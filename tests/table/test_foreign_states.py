@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from indextables.errors import LogCorruptedError
 from indextables.log.actions import TransactionAction
 from indextables.log.paths import LAST_CHECKPOINT_KEY, state_manifest_key, version_key
 from indextables.state.state_manifest import decode_state_manifest, encode_state_manifest
@@ -183,3 +184,19 @@ def test_a_damaged_version_that_the_state_covers_costs_only_its_own_batches(stor
     found = newest(store)
     assert (found.header.transactions, set(live(found))) == ({"other": 3}, {"a", "b", "c"})
     assert "version 1 are not recognized" in caplog.text
+
+
+def test_metadata_is_not_taken_from_before_a_damaged_state(store):
+    """The damaged state may hold newer metadata, and the versions that would tell are gone."""
+    table = after(new_table(store), append("a"))
+    checkpoint(store)
+    table = after(table, ChangeProperties({"owner": "new"}))
+    checkpoint(store)
+    after(table, append("b"))
+    checkpoint(store)
+    without_identity(store, 3)
+    store.put(state_manifest_key(2), b"damaged")
+    assert newest(store).metadata.configuration["owner"] == "new"
+    delete_versions(store, range(1, 4))
+    with pytest.raises(LogCorruptedError, match=r"failed to read checkpoint at version 2.*REPAIR INDEXFILES"):
+        newest(store)

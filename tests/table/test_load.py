@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from indextables.errors import (
+    CheckpointCorruptionError,
     LogCorruptedError,
     LogGapError,
     ManifestCorruptedError,
@@ -15,6 +16,7 @@ from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     JsonCheckpointPart,
     ManifestFile,
+    ParquetCheckpointPart,
     parse_log_path,
     state_manifest_key,
     version_key,
@@ -47,6 +49,7 @@ from support.tables import (
 
 NEWEST = 12
 OLDER, NEWER = 5, 9
+PARTS_OF_A_BASE = ManifestFile | JsonCheckpointPart | ParquetCheckpointPart
 
 
 @pytest.fixture
@@ -165,7 +168,7 @@ def test_damaged_newest_checkpoint_falls_back_with_a_warning(store, history, cap
         for version in (None, 8, NEWER, 10):
             snapshot = load_snapshot(context(copy), version)
             assert live(snapshot) == history[snapshot.version]
-        if how != "missing" or isinstance(parse_log_path(key), ManifestFile | JsonCheckpointPart):
+        if how != "missing" or isinstance(parse_log_path(key), PARTS_OF_A_BASE):
             assert copy.url in caplog.text
             assert caplog.records[0].levelno == logging.WARNING
 
@@ -204,7 +207,7 @@ def test_checkpoint_that_cannot_be_rebuilt_stays(store, history):
     delete_versions(store, range(NEWER + 1))
     (manifest,) = [key for key in log_keys(store) if "/manifests/" in key]
     damage(store, manifest, "missing")
-    with pytest.raises(VersionNotFoundError):
+    with pytest.raises(CheckpointCorruptionError, match="no other files of the log lead to version 9"):
         checkpoint(store, "avro", NEWER)
     assert state_manifest_key(NEWER) in log_keys(store)
 
@@ -397,9 +400,9 @@ def test_version_committed_after_the_listing_was_made_is_found(store, history):
     """Listings may be stale: the newest version files are requested by name."""
 
     class Lagging(FaultStore):
-        def list(self, prefix, *, start_after=None):
+        def list(self, prefix, **selection):
             hidden = {version_key(11), version_key(12)}
-            return (m for m in super().list(prefix, start_after=start_after) if m.key not in hidden)
+            return (m for m in super().list(prefix, **selection) if m.key not in hidden)
 
     assert newest(Lagging(store)).version == NEWEST
 
@@ -408,8 +411,8 @@ def test_version_that_a_listing_missed_in_the_middle_is_found(store, history):
     """As in a listing of a folder in which files are being created."""
 
     class Incomplete(FaultStore):
-        def list(self, prefix, *, start_after=None):
-            return (m for m in super().list(prefix, start_after=start_after) if m.key != version_key(11))
+        def list(self, prefix, **selection):
+            return (m for m in super().list(prefix, **selection) if m.key != version_key(11))
 
     snapshot = newest(Incomplete(store))
     assert (snapshot.version, snapshot.gap) == (NEWEST, None)

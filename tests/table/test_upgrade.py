@@ -251,6 +251,75 @@ def test_upgrade_keeps_removes_since_the_older_checkpoint(tables, legacy):
     }
 
 
+def added_at(table) -> dict[str, tuple[int, int]]:
+    columns = table.files(columns=["path", "addedAtVersion", "addedAtTimestamp"]).to_pydict()
+    return {path: (version, time) for path, version, time in zip(*columns.values(), strict=True)}
+
+
+def write_older_checkpoint(tables: TableBuilder, legacy: str, version: int = 3) -> None:
+    """A checkpoint as older writers wrote it: without the version and the time of each add."""
+    log = log_of(tables)
+    if legacy == "parquet":
+        tables.open(state__format="parquet").checkpoint()
+        file = log / "_checkpoints" / f"{version:020d}.checkpoint.parquet"
+        rows = pq.read_table(file)
+        pq.write_table(rows.drop_columns(["addedAtVersion", "addedAtTimestamp"]), file)
+    else:
+        actions = [PROTOCOL_V1, METADATA, add(1, docMappingJson=MAPPING, tags={"a": "b"}), add(3)]
+        write_lines(log / f"{version:020d}.checkpoint.json", *actions)
+
+
+@pytest.mark.parametrize("legacy", ["json", "parquet"])
+@pytest.mark.parametrize("how", ["checkpoint", "compact"])
+def test_upgrade_keeps_when_files_were_added(tables, legacy, how):
+    expected = added_at(tables.open())
+    assert {path: version for path, (version, _) in expected.items()} == {
+        "part-00001.split": 1,
+        "part-00003.split": 2,
+    }
+    write_older_checkpoint(tables, legacy)
+    table = tables.open()
+    assert table._snapshot.segment.base.format.value == legacy
+    table.commit(adds=[split(4, day="4")])
+    getattr(tables.open(), how)()
+    upgraded = added_at(tables.open())
+    assert upgraded.pop("part-00004.split")[0] == 4
+    assert upgraded == expected
+    assert [
+        (info.min_added_at_version, info.max_added_at_version) for info in state_of(tables.open()).manifests
+    ] == [(1, 4)]
+
+
+def test_upgrade_takes_the_last_add_of_a_path(tables):
+    write_lines(log_of(tables) / f"{4:020d}.json", {"remove": {"path": "part-00001.split"}})
+    write_lines(log_of(tables) / f"{5:020d}.json", add(1, docMappingJson=MAPPING, tags={"a": "b"}))
+    write_older_checkpoint(tables, "json", 5)
+    tables.open().checkpoint()
+    assert {path: version for path, (version, _) in added_at(tables.open()).items()} == {
+        "part-00001.split": 5,
+        "part-00003.split": 2,
+    }
+
+
+@pytest.mark.parametrize("lost", ["deleted", "damaged"])
+def test_upgrade_trusts_version_files_only_as_far_as_they_are_whole(tables, lost):
+    """Version 2 is gone: it might have replaced a file that version 1 added."""
+    write_older_checkpoint(tables, "json")
+    file = log_of(tables) / f"{2:020d}.json"
+    file.unlink() if lost == "deleted" else file.write_bytes(b"damaged")
+    tables.open().checkpoint()
+    assert {version for version, _ in added_at(tables.open()).values()} == {3}
+
+
+def test_checkpoint_that_knows_when_files_were_added_is_not_looked_up(tables):
+    tables.open(state__format="json").checkpoint()
+    expected = added_at(tables.open())
+    for version in range(3):
+        (log_of(tables) / f"{version:020d}.json").write_bytes(b"not read")
+    tables.open().checkpoint()
+    assert added_at(tables.open()) == expected
+
+
 def test_protocol_is_upgraded_from_2_to_4(tables):
     write_lines(
         log_of(tables) / f"{4:020d}.json", {"protocol": {"minReaderVersion": 2, "minWriterVersion": 2}}

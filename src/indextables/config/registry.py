@@ -26,7 +26,7 @@ TRANSACTION_COMPRESSION_ENABLED = _transaction.boolean(
 TRANSACTION_RETRY_MAX_ATTEMPTS = _transaction.integer(
     "transaction.retry.maxAttempts",
     10,
-    "Rounds of attempts to commit while concurrent writers take the next version.",
+    "Rounds of 20 tries to commit while concurrent writers take the next version.",
     minimum=1,
 )
 TRANSACTION_RETRY_BASE_DELAY_MS = _transaction.milliseconds(
@@ -74,13 +74,13 @@ CHECKPOINT_COMPRESSION = _checkpoint.choice(
 CHECKPOINT_MAX_FILE_SIZE = _checkpoint.size(
     "checkpoint.maxFileSize",
     "128M",
-    "Size above which a JSON checkpoint is split into parts.",
+    "Size above which a JSON or Parquet checkpoint is split into parts.",
     minimum="1K",
 )
 CHECKPOINT_PARALLELISM = _checkpoint.integer(
     "checkpoint.parallelism",
     8,
-    "Threads that read version files and parts of checkpoints.",
+    "Threads that read version files and the parts of a checkpoint.",
     minimum=1,
     maximum=_MAX_THREADS,
 )
@@ -133,7 +133,7 @@ STATE_SCHEMA_RENORMALIZE_THRESHOLD = _state.integer(
 STATE_RETRY_MAX_ATTEMPTS = _state.integer(
     "state.retry.maxAttempts",
     10,
-    "Attempts to write a checkpoint when the store fails or another writer removes its base.",
+    "Attempts to write a checkpoint if the store fails or its base is removed; 1 means no retry.",
     minimum=1,
 )
 STATE_RETRY_BASE_DELAY_MS = _state.milliseconds(
@@ -153,7 +153,10 @@ STATE_COMPACTION_TOMBSTONE_THRESHOLD = _compaction.ratio(
     "Compact when the ratio of tombstones to files exceeds this.",
 )
 STATE_COMPACTION_MAX_MANIFESTS = _compaction.integer(
-    "state.compaction.maxManifests", 20, "Compact when a state refers to more manifests than this.", minimum=1
+    "state.compaction.maxManifests",
+    20,
+    "Compact a state with more manifests than this, and with more than twice as many as needed.",
+    minimum=1,
 )
 STATE_COMPACTION_LARGE_REMOVE_THRESHOLD = _compaction.integer(
     "state.compaction.largeRemoveThreshold",
@@ -180,7 +183,7 @@ STATE_RETENTION_HOURS = _state_retention.hours(
 STATE_GC_MIN_MANIFEST_AGE_HOURS = _state_retention.hours(
     "state.gc.minManifestAgeHours",
     1,
-    "Minimum age of unreferenced manifests to delete; a writer may be about to use younger ones.",
+    "Minimum age of unreferenced manifests to delete; below 1 counts as 1, to protect writers.",
 )
 
 # --- statistics ---------------------------------------------------------------------------------------
@@ -258,12 +261,17 @@ PURGE_DELETE_RETRIES = _purge.integer(
 
 _purge_on_write = Definitions(Section.PURGE_ON_WRITE)
 
-PURGE_ON_WRITE_ENABLED = _purge_on_write.boolean("purgeOnWrite.enabled", False, "Purge after writes.")
+PURGE_ON_WRITE_ENABLED = _purge_on_write.boolean(
+    "purgeOnWrite.enabled", False, "Purge after writes and merges."
+)
 PURGE_ON_WRITE_TRIGGER_AFTER_MERGE = _purge_on_write.boolean(
     "purgeOnWrite.triggerAfterMerge", True, "Purge after every merge."
 )
 PURGE_ON_WRITE_TRIGGER_AFTER_WRITES = _purge_on_write.integer(
-    "purgeOnWrite.triggerAfterWrites", 0, "Number of writes between two purges; 0 means never.", minimum=0
+    "purgeOnWrite.triggerAfterWrites",
+    10,
+    "Purge after a write whose version is a multiple of this number; 0 means after no write.",
+    minimum=0,
 )
 PURGE_ON_WRITE_SPLIT_RETENTION_HOURS = _purge_on_write.hours(
     "purgeOnWrite.splitRetentionHours", 168, "Hours that purge-on-write keeps unreferenced splits."
@@ -306,7 +314,9 @@ MERGE_ON_WRITE_TARGET_SIZE = _merge_on_write.size(
     "mergeOnWrite.targetSize", "4G", "Target size of merged splits.", minimum="1M"
 )
 MERGE_ON_WRITE_BATCH_CPU_FRACTION = _merge_on_write.ratio(
-    "mergeOnWrite.batchCpuFraction", 0.167, "Fraction of the CPUs that one batch of merges may use."
+    "mergeOnWrite.batchCpuFraction",
+    0.167,
+    "Fraction of the CPUs that one batch of merges may use; at least one CPU.",
 )
 MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES = _merge_on_write.integer(
     "mergeOnWrite.maxConcurrentBatches", 3, "Number of merge batches that run in parallel.", minimum=1
@@ -314,7 +324,7 @@ MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES = _merge_on_write.integer(
 MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER = _merge_on_write.integer(
     "mergeOnWrite.minBatchesToTrigger",
     1,
-    "Number of full batches that start a merge.",
+    "Merge when there are more small splits than this many batches of one split per CPU in use.",
     minimum=1,
 )
 MERGE_ON_WRITE_SHUTDOWN_TIMEOUT_MS = _merge_on_write.milliseconds(

@@ -25,6 +25,8 @@ Unknown = Mapping[str, Any]
 
 ENGINE_INFO = f"indextables-python/{__version__}"
 
+_MS_PER_HOUR = 3_600_000
+
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The base of all actions: immutable, camelCase on disk, defaults left out.
@@ -131,6 +133,12 @@ class SkipAction(Action, frozen=True):
     partition_values: Mapping[str, str | None] | None = None
     size: Int64 | None = None
     unknown: Unknown = msgspec.field(default_factory=dict)
+
+    def retried_from_ms(self, cooldown_hours: float) -> int:
+        """When the split is tried again; the cooldown counts only if the writer did not record the time."""
+        if self.retry_after is not None:
+            return self.retry_after
+        return self.skip_timestamp + int(cooldown_hours * _MS_PER_HOUR)
 
 
 class TransactionAction(Action, frozen=True):

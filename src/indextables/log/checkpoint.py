@@ -18,6 +18,7 @@ from indextables.log.replay import (
     DOC_MAPPING_PROPERTY_PREFIX,
     EMPTY_HEADER,
     LogHeader,
+    check_partition_values,
     registered_doc_mappings,
     replay_header,
 )
@@ -33,6 +34,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     header: LogHeader
     entries: pa.Table
+
+
+class CheckpointSize(msgspec.Struct, frozen=True):
+    """What the files of a new checkpoint take in the store.
+
+    `compression_ratio` is the size of the file entries before compression, divided by their size after it; None if the
+    checkpoint wrote none. `parts` is None for a checkpoint that is not divided into parts.
+    """
+
+    num_bytes: int
+    compression_ratio: float | None
+    parts: int | None = None
 
 
 def header_lines(header: LogHeader, num_adds: int) -> bytes:
@@ -75,12 +88,14 @@ def build_checkpoint(
     """Build the checkpoint of `version` from its decoded header lines and its live file entries.
 
     `removed` are the paths that its lines remove (see `removed_paths`), if the lines are a whole history. Raises
-    CheckpointValidationError if entries are missing, or if the lines belong to another version.
+    CheckpointValidationError if entries are missing, or if the lines belong to another version; and LogCorruptedError
+    for an entry without partitionValues in a partitioned table.
     """
     header = replay_header(EMPTY_HEADER, summaries, removed or {})
     info = next((s.actions.checkpoint_info for s in summaries if s.actions.checkpoint_info), None)
     if header.metadata is None:
         raise CheckpointValidationError(f"{name}: the checkpoint has no metaData action")
+    check_partition_values(summaries, header.metadata, name)
     if info is None:
         return Checkpoint(header, entries)
     if info.version != version:

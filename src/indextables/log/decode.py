@@ -7,7 +7,7 @@ specification says strings.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 import arro3.io
@@ -61,12 +61,17 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 class VersionSummary(msgspec.Struct, frozen=True):
-    """The content of one version besides its adds and removes. `timestamp_ms` is the commit time."""
+    """The content of one version besides its adds and removes. `timestamp_ms` is the commit time.
+
+    `without_partition_values` are the paths of the adds that lack the field, which only a table without partition
+    columns allows. It is empty if the adds were not decoded.
+    """
 
     version: int
     timestamp_ms: int
     actions: SmallActions
     unknown_actions: tuple[str, ...] = ()
+    without_partition_values: tuple[str, ...] = ()
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -105,13 +110,16 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
     add_columns = dict(zip(adds.type.names, adds.flatten(), strict=True))
     if "unknownFields" in rows.table.column_names:
         add_columns["unknownFields"] = rows.table["unknownFields"].take(arrow_from_numpy(add_rows))
+    incomplete = _paths_without_partition_values(add_columns, files_of_adds)
     entries = entries_from_columns(add_columns, versions[files_of_adds], timestamps[files_of_adds])
     remove_columns = [*removes.flatten(), arrow_from_numpy(versions[files_of_removes])]
     return Tail(
         versions=tuple(
-            VersionSummary(file.version, int(timestamp), scan.actions, unknown_actions)
-            for file, timestamp, scan, unknown_actions in zip(
-                files, timestamps, scanned, rows.unknown_actions, strict=True
+            VersionSummary(
+                file.version, int(timestamp), scan.actions, unknown_actions, tuple(incomplete.get(index, ()))
+            )
+            for index, (file, timestamp, scan, unknown_actions) in enumerate(
+                zip(files, timestamps, scanned, rows.unknown_actions, strict=True)
             )
         ),
         adds=entries.append_column(_SEQUENCE, arrow_from_numpy(add_rows)),
@@ -119,6 +127,21 @@ def decode_tail(files: Sequence[LogFile], unknown: UnknownContent = UnknownConte
             _SEQUENCE, arrow_from_numpy(remove_rows)
         ),
     )
+
+
+def _paths_without_partition_values(
+    add_columns: Mapping[str, pa.ChunkedArray], files_of_adds: npt.NDArray[np.int64]
+) -> dict[int, list[str]]:
+    """The paths of adds without partitionValues, by the index of their file."""
+    values = add_columns["partitionValues"]
+    if not values.null_count:
+        return {}
+    is_missing = values.is_null()
+    found: dict[int, list[str]] = {}
+    paths = add_columns["path"].filter(is_missing).to_pylist()
+    for index, path in zip(files_of_adds[is_missing.to_numpy()].tolist(), paths, strict=True):
+        found.setdefault(index, []).append(path)
+    return found
 
 
 class _Rows(msgspec.Struct, frozen=True):

@@ -44,7 +44,8 @@ class EntryField(ActionField, frozen=True, kw_only=True):
 
     `field_id` identifies it in Avro schemas and is never reused: ids below 160 are the specification's, the others are
     ours. A field that is not `is_in_every_manifest` is written only to manifests with an entry that has a value.
-    `if_missing_in_log` and `if_missing_in_manifest` replace a required value that older writers leave out.
+    `if_missing_in_log` and `if_missing_in_manifest` replace a required value that older writers leave out. An add may
+    leave out partitionValues only in a table without partition columns (`log.replay.check_partition_values`).
     """
 
     field_id: int
@@ -87,7 +88,7 @@ ADD_FIELDS: tuple[EntryField, ...] = (
     _required("path", _TEXT, 100, "Path of the split, relative to the table's root"),
     _required(
         "partitionValues", STRING_MAP, 101, "Partition values by column; null is an absent key",
-        if_missing_in_log={}, if_missing_in_manifest={},
+        if_missing_in_log={},
     ),
     _required("size", _LONG, 102, "File size in bytes"),
     _required(
@@ -95,7 +96,7 @@ ADD_FIELDS: tuple[EntryField, ...] = (
     ),
     _required(
         "dataChange", _BOOLEAN, 104, "Whether the file represents a change of data",
-        if_missing_in_log=True, if_missing_in_manifest=False,
+        if_missing_in_log=True, if_missing_in_manifest=True,
     ),
     _optional("stats", _TEXT, 110, "JSON-encoded statistics"),
     _optional("minValues", STRING_MAP, 111, "Lower bounds per column, for data skipping"),

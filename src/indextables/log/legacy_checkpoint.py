@@ -1,22 +1,31 @@
 """JSON and Parquet checkpoints, the formats before the Avro state.
 
 JSON: `<v>.checkpoint.json` holds JSON lines or, above a size limit, the list of the checkpoint's parts. Parquet:
-`_checkpoints/<v>.checkpoint.parquet` holds the rows, and a small JSON file beside it makes them valid.
+`_checkpoints/<v>.checkpoint.parquet` holds the rows or, above the same limit, several part files do; a small JSON file
+beside them makes them valid.
 """
 
 import io
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
-from indextables.log.checkpoint import Checkpoint, build_checkpoint, header_lines, publish_checkpoint
+from indextables.log.checkpoint import (
+    Checkpoint,
+    CheckpointSize,
+    build_checkpoint,
+    header_lines,
+    publish_checkpoint,
+)
 from indextables.log.decode import LogFile, UnknownContent, decode_tail
 from indextables.log.entries import (
     FILE_ENTRY_SCHEMA,
@@ -25,21 +34,27 @@ from indextables.log.entries import (
     entries_from_columns,
 )
 from indextables.log.fields import STRING_LIST, STRING_MAP
+from indextables.log.file_keys import tail_with_keys, with_keys
 from indextables.log.paths import (
     LOG_PREFIX,
     JsonCheckpointPart,
+    ParquetCheckpointPart,
     json_checkpoint_key,
     json_checkpoint_part_name,
     parquet_checkpoint_info_key,
     parquet_checkpoint_key,
+    parquet_checkpoint_part_key,
     parse_log_path,
 )
 from indextables.log.replay import removed_paths, replay_entries
-from indextables.log.version_file import compress, decompress, find_object
+from indextables.log.version_file import compress, decompress, find_object, read_each
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
 
 # A tiny file can claim any number of equal rows; no table has this many splits.
 MAX_CHECKPOINT_ROWS = 50_000_000
+
+# The number of a part has five digits.
+_MAX_PARTS = 99_999
 
 # The metadata columns of the first Parquet design.
 _METADATA_FIELDS = (
@@ -69,11 +84,12 @@ class PartList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_json_checkpoint(
-    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent
+    store: ObjectStore, meta: ObjectMeta, version: int, unknown: UnknownContent, *, parallelism: int
 ) -> Checkpoint:
     """Read a checkpoint, whole or in parts. Raises LogCorruptedError or ObjectNotFoundError.
 
-    Older writers put every action since version 0 there, so the reader replays the lines.
+    Up to `parallelism` threads read the parts. Older writers put every action since version 0 there, so the reader
+    replays the lines.
     """
     name = f"{store.url}/{meta.key}"
     lines = decompress(store.get(meta.key), name)
@@ -82,8 +98,9 @@ def read_json_checkpoint(
         files = [LogFile(version, name, lines, meta.last_modified_ms)]
     else:
         _check_parts(part_list, version, name)
-        files = [_read_part(store, part, version, meta.last_modified_ms) for part in part_list.parts]
-    tail = decode_tail(files, unknown)
+        read = partial(_read_part, store, version=version, modified_ms=meta.last_modified_ms)
+        files = read_each(read, part_list.parts, parallelism=parallelism)
+    tail = tail_with_keys(decode_tail(files, unknown), store.url)
     entries = replay_entries(empty_entries(), tail)
     return build_checkpoint(tail.versions, entries, version, name, removed=removed_paths(tail))
 
@@ -105,25 +122,31 @@ def read_part_names(store: ObjectStore, meta: ObjectMeta) -> tuple[str, ...]:
 
 def write_json_checkpoint(
     store: ObjectStore, checkpoint: Checkpoint, *, max_part_bytes: int, created_ms: int
-) -> int | None:
-    """Write a checkpoint unless this version already has one.
+) -> CheckpointSize | None:
+    """Write a checkpoint, and return its size, or None if this version already has one.
 
-    Returns the number of parts, or None for a checkpoint that is one file. The part list is written last and only if
-    absent, so readers never see an incomplete checkpoint; the writer that loses the race deletes its parts. Raises
-    StorageError, also if the write took too long; unreferenced parts may then be left for PURGE.
+    The part list is written last and only if absent, so readers never see an incomplete checkpoint; the writer that
+    loses the race deletes its parts. Raises StorageError, also if the write took too long; unreferenced parts may then
+    be left for PURGE.
     """
     version = checkpoint.header.version
     adds = add_lines(checkpoint.entries)
     head = header_lines(checkpoint.header, checkpoint.entries.num_rows)
-    if len(head) + len(adds) <= max_part_bytes:
-        store.put_if_absent(json_checkpoint_key(version), compress(head + adds))
-        return None
+    uncompressed = len(head) + len(adds)
+    if uncompressed <= max_part_bytes:
+        data = compress(head + adds)
+        if store.put_if_absent(json_checkpoint_key(version), data) is PutOutcome.EXISTS:
+            return None
+        return CheckpointSize(len(data), uncompressed / len(data))
 
     checkpoint_id, started_ms = uuid.uuid4().hex, store.clock.now_ms()
     names: list[str] = []
+    compressed = 0
     for number, part in enumerate([head, *_cut(adds, max_part_bytes)], start=1):
         names.append(json_checkpoint_part_name(version, checkpoint_id, number))
-        store.put(LOG_PREFIX + names[-1], compress(part))
+        data = compress(part)
+        store.put(LOG_PREFIX + names[-1], data)
+        compressed += len(data)
     part_list = PartList(
         version=version, checkpoint_id=checkpoint_id, parts=tuple(names), created_time=created_ms
     )
@@ -132,7 +155,8 @@ def write_json_checkpoint(
     # A store client that retries a write finds its own file. Only another part list means that the race is lost.
     if outcome is PutOutcome.EXISTS and store.get(key) != data:
         store.delete_many(LOG_PREFIX + name for name in names)
-    return len(names)
+        return None
+    return CheckpointSize(compressed + len(data), uncompressed / compressed, parts=len(names))
 
 
 def _part_list(lines: bytes) -> PartList | None:
@@ -185,23 +209,38 @@ def _cut(lines: bytes, max_bytes: int) -> Sequence[bytes]:
 
 
 class ParquetInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The small JSON file beside the rows; `size` counts the live files, in the first design all rows."""
+    """The small JSON file beside the rows; `size` counts the live files, in the first design all rows.
+
+    With a `checkpoint_id`, the rows are in that many `parts`, whose names have the id.
+    """
 
     version: int
     size: int
     created_time: int = 0
     parts: int | None = None
+    checkpoint_id: str | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the rows are in parts of ours; Spark's own files are in a folder."""
+        return isinstance(self.checkpoint_id, str)
 
 
-def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) -> Checkpoint:
-    """Read a checkpoint; `meta` is of its small JSON file. Raises LogCorruptedError or ObjectNotFoundError."""
+def read_parquet_checkpoint(
+    store: ObjectStore, meta: ObjectMeta, version: int, *, parallelism: int
+) -> Checkpoint:
+    """Read a checkpoint; `meta` is of its small JSON file. Raises LogCorruptedError or ObjectNotFoundError.
+
+    Up to `parallelism` threads read the parts.
+    """
     info = _read_info(store, meta.key)
-    name = f"{store.url}/{parquet_checkpoint_key(version)}"
-    files = _row_files(store, version)
+    name = f"{store.url}/{meta.key if info.has_parts else parquet_checkpoint_key(version)}"
+    files = _row_files(store, info, version, name, parallelism)
     try:
         rows = _read_rows(files)
         is_add = pc.fill_null(pc.equal(rows["actionType"], _ADD), False)
-        entries = _entries(rows.filter(is_add), version, meta.last_modified_ms)
+        adds = rows.filter(is_add)
+        entries = with_keys(_entries(adds, version, meta.last_modified_ms), store.url)
         lines = _header_lines(rows.filter(pc.invert(is_add)))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointCorruptionError(f"{name}: not a readable checkpoint ({error})") from error
@@ -212,33 +251,80 @@ def read_parquet_checkpoint(store: ObjectStore, meta: ObjectMeta, version: int) 
         )
     # `actionJson` has all unknown content.
     header = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)
-    return build_checkpoint(header.versions, entries, version, name)
+    summaries = [replace(header.versions[0], without_partition_values=_paths_without_partition_values(adds))]
+    return build_checkpoint(summaries, entries, version, name)
+
+
+def read_row_keys(store: ObjectStore, meta: ObjectMeta, version: int) -> tuple[str, ...]:
+    """The keys of the files with the rows; `meta` is of the small JSON file.
+
+    Raises LogCorruptedError if that file is damaged, and ObjectNotFoundError.
+    """
+    return _row_keys(_read_info(store, meta.key), version, f"{store.url}/{meta.key}")
 
 
 def write_parquet_checkpoint(
-    store: ObjectStore, checkpoint: Checkpoint, *, compression: str, created_ms: int
-) -> None:
-    """Write a checkpoint unless this version already has one. The JSON file that makes it valid is written last.
+    store: ObjectStore, checkpoint: Checkpoint, *, compression: str, max_part_bytes: int, created_ms: int
+) -> CheckpointSize | None:
+    """Write a checkpoint, and return its size, or None if this version already has one.
 
-    Rows without that file are the remains of an unfinished write and are replaced. Raises StorageError, also if the
-    write took too long.
+    The JSON file that makes the checkpoint valid is written last. Rows that exceed `max_part_bytes` are written in
+    parts; the writer that loses the race for the JSON file deletes its parts. A single file of rows without that file
+    is the remains of an unfinished write and is replaced. Raises StorageError, also if the write took too long;
+    unreferenced parts may then be left for PURGE.
     """
     version, entries = checkpoint.header.version, checkpoint.entries
     if find_object(store, parquet_checkpoint_info_key(version)) is not None:
-        return
+        return None
     # Rows of other actions have null in the columns of entries.
     nullable = pa.schema([field.with_nullable(True) for field in entries.schema])
     adds = entries.cast(nullable).append_column("actionType", pa.repeat(_ADD, entries.num_rows))
     rows = pa.concat_tables([_header_rows(checkpoint), adds], promote_options="permissive")
+    files = _encode_rows(rows, compression, max_part_bytes)
+    info = ParquetInfo(version=version, size=entries.num_rows, created_time=created_ms)
+    if len(files) > 1:
+        info = replace(info, parts=len(files), checkpoint_id=uuid.uuid4().hex)
+    key, data = parquet_checkpoint_info_key(version), msgspec.json.encode(info)
+    started_ms = store.clock.now_ms()
+    row_keys = _row_keys(info, version, f"{store.url}/{key}")
+    for row_key, file in zip(row_keys, files, strict=True):
+        store.put(row_key, file)
+    outcome = publish_checkpoint(store, key, data, version, started_ms)
+    # Another writer may have published the same single file of rows; parts belong to one writer.
+    if len(files) > 1 and outcome is PutOutcome.EXISTS and store.get(key) != data:
+        store.delete_many(row_keys)
+    if outcome is PutOutcome.EXISTS:
+        return None
+    num_bytes = sum(map(len, files)) + len(data)
+    return CheckpointSize(num_bytes, _compression_ratio(files), parts=info.parts)
+
+
+def _encode_rows(rows: pa.Table, compression: str, max_bytes: int) -> list[bytes]:
+    """The rows as Parquet files of at most `max_bytes`; a row that is larger becomes a file of its own."""
     import pyarrow.parquet as pq  # lazily: see _read_rows
 
     buffer = io.BytesIO()
     pq.write_table(rows, buffer, compression=compression)
-    started_ms = store.clock.now_ms()
-    store.put(parquet_checkpoint_key(version), buffer.getvalue())
-    info = ParquetInfo(version=version, size=entries.num_rows, created_time=created_ms)
-    key = parquet_checkpoint_info_key(version)
-    publish_checkpoint(store, key, msgspec.json.encode(info), version, started_ms)
+    data = buffer.getvalue()
+    if len(data) <= max_bytes or rows.num_rows == 1:
+        return [data]
+    count = min(-(-len(data) // max_bytes), rows.num_rows)
+    size = -(-rows.num_rows // count)
+    pieces = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+    return [file for piece in pieces for file in _encode_rows(piece, compression, max_bytes)]
+
+
+def _compression_ratio(files: Iterable[bytes]) -> float:
+    import pyarrow.parquet as pq  # lazily: see _read_rows
+
+    chunks = [
+        metadata.row_group(group).column(column)
+        for metadata in (pq.read_metadata(io.BytesIO(file)) for file in files)
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    ]
+    uncompressed = sum(chunk.total_uncompressed_size for chunk in chunks)
+    return float(uncompressed / sum(chunk.total_compressed_size for chunk in chunks))
 
 
 def _read_info(store: ObjectStore, key: str) -> ParquetInfo:
@@ -250,23 +336,50 @@ def _read_info(store: ObjectStore, key: str) -> ParquetInfo:
         ) from error
 
 
-def _row_files(store: ObjectStore, version: int) -> list[bytes]:
-    """The rows: one file, or all files of a folder as Spark writes it."""
-    key = parquet_checkpoint_key(version)
+def _row_keys(info: ParquetInfo, version: int, name: str) -> tuple[str, ...]:
+    """The keys of the files with the rows: one, or those of all parts. Raises CheckpointValidationError."""
+    checkpoint_id = info.checkpoint_id
+    if not isinstance(checkpoint_id, str):
+        return (parquet_checkpoint_key(version),)
+    if info.parts is None or not 1 <= info.parts <= _MAX_PARTS:
+        raise CheckpointValidationError(f"{name}: a checkpoint cannot have {info.parts} parts")
+    first = parse_log_path(parquet_checkpoint_part_key(version, checkpoint_id, 1))
+    if not isinstance(first, ParquetCheckpointPart):
+        raise CheckpointValidationError(f"{name}: {checkpoint_id!r} is not the id of a checkpoint")
+    numbers = range(1, info.parts + 1)
+    return tuple(parquet_checkpoint_part_key(version, checkpoint_id, number) for number in numbers)
+
+
+def _row_files(
+    store: ObjectStore, info: ParquetInfo, version: int, name: str, parallelism: int
+) -> dict[str, bytes]:
+    """The files with the rows, by key: one, the parts, or all files of a folder as Spark writes it."""
+    keys = _row_keys(info, version, name)
     try:
-        return [store.get(key)]
+        files = read_each(store.get, keys, parallelism=parallelism)
     except ObjectNotFoundError:
-        parts = sorted({meta.key for meta in store.list(f"{key}/") if meta.key.endswith(".parquet")})
-        if not parts:
+        if info.has_parts:
             raise
-        return [store.get(part) for part in parts]
+        folder = f"{parquet_checkpoint_key(version)}/"
+        keys = tuple(sorted({meta.key for meta in store.list(folder) if meta.key.endswith(".parquet")}))
+        if not keys:
+            raise
+        if info.parts is not None and info.parts != len(keys):
+            raise CheckpointCorruptionError(f"{name}: has {len(keys)} of its {info.parts} parts") from None
+        files = read_each(store.get, keys, parallelism=parallelism)
+    return dict(zip(keys, files, strict=True))
 
 
-def _read_rows(files: list[bytes]) -> pa.Table:
+def _read_rows(files: Mapping[str, bytes]) -> pa.Table:
     # Imported lazily: it is slow to import, and few tables have Parquet checkpoints.
     import pyarrow.parquet as pq
 
-    opened = [pq.ParquetFile(io.BytesIO(data)) for data in files]
+    opened: list[pq.ParquetFile] = []
+    for key, data in files.items():
+        try:
+            opened.append(pq.ParquetFile(io.BytesIO(data)))
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{key}: {error}") from error
     count = sum(file.metadata.num_rows for file in opened)
     if count > MAX_CHECKPOINT_ROWS:
         raise ValueError(f"{count} rows exceed the limit of {MAX_CHECKPOINT_ROWS}")
@@ -281,6 +394,12 @@ def _entries(rows: pa.Table, version: int, timestamp_ms: int) -> pa.Table:
         np.full(rows.num_rows, version, dtype=np.int64),
         np.full(rows.num_rows, timestamp_ms, dtype=np.int64),
     )
+
+
+def _paths_without_partition_values(adds: pa.Table) -> tuple[str, ...]:
+    if "partitionValues" not in adds.column_names:
+        return tuple(adds["path"].to_pylist())
+    return tuple(adds["path"].filter(adds["partitionValues"].is_null()).to_pylist())
 
 
 def _header_rows(checkpoint: Checkpoint) -> pa.Table:

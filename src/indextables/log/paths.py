@@ -39,9 +39,17 @@ class JsonCheckpointPart(msgspec.Struct, frozen=True):
 
 
 class ParquetCheckpoint(msgspec.Struct, frozen=True):
-    """`_checkpoints/<version>.checkpoint.parquet`: the rows of a Parquet checkpoint."""
+    """`_checkpoints/<version>.checkpoint.parquet`: the rows of a Parquet checkpoint that is one file."""
 
     version: int
+
+
+class ParquetCheckpointPart(msgspec.Struct, frozen=True):
+    """`_checkpoints/<version>.checkpoint.<checkpointId>.<part>.parquet`: valid only if the JSON file has this id."""
+
+    version: int
+    checkpoint_id: str
+    part: int
 
 
 class ParquetCheckpointInfo(msgspec.Struct, frozen=True):
@@ -72,6 +80,7 @@ LogPath = (
     | JsonCheckpoint
     | JsonCheckpointPart
     | ParquetCheckpoint
+    | ParquetCheckpointPart
     | ParquetCheckpointInfo
     | StateManifestFile
     | ManifestFile
@@ -81,10 +90,10 @@ LogPath = (
 _VERSION = rf"(?P<version>[0-9]{{{VERSION_DIGITS}}})"
 _VERSION_FILE = re.compile(rf"{_VERSION}\.json")
 _JSON_CHECKPOINT = re.compile(rf"{_VERSION}\.checkpoint\.json")
-_JSON_CHECKPOINT_PART = re.compile(
-    rf"{_VERSION}\.checkpoint\.(?P<id>[0-9A-Za-z-]+)\.(?P<part>[0-9]{{5}})\.json"
-)
+_PART = r"(?P<id>[0-9A-Za-z-]+)\.(?P<part>[0-9]{5})"
+_JSON_CHECKPOINT_PART = re.compile(rf"{_VERSION}\.checkpoint\.{_PART}\.json")
 _PARQUET_CHECKPOINT = re.compile(rf"_checkpoints/{_VERSION}\.checkpoint\.parquet")
+_PARQUET_CHECKPOINT_PART = re.compile(rf"_checkpoints/{_VERSION}\.checkpoint\.{_PART}\.parquet")
 _PARQUET_CHECKPOINT_INFO = re.compile(rf"_checkpoints/{_VERSION}\.checkpoint\.json")
 _STATE_MANIFEST = re.compile(rf"state-v{_VERSION}/_manifest\.(?P<format>avro|json)")
 _MANIFEST = re.compile(rf"(?:manifests|state-v[0-9]{{{VERSION_DIGITS}}})/(?P<name>manifest-[^/]+\.avro)")
@@ -121,6 +130,13 @@ def parquet_checkpoint_key(version: int) -> str:
     return f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.parquet"
 
 
+def parquet_checkpoint_part_key(version: int, checkpoint_id: str, part: int) -> str:
+    """The key of one part of a Parquet checkpoint; parts are numbered from 1."""
+    return (
+        f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.{checkpoint_id}.{part:05d}.parquet"
+    )
+
+
 def parquet_checkpoint_info_key(version: int) -> str:
     """The key of the JSON file that makes a Parquet checkpoint valid."""
     return f"{PARQUET_CHECKPOINT_PREFIX}{format_version(version)}.checkpoint.json"
@@ -147,6 +163,8 @@ def _parse_name(name: str) -> LogPath | None:
         return JsonCheckpointPart(int(match["version"]), match["id"], int(match["part"]))
     if match := _PARQUET_CHECKPOINT.fullmatch(name):
         return ParquetCheckpoint(int(match["version"]))
+    if match := _PARQUET_CHECKPOINT_PART.fullmatch(name):
+        return ParquetCheckpointPart(int(match["version"]), match["id"], int(match["part"]))
     if match := _PARQUET_CHECKPOINT_INFO.fullmatch(name):
         return ParquetCheckpointInfo(int(match["version"]))
     if match := _STATE_MANIFEST.fullmatch(name):

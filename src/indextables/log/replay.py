@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.errors import LogCorruptedError
 from indextables.log.actions import Metadata, ProtocolAction, SkipAction
 from indextables.log.decode import Tail, VersionSummary
 from indextables.log.entries import FILE_ENTRY_SCHEMA
@@ -23,7 +24,8 @@ class LogHeader(msgspec.Struct, frozen=True):
 
     `timestamp_ms` never decreases from one version to the next, even if clocks run backwards. `doc_mappings` is the
     doc-mapping registry: it maps hashes to JSON. `skips` holds the open skip of each path, `transactions` the last
-    batch of each streaming writer, `recent_commits` the ids of the newest commits by version.
+    batch of each streaming writer, `recent_commits` the ids of the newest commits by version. `has_unlogged_protocol`
+    means that a checkpoint raised the protocol: the next transaction carries it, for clients that read no checkpoints.
     """
 
     version: int
@@ -35,6 +37,7 @@ class LogHeader(msgspec.Struct, frozen=True):
     transactions: Mapping[str, int] = msgspec.field(default_factory=dict)
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
     unknown_actions: tuple[str, ...] = ()
+    has_unlogged_protocol: bool = False
 
 
 EMPTY_HEADER = LogHeader(version=-1, timestamp_ms=0, protocol=None, metadata=None)
@@ -86,7 +89,26 @@ def replay_header(
         transactions=transactions,
         recent_commits=dict(sorted(recent_commits.items())[-RECENT_COMMITS:]),
         unknown_actions=tuple(unknown_actions),
+        has_unlogged_protocol=base.has_unlogged_protocol
+        and all(version.actions.protocol is None for version in versions),
     )
+
+
+def check_partition_values(versions: Sequence[VersionSummary], metadata: Metadata | None, name: str) -> None:
+    """Raise LogCorruptedError for an add without partitionValues in a partitioned table.
+
+    Its rows would appear in the partition of nulls. An add with the field but without a key is valid: null is an absent
+    key. `name` is of the table or of the checkpoint. In a history, each version is checked with the metadata of its
+    time; `metadata` is for the first ones, if they have none themselves.
+    """
+    for version in versions:
+        metadata = version.actions.metadata or metadata
+        if version.without_partition_values and metadata is not None and metadata.partition_columns:
+            raise LogCorruptedError(
+                f"{name}: version {version.version} adds {version.without_partition_values[0]!r} without "
+                f"partitionValues, but the table is partitioned by {', '.join(metadata.partition_columns)}; restore "
+                f"the file from a backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+            )
 
 
 def replay_entries(base: pa.Table, tail: Tail) -> pa.Table:

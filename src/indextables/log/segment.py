@@ -4,7 +4,7 @@
 files after it. Listings may repeat and reorder names, so nothing here relies on their order.
 
 The hint points at the newest checkpoint or state. Readers verify it: a missing, corrupt or stale hint costs time, never
-correctness.
+correctness. Writers move it by compare-and-set where the store can, so a late writer never moves it back.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from indextables.errors import ObjectNotFoundError, VersionNotFoundError
+from indextables.errors import ObjectNotFoundError, TransientStorageError, VersionNotFoundError
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
@@ -29,12 +29,12 @@ from indextables.log.paths import (
     parse_log_path,
     version_key,
 )
-from indextables.storage import ObjectMeta, ObjectStore
+from indextables.storage import KeyRange, ObjectMeta, ObjectStore, PutOutcome
 
 logger = logging.getLogger(__name__)
 
-# How many manifests and older states a listing reads before it skips them: about one page.
-_MAX_PASSED_KEYS = 1000
+# How often a writer tries to advance the hint while others change it. Each of them advances it, too.
+_HINT_ATTEMPTS: Final = 64
 
 # No table has this many commits, so a hint with a larger version is corrupt.
 _MAX_PLAUSIBLE_VERSION: Final = 10**12
@@ -128,20 +128,14 @@ class LogSegment(msgspec.Struct, frozen=True):
 def list_log(store: ObjectStore, *, from_version: int = 0) -> LogListing:
     """List the version files and bases of the log from `from_version` on.
 
-    In key order, the manifests and the older states come between the two. For most tables they fit into the same
-    listing; if there are thousands of them, a second listing starts after them.
+    In key order, the manifests and the older states come between the two. There may be thousands of them, so the
+    listing skips them.
     """
     start_after = version_key(from_version - 1) if from_version else None
-    first_state = f"{STATE_PREFIX}{format_version(from_version)}"
-    found: list[ObjectMeta] = []
-    passed = 0
-    for meta in store.list(LOG_PREFIX, start_after=start_after):
-        found.append(meta)
-        passed += SHARED_MANIFEST_PREFIX <= meta.key < first_state
-        if passed > _MAX_PASSED_KEYS:
-            found += store.list(LOG_PREFIX, start_after=first_state)
-            break
-    return build_listing(found, from_version=from_version)
+    skip = KeyRange(SHARED_MANIFEST_PREFIX, f"{STATE_PREFIX}{format_version(from_version)}")
+    return build_listing(
+        store.list(LOG_PREFIX, start_after=start_after, skip=skip), from_version=from_version
+    )
 
 
 def build_listing(metas: Iterable[ObjectMeta], *, from_version: int = 0) -> LogListing:
@@ -237,10 +231,42 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def read_hint(store: ObjectStore) -> LastCheckpoint | None:
     """Return the hint, or None if it is missing or invalid."""
+    data = _hint_bytes(store)
+    return None if data is None else _parse_hint(store, data)
+
+
+def advance_hint(store: ObjectStore, hint: LastCheckpoint, *, over: LastCheckpoint | None = None) -> None:
+    """Point the hint at a newer checkpoint. It never moves backwards, except from `over`, which points at nothing.
+
+    It is replaced only if it is still the hint that was compared, as far as the store can do that in one step.
+    """
+    data = msgspec.json.encode(hint)
+    for _ in range(_HINT_ATTEMPTS):
+        found = _hint_bytes(store)
+        current = None if found is None else _parse_hint(store, found)
+        if current is not None and current.version > hint.version and current != over:
+            return
+        outcome = (
+            store.put_if_absent(LAST_CHECKPOINT_KEY, data)
+            if found is None
+            else store.put_if_unchanged(LAST_CHECKPOINT_KEY, data, found)
+        )
+        if outcome is PutOutcome.WRITTEN:
+            return
+    raise TransientStorageError(
+        f"{store.url}: {LAST_CHECKPOINT_KEY} changed at every attempt to advance it to version {hint.version}; the "
+        f"checkpoint is valid without it: write it again later with CHECKPOINT"
+    )
+
+
+def _hint_bytes(store: ObjectStore) -> bytes | None:
     try:
-        data = store.get(LAST_CHECKPOINT_KEY)
+        return store.get(LAST_CHECKPOINT_KEY)
     except ObjectNotFoundError:
         return None
+
+
+def _parse_hint(store: ObjectStore, data: bytes) -> LastCheckpoint | None:
     try:
         hint = msgspec.json.decode(data, type=LastCheckpoint, strict=False)
     except (ValueError, RecursionError) as error:
@@ -248,14 +274,6 @@ def read_hint(store: ObjectStore) -> LastCheckpoint | None:
         return None
     # An impossible version would keep the hint from ever advancing.
     return hint if 0 <= hint.version <= MAX_VERSION else None
-
-
-def advance_hint(store: ObjectStore, hint: LastCheckpoint) -> None:
-    """Point the hint at a newer checkpoint. It never moves backwards."""
-    current = read_hint(store)
-    if current is not None and current.version > hint.version:
-        return
-    store.put(LAST_CHECKPOINT_KEY, msgspec.json.encode(hint))
 
 
 def _add_base(

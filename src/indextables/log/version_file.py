@@ -7,9 +7,10 @@ Older writers left the two bytes out, or did not compress; readers accept all th
 import gzip
 import io
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +25,9 @@ from indextables.log.decode import LogFile
 from indextables.log.paths import version_key
 from indextables.log.segment import VersionEntry
 from indextables.storage import ObjectMeta, ObjectStore, PutOutcome
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 COMPRESSION_MAGIC = 0x01
 CODEC_GZIP = 0x01
@@ -145,11 +149,19 @@ def read_version_files(
     store: ObjectStore, files: Iterable[VersionEntry], *, parallelism: int
 ) -> list[LogFile]:
     """Read version files with up to `parallelism` threads, and return them in the order given."""
+    return read_each(partial(read_version_file, store), files, parallelism=parallelism)
+
+
+def read_each(read: Callable[[T], R], files: Iterable[T], *, parallelism: int) -> list[R]:
+    """Call `read` for each file with up to `parallelism` threads; results are in the order of the files.
+
+    Raises the error of the first file that fails.
+    """
     wanted = list(files)
     if len(wanted) <= 1 or parallelism <= 1:
-        return [read_version_file(store, file) for file in wanted]
+        return [read(file) for file in wanted]
     with ThreadPoolExecutor(min(parallelism, len(wanted)), thread_name_prefix="indextables-log") as pool:
-        return list(pool.map(partial(read_version_file, store), wanted))
+        return list(pool.map(read, wanted))
 
 
 def find_version_file(store: ObjectStore, version: int) -> ObjectMeta | None:

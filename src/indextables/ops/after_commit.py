@@ -35,6 +35,7 @@ from indextables.log.segment import list_log, read_hint
 from indextables.state.compaction import Trigger
 from indextables.table import Snapshot
 from indextables.table.load import reload_from_newest_base, reload_if_tail_is_long
+from indextables.table.whole_base import file_problem
 
 logger = logging.getLogger(__name__)
 
@@ -99,13 +100,13 @@ def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
     is_due = since > 0 and (since % interval == 0 or since > 2 * interval)
     if not is_due:
         return reload_if_tail_is_long(snapshot)
-    report = ops.checkpoint.write_checkpoint(snapshot)
+    report = ops.checkpoint.write_checkpoint(snapshot, check=file_problem)
     _clean_up(snapshot, report.version)
     return reload_from_newest_base(snapshot)
 
 
 def _compact(snapshot: Snapshot) -> Snapshot:
-    report = ops.checkpoint.compact(snapshot, trigger=Trigger.AFTER_MERGE)
+    report = ops.checkpoint.compact(snapshot, trigger=Trigger.AFTER_MERGE, check=file_problem)
     _clean_up(snapshot, report.version)
     return reload_from_newest_base(snapshot)
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables._results import MOMENT, Column, schema_of
+from indextables._results import MOMENT, Column, iso, schema_of
+from indextables.config.registry import SKIPPED_FILES_COOLDOWN_HOURS
 from indextables.config.settings import FamilyMatch, SettingMatch, find
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
 from indextables.log.actions import ACTION_NAMES, AnyAction, Metadata, TransactionAction
@@ -20,7 +21,7 @@ from indextables.log.decode import Tail, VersionSummary
 from indextables.log.paths import version_key
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.log.segment import Base, VersionEntry, list_log
-from indextables.state.compaction import CompactionRules, compaction_trigger
+from indextables.state.compaction import CompactionRules, why_compaction_is_due
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import StateManifest
 from indextables.storage.redaction import REDACTED
@@ -30,7 +31,7 @@ from indextables.table.log_reader import read_base, read_tail
 
 STATE_COLUMNS: Final = (
     Column("property", pa.string(), "the name of the property", nullable=False),
-    Column("value", pa.string(), "its value as text; null: the format of the state does not have it"),
+    Column("value", pa.string(), "its value as text; null: there is none"),
 )
 STATE_SCHEMA: Final = schema_of(STATE_COLUMNS)
 
@@ -40,6 +41,7 @@ _STATE_PROPERTIES: Final = (
     "numTombstones",
     "tombstoneRatio",
     "needs_compaction",
+    "compaction_reason",
     "createdAt",
 )
 
@@ -100,7 +102,11 @@ _SECRET_WORDS: Final = (
 
 
 def describe_state(snapshot: Snapshot) -> pa.Table:
-    """The state as properties and values, both strings. Properties that the format does not have are null."""
+    """The state as properties and values, both strings. Properties that the format does not have are null.
+
+    The table's name and description follow, if it has them, and every open skip: the property `openSkip.<path>` has the
+    reason, the number of failed attempts and the time of the next one, as JSON.
+    """
     segment = snapshot.segment
     properties: dict[str, object] = {
         "format": segment.base.format.value if segment.base is not None else "none",
@@ -122,6 +128,10 @@ def describe_state(snapshot: Snapshot) -> pa.Table:
         if snapshot.gap is None
         else f"version {snapshot.gap.first_missing} is missing or unreadable, version {snapshot.gap.newest} exists",
     }
+    metadata = snapshot.metadata
+    named = {"name": metadata.name, "description": metadata.description}
+    properties |= {name: value for name, value in named.items() if value is not None}
+    properties |= _open_skips(snapshot)
     return pa.table(
         {
             "property": list(properties),
@@ -166,17 +176,33 @@ def is_doc_mapping(key: str) -> bool:
 
 def _state_properties(snapshot: Snapshot, state: StateManifest) -> dict[str, object]:
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    is_partitioned = bool(snapshot.partition_columns)
     ratio = len(state.tombstones) / max(state.num_files, 1)
-    needs_compaction = compaction_trigger(state, 0, rules, is_partitioned=is_partitioned) is not None
+    reason = why_compaction_is_due(state, rules, snapshot.shape)
     values = (
         len(state.manifests),
         len(state.tombstones),
         f"{ratio:.2%}",
-        str(needs_compaction).lower(),
+        str(reason is not None).lower(),
+        reason,
         datetime.fromtimestamp(state.created_at_ms / 1000, UTC).isoformat(timespec="seconds"),
     )
     return dict(zip(_STATE_PROPERTIES, values, strict=True))
+
+
+def _open_skips(snapshot: Snapshot) -> dict[str, str]:
+    """The splits that merges could not read and leave alone for a while, by path."""
+    cooldown_hours = snapshot.context.settings[SKIPPED_FILES_COOLDOWN_HOURS]
+    skips = sorted(snapshot.header.skips.items())
+    return {
+        f"openSkip.{path}": msgspec.json.encode(
+            {
+                "reason": skip.reason,
+                "skipCount": skip.skip_count,
+                "retryAfter": iso(skip.retried_from_ms(cooldown_hours)),
+            }
+        ).decode()
+        for path, skip in skips
+    }
 
 
 def _of_checkpoint(snapshot: Snapshot, base: Base) -> pa.Table:

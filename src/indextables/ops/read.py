@@ -12,6 +12,7 @@ import pyarrow as pa
 from indextables._caching import LruCache, register_cache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
+from indextables.metrics import CACHE_HITS, CACHE_MISSES
 from indextables.ops.runner import ordered_streams
 from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.schema import TableShape, find_column
@@ -134,6 +135,7 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
         snapshot.partition_columns,
     )
     split = _OPEN_SPLITS.get(key)
+    (CACHE_MISSES if split is None else CACHE_HITS).record(1, snapshot.context.url, cache="splits")
     if split is None:
         split = open_ref(snapshot, ref)
         _OPEN_SPLITS.put(key, split, split.footer_bytes)

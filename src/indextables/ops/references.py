@@ -4,7 +4,7 @@ Operations that delete files rely on this module: it reads the log completely an
 unreadable raises an error; corrupt never means orphan.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -12,14 +12,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import UnsafePathError
-from indextables.log.decode import Tail, UnknownContent, decode_tail
+from indextables.log.decode import Tail, UnknownContent, VersionSummary, decode_tail
+from indextables.log.file_keys import key_or_path, normalised_paths
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.segment import Base, LogListing, VersionEntry
 from indextables.log.version_file import read_version_files
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import manifest_key
-from indextables.storage import ObjectMeta, relative_key
+from indextables.storage import ObjectMeta
 from indextables.table import TableContext
 from indextables.table.log_reader import read_base_uncached
 
@@ -32,9 +32,6 @@ STORED_SCHEMA = pa.schema(
         pa.field("modifiedMs", pa.int64(), nullable=False),
     ]
 )
-
-# Paths that are not plain keys: absolute ones, URLs, and spellings that never occur in a listing.
-_NOT_A_PLAIN_KEY: Final = r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
 
 # The time of a remove without a timestamp: it is never old enough.
 NEVER_MS: Final = 2**63 - 1
@@ -68,34 +65,6 @@ def split_files(stored: pa.Table) -> pa.Table:
     return stored.filter(is_split)
 
 
-def normalised_paths(
-    paths: pa.Array, root_url: str, resolve: Callable[[str, str], str] = relative_key
-) -> pa.Array:
-    """Paths from a log, in the same order, as the keys that a listing shows.
-
-    `resolve` converts the few paths that are neither plain keys nor the root URL plus a plain key. By default it raises
-    UnsafePathError for a path outside of the root.
-    """
-    is_unusual = pc.match_substring_regex(paths, _NOT_A_PLAIN_KEY)
-    if not pc.any(is_unusual).as_py():
-        return paths
-    root = f"{root_url}/"
-    rest = pc.if_else(pc.starts_with(paths, root), pc.utf8_slice_codeunits(paths, len(root)), "/")
-    has_plain_rest = pc.and_(is_unusual, pc.invert(pc.match_substring_regex(rest, _NOT_A_PLAIN_KEY)))
-    keys = pc.if_else(has_plain_rest, rest, paths)
-    is_unresolved = pc.and_not(is_unusual, has_plain_rest)
-    resolved = [resolve(path, root_url) for path in paths.filter(is_unresolved).to_pylist()]
-    return pc.replace_with_mask(keys, is_unresolved, pa.array(resolved, pa.string()))
-
-
-def key_or_path(path: str, root_url: str) -> str:
-    """The key of a path, or the path itself (which no listing shows) if it is outside of the table."""
-    try:
-        return relative_key(path, root_url)
-    except UnsafePathError:
-        return path
-
-
 def first_paths(paths: Sequence[str]) -> str:
     """The first few of many paths, for a message."""
     more = f" and {len(paths) - _MAX_NAMED_PATHS} more" if len(paths) > _MAX_NAMED_PATHS else ""
@@ -111,12 +80,17 @@ def among(values: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> pa.Array:
 class VersionActions(msgspec.Struct, frozen=True):
     """The paths that version files add, and the paths that they remove with the time of the last removal.
 
-    `timestamps_ms` maps each version to its commit time.
+    `summaries` has the rest of each version.
     """
 
     added: pa.Array
     removed: pa.Table
-    timestamps_ms: dict[int, int]
+    summaries: tuple[VersionSummary, ...]
+
+    @property
+    def timestamps_ms(self) -> dict[int, int]:
+        """The commit time of each version."""
+        return {summary.version: summary.timestamp_ms for summary in self.summaries}
 
 
 def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> VersionActions:
@@ -126,16 +100,16 @@ def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> Ver
     """
     added: list[pa.Array] = [pa.array([], pa.string())]
     removed: list[pa.Table] = [_REMOVED_SCHEMA.empty_table()]
-    timestamps_ms: dict[int, int] = {}
+    summaries: list[VersionSummary] = []
     for tail in _tails(context, versions):
-        timestamps_ms |= {summary.version: summary.timestamp_ms for summary in tail.versions}
+        summaries += tail.versions
         added.append(pc.unique(tail.adds["path"]))
         removed.append(_last_removes(tail.removes))
     url = context.url
     return VersionActions(
         pc.unique(normalised_paths(pa.concat_arrays(added), url)),
         _normalised_removes(latest_removes(pa.concat_tables(removed)), url),
-        timestamps_ms,
+        tuple(summaries),
     )
 
 

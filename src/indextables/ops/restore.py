@@ -19,10 +19,11 @@ from indextables.errors import (
     StorageError,
     VersionNotFoundError,
 )
+from indextables.log.file_keys import normalised_paths
 from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import read_for_rewrite
-from indextables.ops.references import among, first_paths, normalised_paths, stored_table
+from indextables.ops.references import among, first_paths, stored_table
 from indextables.ops.runner import parallel_map
 from indextables.predicates.literals import timestamp_ms
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit, load_snapshot
@@ -83,7 +84,7 @@ def restore(snapshot: Snapshot, request: RestoreRequest) -> RestoreResult:
     content = read_for_rewrite(load_snapshot(context, version))
     assert content.header.metadata is not None  # read_for_rewrite has completed the header
     _check_present(context, content.entries, version)
-    intent = Restore(content.entries, content.header.metadata)
+    intent = Restore(content.entries, content.header.metadata, content.header.doc_mappings)
     result = commit(snapshot, intent, Operation("RESTORE", {"version": str(version)}))
     restored = result.snapshot
     if result.is_committed:

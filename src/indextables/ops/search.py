@@ -4,10 +4,11 @@ A request is compiled for each split, because splits may be indexed differently.
 predicate is evaluated on the rows.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
-from weakref import WeakKeyDictionary
+from functools import partial, wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
+from weakref import ref
 
 import msgspec
 import numpy as np
@@ -17,10 +18,11 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from indextables._arrow import arrow_from_numpy
-from indextables._caching import LruCache, register_cache
+from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
-from indextables.ops.read import open_again, ordered_refs, projected_schema
+from indextables.metrics import SEARCH_DURATION_MS
+from indextables.ops.read import SplitRef, open_again, ordered_refs, projected_schema
 from indextables.ops.runner import parallel_map
 from indextables.predicates import (
     BoundPredicate,
@@ -53,14 +55,15 @@ from indextables.split.index_cache import index_cache
 from indextables.split.split import Split
 from indextables.table import Snapshot
 
-# How many compiled queries are cached for each open split.
-_CACHED_QUERIES: Final = 256
+# How many compiled queries are cached, each for one split.
+_CACHED_QUERIES: Final = 4096
 
 SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
 
 # The factor by which the number of hits grows each time that too few of them satisfy the predicate.
 _WIDENING: Final = 8
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -89,10 +92,26 @@ class SearchRequest(msgspec.Struct, frozen=True):
         )
 
 
-_COMPILED: WeakKeyDictionary[Split, LruCache[SearchRequest, CompiledQuery]] = WeakKeyDictionary()
-register_cache("ops.search.queries", "compiled queries", f"{_CACHED_QUERIES} per open split", _COMPILED.clear)
+_COMPILED: LruCache[tuple["ref[Split]", SearchRequest], CompiledQuery] = shared_cache(
+    "ops.search.queries", "compiled queries", max_entries=_CACHED_QUERIES
+)
 
 
+def _timed(operation: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[Snapshot, P], T]:
+    """Report the time that an operation on a snapshot takes."""
+
+    @wraps(operation)
+    def timed(snapshot: Snapshot, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        started = time.perf_counter()
+        result = operation(snapshot, *args, **kwargs)
+        took_ms = (time.perf_counter() - started) * 1000
+        SEARCH_DURATION_MS.record(took_ms, snapshot.context.url, operation=operation.__name__)
+        return result
+
+    return timed
+
+
+@_timed
 def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int) -> pa.Table:
     """The `limit` best rows, best first, with their score as the last column.
 
@@ -102,23 +121,25 @@ def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | 
     if limit < 1:
         raise InvalidOptionError(f"the limit is {limit}, but must be at least 1")
     schema = projected_schema(snapshot.schema, columns)
-    splits, hits = best_hits(snapshot, request, limit)
+    refs, hits = best_hits(snapshot, request, limit)
     scores = arrow_from_numpy(hits.scores)
     if not schema.names:
         return pa.table([scores], schema=pa.schema([SCORE]))
-    return _rows(snapshot, splits, hits, schema).append_column(SCORE, scores)
+    return _rows(snapshot, refs, hits, schema).append_column(SCORE, scores)
 
 
+@_timed
 def count(snapshot: Snapshot, request: SearchRequest) -> int:
     """The number of matching rows. If the log alone can answer, no split is opened."""
     entries, request = _narrow(snapshot, request)
     is_decided = request.query is None and request.where is None
     if is_decided and not entries["numRecords"].null_count:
         return pc.sum(entries["numRecords"]).as_py() or 0
-    splits = _open_splits(snapshot, entries, request)
-    return sum(_on_each(snapshot, splits, partial(_count, snapshot, request)))
+    refs = _checked_refs(snapshot, entries, request)
+    return sum(_on_each(snapshot, refs, partial(_count, snapshot, request)))
 
 
+@_timed
 def aggregate(
     snapshot: Snapshot,
     request: SearchRequest,
@@ -132,8 +153,8 @@ def aggregate(
     aggregation = Aggregation.of(metrics, by)
     aggregation.check(snapshot.schema)
     entries, request = _narrow(snapshot, request)
-    splits = _open_splits(snapshot, entries, request)
-    partials = _on_each(snapshot, splits, partial(_aggregate, snapshot, request, aggregation))
+    refs = _checked_refs(snapshot, entries, request)
+    partials = _on_each(snapshot, refs, partial(_aggregate, snapshot, request, aggregation))
     return merge_aggregates(aggregation, partials, snapshot.schema)
 
 
@@ -180,12 +201,12 @@ class Highlighter(msgspec.Struct, frozen=True):
         return highlight(self.query, self.scope, column, text)
 
 
-def best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[Split], MergedHits]:
+def best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[SplitRef], MergedHits]:
     """The `limit` best hits, as row numbers in splits, and the splits."""
     entries, request = _narrow(snapshot, request)
-    splits = _open_splits(snapshot, entries, request)
-    hits = _on_each(snapshot, splits, partial(_hits, snapshot, request, limit))
-    return splits, merge_hits(hits, limit)
+    refs = _checked_refs(snapshot, entries, request)
+    hits = _on_each(snapshot, refs, partial(_hits, snapshot, request, limit))
+    return refs, merge_hits(hits, limit)
 
 
 def _narrow(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, SearchRequest]:
@@ -212,13 +233,12 @@ def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: BoundPredic
     return not matches.null_count and bool(pc.all(matches).as_py())
 
 
-def _open_splits(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) -> list[Split]:
-    """Open the splits of entries, in a fixed order. Without entries, checks the query as `check_query` does."""
+def _checked_refs(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) -> list[SplitRef]:
+    """The splits of entries, in a fixed order. Without entries, checks the query as `check_query` does."""
     if not entries.num_rows:
         check_query(snapshot, request)
     # Equal scores are ordered by split. The order of entries depends on the checkpoint, so sort by path.
-    refs = ordered_refs(snapshot, entries)
-    return parallel_map(partial(open_again, snapshot), refs, snapshot.context.settings[READ_PARALLELISM])
+    return ordered_refs(snapshot, entries)
 
 
 def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
@@ -227,21 +247,21 @@ def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     return registered or [mapping_from_settings(snapshot.shape, snapshot.context.settings)]
 
 
-def _on_each(snapshot: Snapshot, splits: Sequence[Split], function: Callable[[Split], T]) -> list[T]:
-    return parallel_map(function, splits, snapshot.context.settings[READ_PARALLELISM])
+def _on_each(snapshot: Snapshot, refs: Sequence[SplitRef], function: Callable[[Split], T]) -> list[T]:
+    """The results of a function of each split. A split is open only while the function needs it, or in a cache."""
+    return parallel_map(
+        lambda each: function(open_again(snapshot, each)), refs, snapshot.context.settings[READ_PARALLELISM]
+    )
 
 
 def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
     """Compile a request for the index of a split, or take it from the cache. Raises InvalidQueryError."""
-    index = split.index(index_cache(snapshot.context.settings))
-    cached = _COMPILED.get(split)
-    if cached is None:
-        cached = _COMPILED.setdefault(split, LruCache(max_entries=_CACHED_QUERIES))
-    compiled = cached.get(request)
-    if compiled is None or compiled.index is not index:
+    key = (ref(split), request)
+    compiled = _COMPILED.get(key)
+    if compiled is None:
         scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, request.fields)
-        compiled = compile_with_predicate(index, scope, request.query, request.where)
-        cached.put(request, compiled)
+        compiled = compile_with_predicate(scope, request.query, request.where)
+        _COMPILED.put(key, compiled)
     return compiled
 
 
@@ -258,13 +278,14 @@ def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) 
 
 def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) -> Hits:
     compiled = _compile_for(snapshot, request, split)
+    searcher = split.searcher(index_cache(snapshot.context.settings))
     if compiled.rest is None:
-        return search_index(compiled.index, compiled.query, limit)
+        return search_index(searcher, compiled.query, limit)
     # The index does not decide the whole predicate: check ever more of the best hits until enough of them satisfy it.
     wanted = limit
     while True:
         wanted = min(wanted * _WIDENING, split.num_records)
-        hits = search_index(compiled.index, compiled.query, wanted)
+        hits = search_index(searcher, compiled.query, wanted)
         kept = np.isin(hits.rows, _matching(split, hits.rows, compiled.rest))
         if len(hits) < wanted or wanted == split.num_records or np.count_nonzero(kept) >= limit:
             return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit])
@@ -272,16 +293,17 @@ def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) 
 
 def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
     compiled = _compile_for(snapshot, request, split)
+    searcher = split.searcher(index_cache(snapshot.context.settings))
     if compiled.rest is None:
-        return count_index(compiled.index, compiled.query)
-    return len(_matching(split, matching_rows(compiled.index, compiled.query), compiled.rest))
+        return count_index(searcher, compiled.query)
+    return len(_matching(split, matching_rows(searcher, compiled.query), compiled.rest))
 
 
-def _rows(snapshot: Snapshot, splits: Sequence[Split], hits: MergedHits, schema: pa.Schema) -> pa.Table:
+def _rows(snapshot: Snapshot, refs: Sequence[SplitRef], hits: MergedHits, schema: pa.Schema) -> pa.Table:
     """The rows of the hits, in their order. Each split is read once."""
     order = np.argsort(hits.splits, kind="stable")
     taken = parallel_map(
-        lambda split: splits[split].take(hits.rows[hits.splits == split], schema.names),
+        lambda split: open_again(snapshot, refs[split]).take(hits.rows[hits.splits == split], schema.names),
         np.flatnonzero(np.bincount(hits.splits)).tolist(),
         snapshot.context.settings[READ_PARALLELISM],
     )
@@ -297,14 +319,15 @@ def _aggregate(
     snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
     compiled = _compile_for(snapshot, request, split)
+    searcher = split.searcher(index_cache(snapshot.context.settings))
     if compiled.rest is None:
-        return aggregate_index(compiled.index, compiled.query, aggregation, compiled.scope)
+        return aggregate_index(searcher, compiled.query, aggregation, compiled.scope)
     # The index cannot decide the predicate, so it cannot aggregate: index the matching rows alone.
-    rows = _matching(split, matching_rows(compiled.index, compiled.query), compiled.rest)
+    rows = _matching(split, matching_rows(searcher, compiled.query), compiled.rest)
     mapping = _mapping_of(aggregation, compiled.scope)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
-    with row_index(split.take(rows, columns), mapping) as index:
-        return aggregate_index(index, everything(), aggregation, replace(compiled.scope, mapping=mapping))
+    found = row_index(split.take(rows, columns), mapping)
+    return aggregate_index(found, everything(), aggregation, replace(compiled.scope, mapping=mapping))
 
 
 def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:

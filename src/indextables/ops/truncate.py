@@ -19,7 +19,7 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.log.actions import check_writable
-from indextables.log.paths import LOG_PREFIX
+from indextables.log.paths import LOG_PREFIX, STATE_PREFIX
 from indextables.log.segment import Base, build_listing, list_log
 from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
 from indextables.ops.checkpoint.operation import write_checkpoint
@@ -158,6 +158,7 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
                 f"{context.url}: a log file could not be deleted: {deletion.first_error}; version {head.version} is "
                 f"intact: truncate again to delete the rest"
             )
+    context.store.remove_empty_folders(STATE_PREFIX)
     context.cache.invalidate(context.store)
 
 

@@ -50,11 +50,13 @@ from indextables.schema.spark_json import hash_or_none
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import ObjectStore
-from indextables.table import CommitResult, Operation, Snapshot, TableContext, changes_since, commit
+from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit
+from indextables.table.changes import actions_since
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.intent import (
     Append,
+    ChangeMetadata,
     ChangeProperties,
     DropPartitions,
     Intent,
@@ -230,6 +232,28 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
 
 
+def set_metadata(snapshot: Snapshot, name: str | None = None, description: str | None = None) -> CommitResult:
+    """Set the table's name and description. None leaves them as they are, and an empty text removes them.
+
+    Concurrent changes of the name and of the description are both applied; of two changes of the same one, the later
+    raises CommitConflictError.
+    """
+    checked = checked_metadata(name, description)
+    given = {"name": name, "description": description}
+    intent = ChangeMetadata({field: text for field, text in checked.items() if given[field] is not None})
+    return run(snapshot, intent, Operation("SET METADATA"))
+
+
+def checked_metadata(name: str | None, description: str | None) -> dict[str, str | None]:
+    """Return the name and the description, None for an empty one. Raises InvalidOptionError for what is not a text."""
+    fields: dict[str, str | None] = {"name": name, "description": description}
+    for field, text in fields.items():
+        if text is not None and not isinstance(text, str):
+            raise InvalidOptionError(f"the {field} of a table must be a string, not {type(text).__name__}")
+        fields[field] = text or None
+    return fields
+
+
 def upgrade_protocol(snapshot: Snapshot, reader_version: int, writer_version: int) -> CommitResult:
     """Raise the protocol versions of the table in one commit. Versions are never lowered."""
     if reader_version > READER_VERSION or writer_version > WRITER_VERSION:
@@ -398,10 +422,13 @@ def _removed(result: CommitResult) -> tuple[int | None, int | None]:
     if not result.is_committed:
         return 0, 0
     try:
-        removes = changes_since(result.snapshot, result.version - 1).removes
+        tail = actions_since(result.snapshot, result.version - 1)
     except IndexTablesError:
-        # The commit stands, so the operation must not fail because its version file is gone or unreadable.
+        # The commit stands, so the operation must not fail because its version file is unreadable.
         return None, None
+    if tail is None:
+        return None, None  # a concurrent cleanup deleted the version file
+    removes = tail.removes
     return removes.num_rows, pc.sum(removes["size"]).as_py() or 0
 
 

@@ -6,6 +6,7 @@ from indextables.pruning.manifests import (
     BoundsOrder,
     bounds_may_match,
     keys_sorted_like_text,
+    manifest_ranges,
     partition_bounds,
     prune_manifests,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "column_statistics",
     "format_value",
     "keys_sorted_like_text",
+    "manifest_ranges",
     "map_values",
     "match_partitions",
     "merge_statistics",

@@ -120,6 +120,16 @@ def prune_manifests(
     return pa.array(evaluate(predicate, ranges, len(manifests)).may_be_true)
 
 
+def manifest_ranges(
+    manifests: Sequence[Mapping[str, Bounds] | None], shape: TableShape, *, order: BoundsOrder
+) -> list[ColumnRange]:
+    """Return the range of each partition column in each manifest, as far as its bounds prove it."""
+    return [
+        _bounds_range(manifests, key, shape.type_of(column), order)
+        for column, key in shape.partition_keys.items()
+    ]
+
+
 def _combined(values: pa.MapArray | pa.ChunkedArray) -> pa.MapArray:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 

@@ -239,8 +239,9 @@ def _is_fit(function: MetricFunction, data_type: pa.DataType) -> bool:
 KEY: Final = "key"
 ROWS: Final = "rows"
 
-# The most digits of a decimal: sums of 64-bit integers never overflow it.
-SUM_DIGITS: Final = 38
+# The most digits of a decimal, and of a partial sum: twice as many, so no sum of decimals overflows it.
+MAX_DIGITS: Final = 38
+SUM_DIGITS: Final = 76
 
 
 class PartialColumns(msgspec.Struct, frozen=True):
@@ -299,11 +300,11 @@ def key_type(by: Terms | Histogram, schema: pa.Schema) -> pa.DataType:
         return pa.int64()
     if pa.types.is_floating(data_type):
         return pa.float64()
-    return pa.decimal128(SUM_DIGITS, data_type.scale) if pa.types.is_decimal(data_type) else data_type
+    return pa.decimal128(MAX_DIGITS, data_type.scale) if pa.types.is_decimal(data_type) else data_type
 
 
 def sum_type(data_type: pa.DataType) -> pa.DataType:
     """Return a type that sums without loss; floats are summed as doubles."""
     if pa.types.is_floating(data_type):
         return pa.float64()
-    return pa.decimal128(SUM_DIGITS, data_type.scale if pa.types.is_decimal(data_type) else 0)
+    return pa.decimal256(SUM_DIGITS, data_type.scale if pa.types.is_decimal(data_type) else 0)

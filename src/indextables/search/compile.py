@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-from tantivy import Index, Occur, Query
+from tantivy import Occur, Query
 
 from indextables.errors import InvalidQueryError, SearchFailedError
 from indextables.predicates import BoundPredicate
@@ -32,21 +32,20 @@ _NO_COLUMNS: Final = pa.schema([])
 class CompiledQuery(msgspec.Struct, frozen=True):
     """A query compiled for one split; `rest` is the part of the predicate that only the rows can answer."""
 
-    index: Index
     query: Query
     scope: "SearchScope"
     rest: BoundPredicate | None
 
 
 def compile_with_predicate(
-    index: Index, scope: "SearchScope", query: QueryNode | None, where: BoundPredicate | None
+    scope: "SearchScope", query: QueryNode | None, where: BoundPredicate | None
 ) -> CompiledQuery:
-    """Compile a query (None: all rows) and a bound predicate for an index. Raises InvalidQueryError."""
+    """Compile a query (None: all rows) and a bound predicate for the fields of a split. Raises InvalidQueryError."""
     wanted = everything() if query is None else compile_query(query, scope)
     if where is None:
-        return CompiledQuery(index, wanted, scope, None)
+        return CompiledQuery(wanted, scope, None)
     condition, rest = partition_predicate(where, scope.mapping)
-    return CompiledQuery(index, filtered(wanted, condition), scope, rest)
+    return CompiledQuery(filtered(wanted, condition), scope, rest)
 
 
 def compile_query(node: QueryNode, scope: "SearchScope") -> Query:

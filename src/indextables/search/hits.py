@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from tantivy import DocAddress, Index, Order, Query, Searcher
+from tantivy import DocAddress, Order, Query, Searcher
 
 from indextables.errors import SearchFailedError
 from indextables.split.doc_mapping import ROW_FIELD
@@ -41,13 +41,12 @@ class MergedHits(msgspec.Struct, frozen=True, eq=False):
         return len(self.rows)
 
 
-def search_index(index: Index, query: Query, limit: int) -> Hits:
+def search_index(searcher: Searcher, query: Query, limit: int) -> Hits:
     """Return the `limit` best rows of an index, best first; ties are ordered by row.
 
     Scores are BM25 with the term frequencies of this index. Raises SearchFailedError.
     """
     with translating(_FAILED, SearchFailedError):
-        searcher = index.searcher()
         limit = min(limit, searcher.num_docs)
         if limit <= 0:
             return Hits(np.empty(0, np.float32), np.empty(0, np.int64))
@@ -61,10 +60,9 @@ def search_index(index: Index, query: Query, limit: int) -> Hits:
     return Hits(scores[best], rows[best])
 
 
-def matching_rows(index: Index, query: Query) -> NDArray[np.int64]:
+def matching_rows(searcher: Searcher, query: Query) -> NDArray[np.int64]:
     """Return the numbers of all matching rows, ascending, without scores. Raises SearchFailedError."""
     with translating(_FAILED, SearchFailedError):
-        searcher = index.searcher()
         if not searcher.num_docs:
             return np.empty(0, np.int64)
         found = searcher.search(
@@ -73,11 +71,11 @@ def matching_rows(index: Index, query: Query) -> NDArray[np.int64]:
         return np.fromiter(map(_score, found), np.int64, len(found))
 
 
-def count_index(index: Index, query: Query) -> int:
+def count_index(searcher: Searcher, query: Query) -> int:
     """Return the number of matching rows. Raises SearchFailedError."""
     with translating(_FAILED, SearchFailedError):
         # Faster than a search for one row with a count, because nothing is scored.
-        answer = index.searcher().aggregate(query, {_ROWS: {"value_count": {"field": ROW_FIELD}}})
+        answer = searcher.aggregate(query, {_ROWS: {"value_count": {"field": ROW_FIELD}}})
     return int(answer[_ROWS]["value"])
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from indextables.errors import InvalidAggregationError
 from indextables.search.aggregation import (
     KEY,
+    MAX_DIGITS,
     ROWS,
     SUM_DIGITS,
     Aggregation,
@@ -30,7 +31,7 @@ MAX_COUNT_ERROR: Final = b"indextables.maxCountError"
 SUM_EXTRA_DIGITS: Final = 10
 AVG_EXTRA_DIGITS: Final = 4
 
-_EXACT: Final = Context(prec=2 * SUM_DIGITS, rounding=ROUND_HALF_UP)
+_EXACT: Final = Context(prec=SUM_DIGITS + MAX_DIGITS, rounding=ROUND_HALF_UP)
 
 _MERGE_BY_SUM: Final = ("count", "nan", "sum")
 
@@ -43,7 +44,7 @@ def merge_aggregates(
     Types are Spark's: counts and sums of integers are bigint, averages are double or decimal, minima, maxima and keys
     have the column's type. Terms are ordered by frequency, then by value; histograms by key. Without any values,
     sum, avg, min and max are null. The metadata key MAX_COUNT_ERROR bounds the error of the counts of terms. Raises
-    InvalidAggregationError for a sum that does not fit 64 bits.
+    InvalidAggregationError for a sum or an average that does not fit its type.
     """
     groups = _merged(aggregation, partials, schema)
     names = [] if aggregation.by is None else [column_of(schema, aggregation.by.column).name]
@@ -91,7 +92,7 @@ def _metric(metric: Metric, aggregation: Aggregation, groups: pa.Table, schema: 
         case MetricFunction.SUM:
             return _sums(metric, groups.column(names.sum), data_type)
         case MetricFunction.AVG:
-            return _averages(groups.column(names.sum), counts, data_type)
+            return _averages(metric, groups.column(names.sum), counts, data_type)
     extremes = groups.column(names.min if metric.function is MetricFunction.MIN else names.max)
     if not pa.types.is_floating(data_type):
         return extremes
@@ -106,15 +107,17 @@ def _sums(metric: Metric, sums: pa.ChunkedArray, data_type: pa.DataType) -> pa.A
         return sums
     result_type = pa.int64()
     if pa.types.is_decimal(data_type):
-        digits = min(data_type.precision + SUM_EXTRA_DIGITS, SUM_DIGITS)
+        digits = min(data_type.precision + SUM_EXTRA_DIGITS, MAX_DIGITS)
         result_type = pa.decimal128(digits, data_type.scale)
     try:
         return sums.cast(result_type)
     except pa.ArrowInvalid as error:
-        raise InvalidAggregationError(f"{metric.name} does not fit the type {result_type}") from error
+        raise _does_not_fit(metric, result_type) from error
 
 
-def _averages(sums: pa.ChunkedArray, counts: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
+def _averages(
+    metric: Metric, sums: pa.ChunkedArray, counts: pa.ChunkedArray, data_type: pa.DataType
+) -> pa.Array:
     if pa.types.is_floating(data_type):
         return pc.divide(sums, counts)
     pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
@@ -122,10 +125,20 @@ def _averages(sums: pa.ChunkedArray, counts: pa.ChunkedArray, data_type: pa.Data
         return pa.array(
             [None if total is None else int(total) / count for total, count in pairs], pa.float64()
         )
-    scale = min(data_type.scale + AVG_EXTRA_DIGITS, SUM_DIGITS)
+    scale = min(data_type.scale + AVG_EXTRA_DIGITS, MAX_DIGITS)
+    result_type = pa.decimal128(min(data_type.precision + AVG_EXTRA_DIGITS, MAX_DIGITS), scale)
     step = Decimal(1).scaleb(-scale)
     averages = [
         None if total is None else _EXACT.divide(total, count).quantize(step, context=_EXACT)
         for total, count in pairs
     ]
-    return pa.array(averages, pa.decimal128(min(data_type.precision + AVG_EXTRA_DIGITS, SUM_DIGITS), scale))
+    try:
+        return pa.array(averages, result_type)
+    except pa.ArrowInvalid as error:
+        raise _does_not_fit(metric, result_type) from error
+
+
+def _does_not_fit(metric: Metric, result_type: pa.DataType) -> InvalidAggregationError:
+    return InvalidAggregationError(
+        f"{metric.name} does not fit the type {result_type}; narrow the rows with where, or aggregate them instead"
+    )

@@ -1,6 +1,7 @@
 """Aggregates the rows of one split with its index, without reading rows."""
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Context, Decimal, InvalidOperation
@@ -9,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from tantivy import FieldType, Index, Order, Query, Schema, Searcher
+from tantivy import FieldType, Order, Query, Schema, Searcher
 
 from indextables._caching import lazy_property
 from indextables.errors import InvalidAggregationError, SearchFailedError
@@ -17,6 +18,7 @@ from indextables.predicates import Comparison, IsNotNull, Operator
 from indextables.search.aggregation import (
     KEY,
     ROWS,
+    SUM_DIGITS,
     Aggregation,
     Histogram,
     MetricFunction,
@@ -54,7 +56,7 @@ class _Bucket(msgspec.Struct, frozen=True):
 
 
 def aggregate_index(
-    index: Index, query: Query, aggregation: Aggregation, scope: SearchScope
+    searcher: Searcher, query: Query, aggregation: Aggregation, scope: SearchScope
 ) -> PartialAggregate:
     """Aggregate the matching rows of an index; `scope.schema` is the table's.
 
@@ -63,7 +65,7 @@ def aggregate_index(
     index cannot compute exactly; SearchFailedError if the index is damaged or its limits are exceeded.
     """
     aggregation.check(scope.schema)
-    return _Run(index.searcher(), query, aggregation, scope).partial()
+    return _Run(searcher, query, aggregation, scope).partial()
 
 
 class _Run(msgspec.Struct, frozen=True, dict=True):
@@ -139,7 +141,7 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         target = self.scope.find_column(by.column)
         terms = [bucket.key for bucket in buckets]
         if not isinstance(target, Target):
-            return pa.array(terms, data_type)
+            return pa.array(map(_without_sign_of_zero, terms), data_type)
         if isinstance(by, Histogram) and target.field.is_i64:
             terms = [int(term) for term in terms]
         return decode(target.field, terms, data_type)
@@ -171,11 +173,13 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         groups = [self.measure(field, functions, bucket.answers[names.answer]) for bucket in buckets]
         found: dict[str, Any] = {names.count: [group.count for group in groups]}
         if functions & EXTREMES:
-            data_type = column_of(self.scope.schema, column).type
-            found[names.min] = decode(field, [group.lowest for group in groups], data_type)
-            found[names.max] = decode(field, [group.highest for group in groups], data_type)
             if has_nan(groups):
-                found[names.nan] = self.nan_counts(column, buckets)
+                found[names.nan] = self.equal_counts(column, math.nan, buckets)
+            data_type = column_of(self.scope.schema, column).type
+            lowest = self.with_infinity(column, [group.lowest for group in groups], math.inf, buckets)
+            highest = self.with_infinity(column, [group.highest for group in groups], -math.inf, buckets)
+            found[names.min] = decode(field, lowest, data_type)
+            found[names.max] = decode(field, highest, data_type)
         if functions & SUMMED:
             found[names.sum] = [_sum(field, group.total) for group in groups]
         return found
@@ -193,9 +197,28 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
             reader = ValueReader(self.searcher, self.predicates.schema, self.query)
             return reader.metrics(field, functions, count)
 
-    def nan_counts(self, column: str, buckets: Sequence[_Bucket]) -> list[int]:
-        nan = self.predicates.where_true(Comparison(column, Operator.EQ, math.nan))
-        run = replace(self, query=filtered(self.query, nan), aggregation=Aggregation(by=self.aggregation.by))
+    def with_infinity(
+        self, column: str, extremes: list[Any], infinity: float, buckets: Sequence[_Bucket]
+    ) -> list[Any]:
+        """Replace the extreme with which Tantivy starts, if no row has it.
+
+        Its minimum of no number but infinity (and NaN) is the largest finite double, and its maximum the smallest.
+        """
+        start = math.copysign(sys.float_info.max, infinity)
+        if not any(isinstance(extreme, float) and extreme == start for extreme in extremes):
+            return extremes
+        counts = self.equal_counts(column, start, buckets)
+        return [
+            infinity if extreme == start and not count else extreme
+            for extreme, count in zip(extremes, counts, strict=True)
+        ]
+
+    def equal_counts(self, column: str, value: float, buckets: Sequence[_Bucket]) -> list[int]:
+        """Return how many rows of each group have this value."""
+        equal = self.predicates.where_true(Comparison(column, Operator.EQ, value))
+        run = replace(
+            self, query=filtered(self.query, equal), aggregation=Aggregation(by=self.aggregation.by)
+        )
         found, _ = run.buckets()
         # By their text, because a key may be NaN, which does not equal itself.
         counts = {repr(bucket.key): bucket.rows for bucket in found}
@@ -220,17 +243,23 @@ def _constant_metrics(names: PartialColumns, value: pa.Scalar, buckets: Sequence
     if not value.is_valid:
         return {names.count: [0] * len(rows)}
     constant = value.as_py()
-    extremes = [constant if count else None for count in rows]
-    found: dict[str, Any] = {names.count: rows, names.min: extremes, names.max: extremes}
-    if not is_number(value.type):
-        return found
-    return {
-        **found,
-        names.sum: [
-            EXACT.multiply(constant, count) if isinstance(constant, Decimal) else constant * count
-            for count in rows
-        ],
-    }
+    found: dict[str, Any] = {names.count: rows}
+    if isinstance(constant, float) and math.isnan(constant):
+        found[names.nan] = rows
+    else:
+        found[names.min] = found[names.max] = [constant if count else None for count in rows]
+    if is_number(value.type):
+        found[names.sum] = [_multiple(constant, count) if count else None for count in rows]
+    return found
+
+
+def _multiple(value: float | Decimal, count: int) -> float | Decimal:
+    return EXACT.multiply(value, count) if isinstance(value, Decimal) else value * count
+
+
+def _without_sign_of_zero(key: Any) -> Any:
+    # The index has no -0.0, so a partition must not have it either.
+    return key + 0.0 if isinstance(key, float) else key
 
 
 def _sum(field: FieldMapping, total: float | None) -> Any:
@@ -265,7 +294,6 @@ _STATS_KINDS: Final = frozenset(
         FieldKind.DECIMAL,
     }
 )
-_TEXT_KINDS: Final = frozenset({FieldKind.STRING, FieldKind.BIG_DECIMAL})
 
 
 class GroupMetrics(msgspec.Struct, frozen=True):
@@ -334,12 +362,7 @@ class ValueReader:
         self.query = query
 
     def metrics(self, field: FieldMapping, functions: frozenset[MetricFunction], count: int) -> GroupMetrics:
-        """Return the requested metrics. Raises InvalidAggregationError for sums of big decimals."""
-        if functions & SUMMED and field.kind in _TEXT_KINDS:
-            raise InvalidAggregationError(
-                f"the sum of {field.name!r} cannot be computed by the index, which holds text for it; "
-                f"aggregate the rows instead"
-            )
+        """Return the requested metrics. Raises InvalidAggregationError for extremes of addresses."""
         if functions & EXTREMES and field.kind is FieldKind.IP:
             raise InvalidAggregationError(
                 f"column {field.name!r} holds addresses, which the index does not order as text; "
@@ -369,7 +392,7 @@ class ValueReader:
                 include_upper=False,
             )
             found = self._ordered(filtered(self.query, rows), field, CHUNK_ROWS, Order.Asc)
-            total += sum(value for value in found if value is not None)
+            total += sum(_unscaled(field, value) for value in found if value is not None)
         return total
 
     def _ordered(self, query: Query, field: FieldMapping, limit: int, order: Order) -> Sequence[Any]:
@@ -451,8 +474,8 @@ def _error(by: Histogram, reason: str) -> InvalidAggregationError:
 # Big decimals are indexed as 128-bit two's complement with the sign bit flipped.
 _BIG_DECIMAL_ZERO: Final = 1 << 127
 
-# More digits than any decimal has, so nothing is rounded.
-EXACT: Final = Context(prec=50)
+# More digits than any decimal or sum of them has, so nothing is rounded.
+EXACT: Final = Context(prec=SUM_DIGITS)
 
 
 def decode(field: FieldMapping, terms: Iterable[Any], data_type: pa.DataType) -> pa.Array:
@@ -477,7 +500,11 @@ def _decimal(field: FieldMapping, term: int) -> Decimal:
 
 
 def _big_decimal(field: FieldMapping, term: str) -> Decimal:
-    return decimal_value(int(term, 16) - _BIG_DECIMAL_ZERO, field.scale)
+    return decimal_value(_unscaled(field, term), field.scale)
+
+
+def _unscaled(field: FieldMapping, term: Any) -> int:
+    return int(term, 16) - _BIG_DECIMAL_ZERO if field.kind is FieldKind.BIG_DECIMAL else int(term)
 
 
 _PLAIN: Final = {

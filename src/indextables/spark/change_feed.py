@@ -23,6 +23,8 @@ from indextables.errors import (
 )
 from indextables.log.decode import LogFile, decode_tail
 from indextables.log.entries import empty_entries
+from indextables.log.file_keys import tail_with_keys
+from indextables.log.replay import check_partition_values
 from indextables.log.segment import LogListing, VersionEntry, list_log
 from indextables.ops.read import SplitRef, split_refs
 from indextables.predicates import BoundPredicate
@@ -38,7 +40,6 @@ from indextables.spark.options import (
     StreamOptions,
 )
 from indextables.table import Snapshot, changes_since, load_snapshot
-from indextables.table.changes import ChangeSet
 from indextables.table.history import read_commits
 from indextables.table.load import catch_up
 from indextables.table.log_reader import read_log_files, with_unlisted_versions
@@ -233,21 +234,26 @@ class ChangeFeed:
                 else:
                     yield version, new_files(changes, self._options, context.url)
 
-    def _changes(self, version: int, file: LogFile | None, listing: LogListing) -> ChangeSet | None:
+    def _changes(self, version: int, file: LogFile | None, listing: LogListing) -> "VersionChanges | None":
         """The adds and removes of a version; None if the log no longer has them.
 
         Some writers leave states without version files: the difference of two consecutive states then gives the
         changes.
         """
         if file is not None:
-            tail = decode_tail([file])
-            return ChangeSet(version - 1, version, tail.adds.drop_columns(["sequence"]), tail.removes)
+            tail = tail_with_keys(decode_tail([file]), self._snapshot.context.url)
+            check_partition_values(tail.versions, self._snapshot.metadata, self._snapshot.context.url)
+            removes_rows = bool(pc.any(tail.removes["dataChange"].fill_null(True)).as_py())
+            return VersionChanges(version, tail.adds.drop_columns(["sequence"]), removes_rows)
         if version not in listing.bases or (version > 0 and version - 1 not in listing.bases):
             return None
         try:
-            return _without_moves(changes_since(load_snapshot(self._snapshot.context, version), version - 1))
+            changes = changes_since(load_snapshot(self._snapshot.context, version), version - 1)
         except (VersionNotFoundError, ConcurrentMaintenanceError):
             return None
+        # The new files of a merge have the rows of the removed ones.
+        is_merge = bool(changes.adds.num_rows) and not pc.any(changes.adds["dataChange"]).as_py()
+        return VersionChanges(version, changes.adds, bool(changes.removes.num_rows) and not is_merge)
 
     def _read(self, files: Sequence[VersionEntry]) -> dict[int, LogFile]:
         """Read version files, except those that were deleted since they were listed."""
@@ -275,7 +281,15 @@ class ChangeFeed:
         logger.warning("%s; skipping them (failOnDataLoss=false)", message)
 
 
-def new_files(changes: ChangeSet, options: StreamOptions, url: str) -> pa.Table:
+class VersionChanges(msgspec.Struct, frozen=True):
+    """The files that a version adds (in log order, where known), and whether it removes rows."""
+
+    version: int
+    adds: pa.Table
+    removes_rows: bool
+
+
+def new_files(changes: VersionChanges, options: StreamOptions, url: str) -> pa.Table:
     """The files of a version that have new rows, in log order. Rows that a merge moved are not new.
 
     A stream cannot retract rows, so a version that removes or replaces rows raises RowsChangedError unless an option
@@ -283,7 +297,7 @@ def new_files(changes: ChangeSet, options: StreamOptions, url: str) -> pa.Table:
     perhaps for the second time; `skipChangeCommits` skips the whole version.
     """
     added = changes.adds.filter(changes.adds["dataChange"])
-    if not pc.any(changes.removes["dataChange"].fill_null(True)).as_py():
+    if not changes.removes_rows:
         return added
     if options.skips_changes:
         return added.slice(0, 0)
@@ -298,12 +312,6 @@ def new_files(changes: ChangeSet, options: StreamOptions, url: str) -> pa.Table:
         f"{url}: version {changes.version} {what}, which a stream cannot retract. Set {remedies} or "
         f"{SKIP_CHANGE_COMMITS} (skips the whole version) to true, or start with a new checkpointLocation"
     )
-
-
-def _without_moves(changes: ChangeSet) -> ChangeSet:
-    """The difference of two states, without the removes of a merge: its new files have the rows of the removed ones."""
-    is_merge = changes.adds.num_rows and not pc.any(changes.adds["dataChange"]).as_py()
-    return replace(changes, removes=changes.removes.slice(0, 0)) if is_merge else changes
 
 
 class _Budget:

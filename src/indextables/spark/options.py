@@ -40,7 +40,6 @@ QUERY: Final = "query"
 QUERY_FIELDS: Final = "queryFields"
 SEARCH: Final = "search"
 WHERE: Final = "where"
-SCAN_ID: Final = "indextables.scan"
 VERSION_AS_OF: Final = "versionAsOf"
 TIMESTAMP_AS_OF: Final = "timestampAsOf"
 
@@ -74,7 +73,7 @@ DEFAULT_MAX_FILES: Final = 1000
 _NOT_FOR_STREAMS: Final[Mapping[str, str]] = {
     VERSION_AS_OF: f"a stream does not stay at one version; set where it starts with {STARTING_VERSION}",
     TIMESTAMP_AS_OF: f"a stream does not stay at one timestamp; set where it starts with {STARTING_TIMESTAMP}",
-    SEARCH: "Spark does not push filters to a stream; search with the option query",
+    SEARCH: f"the rows of a stream have no scores; search with the option {QUERY} alone",
 }
 
 
@@ -111,39 +110,42 @@ class TablePlace(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """The options of a reader, apart from the table's place.
+    """The options of a reader, apart from the table's place. Only a search has a score."""
 
-    Scans that Spark may plan together share a `scan_id`. If `is_marked`, each of them has at least one filter.
-    """
-
-    scan_id: str
-    is_marked: bool = False
     columns: tuple[str, ...] | None = None
     where: str | None = None
     query: str | None = None
     query_fields: tuple[str, ...] = ()
-    has_search_columns: bool = False
+    has_score: bool = False
     version: int | None = None
     timestamp: str | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str], source_id: str) -> "ReadOptions":
-        """Parse options; without a scan id, `source_id` is used. Raises InvalidOptionError."""
+    def of(cls, options: Mapping[str, str]) -> "ReadOptions":
+        """Parse options, with keys in lower case. Raises InvalidOptionError."""
         version, timestamp = options.get(VERSION_AS_OF.lower()), options.get(TIMESTAMP_AS_OF.lower())
         if version is not None and timestamp is not None:
             raise InvalidOptionError(f"give {VERSION_AS_OF} or {TIMESTAMP_AS_OF}, not both")
-        scan_id = options.get(SCAN_ID)
+        query, has_score = options.get(QUERY), _flag(options, SEARCH, default="false")
+        if has_score and query is None:
+            raise InvalidOptionError(
+                f"option {SEARCH} needs the option {QUERY}, such as {QUERY} 'title:spark': Spark may answer several "
+                f"queries of a DataFrame or view with one scan, so a condition such as _query = '…' cannot search; "
+                f"load the table, or create a view, for each search"
+            )
         return cls(
-            scan_id=scan_id or source_id,
-            is_marked=bool(scan_id),
             where=options.get(WHERE),
             columns=_columns(options),
-            query=options.get(QUERY),
+            query=query,
             query_fields=parse_names(options.get(QUERY_FIELDS.lower(), "")),
-            has_search_columns=_flag(options, SEARCH, default="false"),
+            has_score=has_score,
             version=None if version is None else _integer(VERSION_AS_OF, version),
             timestamp=timestamp,
         )
+
+    def at(self, version: int) -> "ReadOptions":
+        """The same options for this version of the table."""
+        return msgspec.structs.replace(self, version=version, timestamp=None)
 
     def predicate(self, schema: pa.Schema) -> BoundPredicate | None:
         """The option `where`, bound to the schema; None reads all rows. Raises InvalidPredicateError."""

@@ -10,24 +10,21 @@ import contextlib
 import functools
 import json
 import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructType
 
 from indextables.config import Settings
 from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
 from indextables.errors import IndexTablesError, InvalidOptionError
-from indextables.spark.filters import MARKER_PREFIX
 from indextables.spark.jobs import check_workers
 from indextables.spark.options import (
     PARTITION_BY,
     PATH,
     SAVE_MODE,
-    SCAN_ID,
     TablePlace,
     as_options,
     parse_names,
@@ -121,16 +118,12 @@ def _patch_reader(reader_type: type[Any]) -> None:
         **options: Any,
     ) -> DataFrame:
         spark = _session_of(self)
-        if not _is_ours(self, format, spark):
-            plain: DataFrame = original(self, path, format, schema, **options)
-            return plain
-        _activate(spark)
-        check_workers(spark)
-        scan_id = uuid.uuid4().hex
-        options = {**as_options(session_settings(spark)), **options}
-        frame: DataFrame = original(self, path, format, schema, **options, **{SCAN_ID: scan_id})
-        marked = _with_marker(frame, scan_id)
-        return original(self, path, format, schema, **options, **{SCAN_ID: ""}) if marked is None else marked
+        if _is_ours(self, format, spark):
+            _activate(spark)
+            check_workers(spark)
+            options = {**as_options(session_settings(spark)), **options}
+        frame: DataFrame = original(self, path, format, schema, **options)
+        return frame
 
     reader_type.load = load
 
@@ -166,17 +159,6 @@ def _with_mode(writer: Any, mode: str | None) -> Any:
             f"unknown save mode {mode!r}; use append, overwrite, errorifexists or ignore"
         )
     return writer.mode("append").option(SAVE_MODE, _OTHER_MODES[name])
-
-
-def _with_marker(frame: DataFrame, scan_id: str) -> DataFrame | None:
-    """The same rows, with a condition that every scan of them pushes to the source; None without a string column.
-
-    The condition is true for every row, null or not. `shared_plans` explains why each scan needs a filter.
-    """
-    strings = [field.name for field in frame.schema if isinstance(field.dataType, StringType)]
-    if not strings:
-        return None
-    return frame.where(f"NOT ({quote_name(strings[-1])} <=> '{MARKER_PREFIX}{scan_id}')")
 
 
 # Streams.

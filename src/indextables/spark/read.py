@@ -1,14 +1,15 @@
 """The batch reader: planning prunes the snapshot into tasks, and each task reads the rows of its splits.
 
 Planning runs in a process of its own beside the driver. It sends the reader to the tasks without the snapshot, and to
-each task the few splits that it reads.
+each task the few splits that it reads. Spark may use a plan for any query of the same DataFrame or view, so a plan
+depends on what was loaded alone, and no reader takes filters; see docs/decisions/0024-plans-of-spark.md.
 """
 
 import functools
 import gc
 import heapq
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,29 +17,28 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from indextables.config import Settings
 from indextables.config.registry import READ_MAX_SPLITS_PER_TASK, READ_MIN_TASKS, READ_TASK_SIZE
-from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.errors import InvalidOptionError
 from indextables.ops.read import SplitRef, projected_schema, split_refs
 from indextables.ops.search import SearchRequest, check_query
-from indextables.predicates import BoundPredicate, all_of, any_of, columns_of, to_arrow_filter
+from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.schema import TableShape
 from indextables.search.compile import SearchScope, compile_with_predicate
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.parser import QueryNode, parse_query
-from indextables.spark.filters import QUERY_COLUMN, SCORE_COLUMN, requested_by
-from indextables.spark.options import QUERY, ReadOptions, TablePlace
-from indextables.spark.shared_plans import ScanRequest, merge_requests, remember
+from indextables.spark.options import QUERY, SEARCH, ReadOptions, TablePlace
 from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
 from indextables.split.index_cache import index_cache
 from indextables.split.split import Split
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot
 
-SEARCH_FIELDS = (pa.field(QUERY_COLUMN, pa.string()), pa.field(SCORE_COLUMN, pa.float32()))
+SCORE_COLUMN: Final = "_score"
+_SCORE_FIELD: Final = pa.field(SCORE_COLUMN, pa.float32())
 
 # The cost of opening a split, in bytes read.
 OPEN_COST_BYTES: Final = 4 * 1024**2
@@ -47,25 +47,24 @@ _SHARE_OF_SEARCH: Final = 1 / 16
 _BATCH_ROWS: Final = 8192
 
 
-def schema_to_read(place: TablePlace, options: ReadOptions) -> StructType:
-    """The schema of a read with these options. Raises InvalidSchemaError and what opening a table raises."""
-    snapshot = options.snapshot(place)
+def schema_to_read(snapshot: Snapshot, options: ReadOptions) -> StructType:
+    """The schema of a read with these options. Raises InvalidSchemaError and InvalidOptionError."""
     columns = projected_schema(snapshot.schema, options.columns)
-    if not options.has_search_columns:
+    if not options.has_score:
         return spark_schema(columns)
-    taken = next((field.name for field in SEARCH_FIELDS if field.name in snapshot.schema.names), None)
-    if taken is not None:
+    if SCORE_COLUMN in snapshot.schema.names:
         raise InvalidOptionError(
-            f"{place.url}: search=true needs the column name {taken!r}, which the table uses; search with the option "
-            f"{QUERY} instead"
+            f"{snapshot.context.url}: {SEARCH}=true adds the column {SCORE_COLUMN!r}, but the table has one of this "
+            f"name; omit the option, and search with the option {QUERY} alone"
         )
-    return spark_schema(pa.schema([*columns, *SEARCH_FIELDS]))
+    return spark_schema(pa.schema([*columns, _SCORE_FIELD]))
 
 
 class BatchReader(DataSourceReader):
-    """Reads the table version that is current when the query is planned. Spark applies the filters.
+    """Reads the rows that the options select; Spark applies the conditions of queries.
 
-    The constructor raises what opening a table raises, and InvalidSchemaError for columns that the table lacks.
+    The constructor raises what opening a table raises, InvalidSchemaError for columns that the table lacks, and
+    InvalidQueryError, so that a wrong query fails during planning and not in every task.
     """
 
     def __init__(self, place: TablePlace, options: ReadOptions, schema: StructType) -> None:
@@ -74,7 +73,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._snapshot: Snapshot | None = options.snapshot(place)
         self._table = _TaskTable(self._snapshot.shape, self._snapshot.context.settings)
-        virtual = [field.name for field in SEARCH_FIELDS] if options.has_search_columns else []
+        virtual = [SCORE_COLUMN] if options.has_score else []
         requested = table_schema(schema)
         self._names = dict(
             zip(
@@ -84,19 +83,16 @@ class BatchReader(DataSourceReader):
             )
         )
         self._where = options.predicate(self._table.shape.schema)
-        self._requests: tuple[ScanRequest, ...] = (ScanRequest(options.query),)
-        self._check_queries()
+        search = SearchRequest.of(self._snapshot, options.query, None, options.query_fields)
+        check_query(self._snapshot, search)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks: splits that may have matching rows, packed by size."""
         assert self._snapshot is not None  # only tasks have none
-        wanted = [self._with_option_where(request.where) for request in self._requests]
-        known = [where for where in wanted if where is not None]
-        where = any_of(known) if len(known) == len(wanted) else None
-        is_search = all(request.query is not None for request in self._requests)
-        share = _SHARE_OF_SEARCH if is_search else 1.0
         return split_batches(
-            split_refs(self._snapshot.select(where).entries), self._table.settings, share=share
+            split_refs(self._snapshot.select(self._where).entries),
+            self._table.settings,
+            share=1.0 if self._options.query is None else _SHARE_OF_SEARCH,
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -108,90 +104,34 @@ class BatchReader(DataSourceReader):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_snapshot": None}
 
-    def _check_queries(self) -> None:
-        """Raise InvalidQueryError during planning, not in every task."""
-        assert self._snapshot is not None  # only tasks have none
-        for request in self._requests:
-            search = SearchRequest.of(self._snapshot, request.query, None, self._options.query_fields)
-            check_query(self._snapshot, search)
-
-    def _with_option_where(self, where: BoundPredicate | None) -> BoundPredicate | None:
-        """The option `where` and the condition of a scan, combined."""
-        both = [each for each in (self._where, where) if each is not None]
-        return all_of(both) if both else None
-
     def _rows(self, refs: Sequence[SplitRef]) -> Iterator[pa.RecordBatch]:
         store, schema = self._place.store(), batch_schema(self._schema)
         # A scan without any column could not report its number of rows.
         names = list(self._names.values()) or [self._table.shape.schema.names[0]]
         for ref in refs:
             split = _open_task_split(store, self._table, ref)
-            for request in self._requests:
-                for batch, scores in self._scan_split(split, request, names):
-                    yield self._to_spark_batch(batch, request.query, scores, schema)
+            for batch, scores in self._scan_split(split, names):
+                yield self._to_spark_batch(batch, scores, schema)
 
     def _scan_split(
-        self, split: Split, request: ScanRequest, names: Sequence[str]
+        self, split: Split, names: Sequence[str]
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
-        where = self._with_option_where(request.where)
-        if request.query is None:
-            return ((batch, None) for batch in split.scan(names, where))
-        is_scored = SCORE_COLUMN in self._schema.names and SCORE_COLUMN not in self._names
-        query = _Query(parse_query(request.query), self._options.query_fields, is_scored)
-        return _search_split(split, self._table, query, names, where)
+        options = self._options
+        if options.query is None:
+            return ((batch, None) for batch in split.scan(names, self._where))
+        is_scored = options.has_score and SCORE_COLUMN in self._schema.names
+        query = _Query(parse_query(options.query), options.query_fields, is_scored)
+        return _search_split(split, self._table, query, names, self._where)
 
     def _to_spark_batch(
-        self, batch: pa.RecordBatch, query: str | None, scores: pa.Array | None, schema: pa.Schema
+        self, batch: pa.RecordBatch, scores: pa.Array | None, schema: pa.Schema
     ) -> pa.RecordBatch:
         arrays = []
         for field in schema:
-            if field.name in self._names:
-                array = batch.column(self._names[field.name])
-            elif field.name == QUERY_COLUMN:
-                array = pa.repeat(pa.scalar(query, pa.string()), batch.num_rows)
-            else:
-                array = pa.nulls(batch.num_rows, pa.float32()) if scores is None else scores
+            array = batch.column(self._names[field.name]) if field.name in self._names else scores
+            assert array is not None  # only a scored search has a column without a name in the table
             arrays.append(array if array.type.equals(field.type) else array.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-class PushDownReader(BatchReader):
-    """A batch reader that reads only what the filters select.
-
-    Spark still applies all filters itself, because this plan may serve several scans of the same DataFrame; see
-    `shared_plans`.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # the name is Spark's
-        """Restrict the read to the filters; returns all of them, for Spark to apply. Raises InvalidQueryError."""
-        options = self._options
-        query, where = requested_by(
-            filters, self._table.shape.schema, has_search_columns=options.has_search_columns
-        )
-        if query is not None and options.query not in (None, query):
-            raise InvalidOptionError(
-                f"the option {QUERY} and the condition on {QUERY_COLUMN} differ; keep one of them"
-            )
-        # Without a marker, a scan without filters may share this plan unnoticed. Then only a search restricts it.
-        request = ScanRequest(query or options.query, where if options.is_marked else None)
-        self._check_is_search(request)
-        self._requests = merge_requests(remember(options.scan_id, request))
-        self._check_queries()
-        return filters
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """See `BatchReader.partitions`. Raises InvalidQueryError if a scan with search=true has no query."""
-        for request in self._requests:
-            self._check_is_search(request)
-        return super().partitions()
-
-    def _check_is_search(self, request: ScanRequest) -> None:
-        """Require a query: rows carry its text, and a scan without one would also get the rows of other searches."""
-        if self._options.has_search_columns and request.query is None:
-            raise InvalidQueryError(
-                f"{self._place.url}: search=true needs a condition such as WHERE {QUERY_COLUMN} = 'title:spark'; omit "
-                f"the option to read all rows"
-            )
 
 
 # Tasks.
@@ -269,15 +209,15 @@ def _search_split(
 
     Raises InvalidQueryError.
     """
-    index = split.index(index_cache(table.settings))
+    searcher = split.searcher(index_cache(table.settings))
     scope = SearchScope(split.mapping, table.shape.schema, split.partition_row, query.fields)
-    compiled = compile_with_predicate(index, scope, query.node, where)
+    compiled = compile_with_predicate(scope, query.node, where)
     if query.is_scored:
-        hits = search_index(compiled.index, compiled.query, split.num_records)
+        hits = search_index(searcher, compiled.query, split.num_records)
         order = np.argsort(hits.rows)
         rows, scores = hits.rows[order], hits.scores[order]
     else:
-        rows, scores = matching_rows(compiled.index, compiled.query), None
+        rows, scores = matching_rows(searcher, compiled.query), None
     needed = list(dict.fromkeys([*names, *(columns_of(compiled.rest) if compiled.rest is not None else ())]))
     for start in range(0, len(rows), _BATCH_ROWS):
         piece = slice(start, start + _BATCH_ROWS)

@@ -24,7 +24,6 @@ from pyspark.sql import SparkSession
 PYSPARK_VERSION: Final = str(pyspark.__version__)
 
 ENABLED: Final = "spark.indextables.python.enabled"
-PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 ARROW: Final = "spark.sql.execution.arrow.pyspark.enabled"
 
 WORKERS_PYTHON: Final = "spark.pyspark.python"
@@ -92,8 +91,8 @@ def session(**conf: object) -> SparkSession:
 def enable(spark: SparkSession) -> SparkSession:
     """Enable IndexTables on an existing session, classic or Connect. Enabling it again has no effect.
 
-    Registers the data source under all its names and turns on filter push-down. `.partitionBy(…)` and all save modes
-    then work with it, and `spark.sql` executes IndexTables statements.
+    Registers the data source under all its names. `.partitionBy(…)` and all save modes then work with it, and
+    `spark.sql` executes IndexTables statements.
 
     Args:
         spark: The session to enable.
@@ -112,7 +111,6 @@ def enable(spark: SparkSession) -> SparkSession:
     if not is_enabled(spark):
         for source in SOURCES:
             spark.dataSource.register(source)
-        spark.conf.set(PUSH_DOWN, "true")
         spark.conf.set(ENABLED, "true")
     patch_spark(spark)
     return spark
@@ -143,7 +141,6 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.memory": f"{_memory_gigabytes()}g",
-        PUSH_DOWN: "true",
         ARROW: "true",
         LOCAL_SOCKETS: "true",
         REDACTION: _REDACTED_NAMES,

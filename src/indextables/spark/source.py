@@ -1,7 +1,5 @@
 """The data source `indextables`, also known to Spark by the names that it has on the JVM."""
 
-import sys
-import uuid
 from collections.abc import Mapping, MutableMapping
 from typing import Final
 
@@ -28,22 +26,13 @@ from indextables.spark.options import (
     WriteOptions,
     index_settings,
 )
-from indextables.spark.read import (
-    BatchReader,
-    PushDownReader,
-    freeze_loaded_objects,
-    schema_to_read,
-)
+from indextables.spark.read import BatchReader, freeze_loaded_objects, schema_to_read
 from indextables.spark.stream_read import FailedStream, StreamReader
 from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
 from indextables.spark.write import DiscardingWriter, Job, Replacement, TableWriter, WriteTarget
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.split_protocol import check_accepts_splits
-
-# Spark rejects a reader with `pushFilters` if the setting for push-down is off, and does not show readers the setting.
-# Only a process in which Spark pushes filters has loaded this module.
-_PUSH_DOWN_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class IndexTablesSource(DataSource):
@@ -63,8 +52,8 @@ class IndexTablesSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._options: Mapping[str, str] = {key.lower(): value for key, value in options.items()}
-        # Shared by all scans of this object, which Spark pickles to every process that plans one.
-        self._scan_id = uuid.uuid4().hex
+        # The version that `load` found. Spark pickles this object to every process that plans a scan of it.
+        self._version: int | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -72,18 +61,20 @@ class IndexTablesSource(DataSource):
         return "indextables"
 
     def schema(self) -> StructType:
-        """The table's schema, or the columns that the options select."""
+        """The table's schema, or the columns that the options select. All scans read the version that it comes from."""
         freeze_loaded_objects()
-        return schema_to_read(TablePlace.of(self._options), ReadOptions.of(self._options, self._scan_id))
+        options = ReadOptions.of(self._options)
+        snapshot = options.snapshot(TablePlace.of(self._options))
+        self._version = snapshot.version
+        return schema_to_read(snapshot, options)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """A reader of the newest version, or of the version that the options name."""
+        """A reader of the version that was loaded; if Spark did not ask for the schema, of the newest version."""
         freeze_loaded_objects()
-        options = ReadOptions.of(self._options, self._scan_id)
-        # A search needs filters: if push-down is off, Spark's error must name the setting.
-        has_filters = options.has_search_columns or _PUSH_DOWN_MODULE in sys.modules
-        kind = PushDownReader if has_filters else BatchReader
-        return kind(TablePlace.of(self._options), options, schema)
+        options = ReadOptions.of(self._options)
+        if self._version is not None:
+            options = options.at(self._version)
+        return BatchReader(TablePlace.of(self._options), options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter | DiscardingWriter:
         """A writer for rows of this schema. Raises InvalidSchemaError if it does not fit the table."""
@@ -108,7 +99,7 @@ class IndexTablesSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader | FailedStream:  # noqa: N802  # the name is Spark's
         """A reader that follows the table, or one that raises the reason why it cannot."""
         try:
-            options = ReadOptions.of(self._options, self._scan_id)
+            options = ReadOptions.of(self._options)
             return StreamReader(
                 TablePlace.of(self._options), options, StreamOptions.of(self._options), schema
             )

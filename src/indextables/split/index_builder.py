@@ -1,4 +1,4 @@
-"""Builds Tantivy indexes in local directories: the index of a new split, and temporary indexes of some rows.
+"""Builds Tantivy indexes in local directories: the index of a new split, and indexes of some rows in memory.
 
 `DocumentEncoder` turns Arrow columns into documents: it encodes values a column at a time and adds them row by row.
 """
@@ -6,7 +6,6 @@
 import base64
 import contextlib
 import math
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -29,7 +28,7 @@ from indextables.split.doc_mapping import (
     FieldKind,
     FieldMapping,
 )
-from indextables.split.index_files import MANAGED_FILE, META_FILE, open_index, translating
+from indextables.split.index_files import MANAGED_FILE, META_FILE, translating
 
 # Tantivy's limits for one thread.
 MIN_HEAP_BYTES: Final = 15_000_000
@@ -89,19 +88,22 @@ class IndexBuilder:
             self._writer.rollback()
 
 
-@contextlib.contextmanager
-def row_index(rows: pa.Table, mapping: DocMapping) -> Iterator[tantivy.Index]:
-    """Index some rows in a temporary directory. Raises InvalidValueError and SplitWriteError."""
-    with tempfile.TemporaryDirectory(prefix="indextables-") as folder:
-        builder = IndexBuilder(Path(folder), mapping, MIN_HEAP_BYTES)
-        try:
-            for batch in rows.to_batches():
-                builder.add(batch)
-            builder.finish()
-        except BaseException:
-            builder.abort()
-            raise
-        yield open_index(Path(folder), mapping, "rows in memory")
+def row_index(rows: pa.Table, mapping: DocMapping) -> tantivy.Searcher:
+    """Index some rows in memory. Raises InvalidValueError and SplitWriteError."""
+    encoder = DocumentEncoder(mapping)
+    with translating("indexing rows in memory", SplitWriteError):
+        index = tantivy.Index(mapping.tantivy_schema())
+        mapping.register_tokenizers(index)
+        writer = index.writer(MIN_HEAP_BYTES, num_threads=1)
+        first_row = 0
+        for batch in rows.to_batches():
+            for document in encoder.documents(batch, first_row):
+                writer.add_document(document)
+            first_row += batch.num_rows
+        writer.commit()
+        writer.wait_merging_threads()
+        index.reload()
+        return index.searcher()
 
 
 def index_files(directory: Path) -> list[Path]:

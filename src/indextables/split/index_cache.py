@@ -4,6 +4,7 @@
     <root>/new/<name>/      entries under construction or being deleted; the process that works on one locks it, so
                             a sweep recognizes the remains of a crash
     <root>/locks/<nn>       locks, each for the keys that hash to its number
+    <root>/locks/room       the lock for adding entries; it holds their total size, or more
 
 A process reads an entry under a shared lock and removes one under an exclusive lock, without waiting: entries in use
 are not evicted. The modification time of an entry's directory is the time of its last use.
@@ -30,8 +31,12 @@ from indextables.errors import IndexCacheError
 PRIVATE: Final = 0o700
 
 _STRIPES: Final = 256
-# Entries that a process keeps open. Each maps a few files and takes little memory.
+# Entries that a process keeps open. Each maps about ten files; Linux allows a process 65,530 mappings.
 _OPEN_ENTRIES: Final = 256
+# Room is made for more than one entry, because it means measuring them all: the cache is filled up to this part of it.
+_FULL: Final = 0.9
+# The total size of all entries is written with this many digits.
+_SIZE_DIGITS: Final = 20
 # Searches may be too frequent to check the file system for each one.
 _RECHECK_SECONDS: Final = 1.0
 
@@ -203,24 +208,32 @@ class IndexCache:
     def _place(self, directory: Path, key: str, size: int) -> Path:
         """Make room for a complete entry and rename it into place, one process at a time so the bound holds."""
         path = self._entry(key)
-        room_lock = os.open(self._root / "locks" / "room", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        room = os.open(self._root / "locks" / "room", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(room_lock, fcntl.LOCK_EX)
-            self._make_room(size)
+            fcntl.flock(room, fcntl.LOCK_EX)
+            used = _read_size(room)
+            if used is None or used + size > self._max_bytes:
+                used = self._make_room(size)
+            # Before the entry exists: a crash between the two must not leave it uncounted.
+            _write_size(room, used + size)
             directory.rename(path)
             _flush(path.parent)
         finally:
-            os.close(room_lock)
+            os.close(room)
         return path
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, size: int) -> int:
+        """Evict entries until another one fits, and return the size of those that are left."""
         entries = self.entries()
-        surplus = sum(entry.size for entry in entries) + size - self._max_bytes
+        used = sum(entry.size for entry in entries)
+        if used + size <= self._max_bytes:
+            return used
         for entry in entries:
-            if surplus <= 0:
-                return
+            if used + size <= self._max_bytes * _FULL:
+                break
             if self._evict(entry):
-                surplus -= entry.size
+                used -= entry.size
+        return used
 
     def _evict(self, entry: CacheEntry) -> bool:
         """Remove an entry unless it is in use, and return whether it was removed."""
@@ -281,6 +294,17 @@ def _entry_of(path: Path) -> CacheEntry | None:
         return CacheEntry(path, sum(file.stat().st_size for file in path.iterdir()), used_ns)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _read_size(descriptor: int) -> int | None:
+    """Return the total size in the file of the room; None if no process has written it completely."""
+    text = os.pread(descriptor, _SIZE_DIGITS + 1, 0)
+    return int(text) if len(text) == _SIZE_DIGITS and text.isdigit() else None
+
+
+def _write_size(descriptor: int, size: int) -> None:
+    os.pwrite(descriptor, b"%0*d" % (_SIZE_DIGITS, size), 0)
+    os.fdatasync(descriptor)
 
 
 def _flush_files(directory: Path) -> int:

@@ -1,4 +1,4 @@
-"""The files of a Tantivy index: fetched from a split into a local directory, and opened there.
+"""The files of a Tantivy index, fetched from a split into a local directory.
 
 `translating` turns Tantivy's errors, and the panics of its Rust code, into ours.
 """
@@ -9,11 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import tantivy
-
 from indextables.errors import IndexTablesError, SplitCorruptedError
 from indextables.split.bundle import ROWS_MEMBER, Bundle, SplitInfo, coalesce, prefetched, read_range
-from indextables.split.doc_mapping import DocMapping
 from indextables.storage import ObjectStore
 
 META_FILE: Final = "meta.json"
@@ -64,20 +61,6 @@ def fetch_members(
                 with (directory / name).open("ab") as target:
                     target.write(part)
     return {name: digest.hexdigest() for name, digest in digests.items()}
-
-
-def open_index(directory: Path, mapping: DocMapping, place: str) -> tantivy.Index:
-    """Open an index for queries. It keeps its files open, so the directory may be removed afterwards.
-
-    Raises SplitCorruptedError if the directory holds no valid index.
-    """
-    with translating(f"{place}: the index cannot be opened", SplitCorruptedError):
-        index = tantivy.Index.open(str(directory))
-        mapping.register_tokenizers(index)
-        # The index of a split never changes. A manual reader starts no thread that watches for changes.
-        index.config_reader("manual")
-        index.reload()
-        return index
 
 
 class translating:  # noqa: N801  # read as a statement

@@ -39,6 +39,7 @@ from indextables.split.doc_mapping import (
 from indextables.split.doc_mapping_settings import is_wrapped, kind_of_type
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_files import META_FILE, fetch_members, translating
+from indextables.split.index_opener import open_index
 from indextables.split.split import RowNumbers, Split, matching, needed_columns
 
 _Convert: TypeAlias = Callable[[Any], Any]
@@ -130,11 +131,8 @@ class JvmSplit(Split):
         meta = self._meta
         with _scratch() as directory:
             fetch_members(self._store, self._key, self._bundle, self._bundle.members, directory)
-            with translating(f"{self._place}: the index cannot be opened", SplitCorruptedError):
-                index = tantivy.Index.open(str(directory))
-                index.config_reader("manual")
-                index.reload()
-                searcher = index.searcher()
+            searcher = open_index(directory, None, self._place)
+            with translating(f"{self._place}: the index cannot be read", SplitCorruptedError):
                 return searcher, _addresses(searcher, meta)
 
     def _rows(

@@ -15,13 +15,14 @@ import tantivy
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitCorruptedError
+from indextables.metrics import CACHE_HITS, CACHE_MISSES
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column
 from indextables.split.bundle import Bundle
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
-from indextables.split.index_files import open_index
+from indextables.split.index_opener import open_index
 from indextables.storage import ObjectStore
 
 _ONE_ROW = pa.table({"row": arrow_from_numpy(np.zeros(1, np.int64))})
@@ -70,7 +71,7 @@ class Split(ABC):
     @property
     @abstractmethod
     def mapping(self) -> DocMapping:
-        """How the index that `index` returns was built."""
+        """How the index that `searcher` opens was built."""
 
     @property
     def unreadable_columns(self) -> tuple[str, ...]:
@@ -90,17 +91,17 @@ class Split(ABC):
         """Return the rows with these numbers, in the given order; a repeated number repeats its row."""
         return self._take(row_numbers, self._table.names(columns))
 
-    def index(self, cache: IndexCache) -> tantivy.Index:
+    def searcher(self, cache: IndexCache) -> tantivy.Searcher:
         """Open the index from the cache, which fetches it on a miss.
 
-        The index stays usable after its entry is evicted. Also raises IndexCacheError.
+        The searcher stays usable after the entry is evicted. Also raises IndexCacheError.
         """
         try:
-            return cache.open(self._cache_key, self._fill, self._open)
+            return self._open_cached(cache)
         except SplitCorruptedError:
             # The cached copy may have been damaged after it was verified.
             cache.discard(self._cache_key)
-            return cache.open(self._cache_key, self._fill, self._open)
+            return self._open_cached(cache)
 
     @abstractmethod
     def verify(self) -> None:
@@ -120,11 +121,23 @@ class Split(ABC):
     def _fill(self, directory: Path) -> None:
         """Write the index into an empty directory."""
 
+    def _open_cached(self, cache: IndexCache) -> tantivy.Searcher:
+        outcome = CACHE_HITS
+
+        def fill(directory: Path) -> None:
+            nonlocal outcome
+            outcome = CACHE_MISSES
+            self._fill(directory)
+
+        searcher = cache.open(self._cache_key, fill, self._open)
+        outcome.record(1, self._store.url, cache="indexes")
+        return searcher
+
     @lazy_property
     def _cache_key(self) -> str:
         return cache_key(self._index_parts())
 
-    def _open(self, directory: Path) -> tantivy.Index:
+    def _open(self, directory: Path) -> tantivy.Searcher:
         return open_index(directory, self.mapping, self._place)
 
     def _identity(self) -> list[str | bytes]:

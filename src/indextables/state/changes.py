@@ -213,7 +213,12 @@ def _normalized(state: StateManifest) -> StateManifest:
         )
         for info in state.manifests
     )
-    return replace(state, manifests=manifests)
+    foreign = state.foreign
+    by_manifest = {
+        normalized_manifest_path(path, state.state_version): values
+        for path, values in foreign.values_by_manifest.items()
+    }
+    return replace(state, manifests=manifests, foreign=replace(foreign, values_by_manifest=by_manifest))
 
 
 def _recount(info: ManifestInfo, paths: pa.ChunkedArray, tombstones: pa.Array) -> ManifestInfo:

@@ -7,6 +7,7 @@ partitioned table gets about `_MANIFESTS_OF_LARGE_TABLE` manifests, and a small 
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -23,11 +24,15 @@ from indextables.config.registry import (
 )
 from indextables.pruning import map_values, parse_values
 from indextables.schema import TableShape
+from indextables.state.locality import are_in_order, reads_per_partition
 from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import ManifestInfo, StateManifest
 
 _MANIFESTS_OF_LARGE_TABLE = 128
 _SMALLEST_TARGET_ENTRIES = 4096
+
+# A query of one partition may read this many large manifests before their order counts as lost.
+_TOLERATED_READS = 4
 
 
 def target_entries(total_entries: int, entries_per_manifest: int, *, is_partitioned: bool) -> int:
@@ -44,10 +49,11 @@ def layout(entries: pa.Table, shape: TableShape, max_entries: int) -> Iterator[p
     Values are compared by the columns' types, nulls last. A column with invalid values is compared as text: the order
     affects only speed. Manifests end where partitions end if possible.
     """
-    values = [map_values(entries["partitionValues"], column) for column in shape.partition_columns]
+    columns = shape.partition_keys
+    values = [map_values(entries["partitionValues"], key) for key in columns.values()]
     keys = {
         f"key{index}": _sort_key(texts, shape.type_of(column))
-        for index, (column, texts) in enumerate(zip(shape.partition_columns, values, strict=True))
+        for index, (column, texts) in enumerate(zip(columns, values, strict=True))
     }
     order = pa.array(np.arange(entries.num_rows))
     if keys:
@@ -132,10 +138,71 @@ def compaction_trigger(
     return None
 
 
-def would_help(state: StateManifest, rules: CompactionRules, *, is_partitioned: bool) -> bool:
-    """Whether a compaction would reduce the manifests or tombstones of a state."""
-    compacted = _manifests_when_compact(state, rules, is_partitioned=is_partitioned)
-    return bool(len(state.tombstones)) or len(state.manifests) > compacted
+def why_compaction_is_due(state: StateManifest, rules: CompactionRules, shape: TableShape) -> str | None:
+    """Why a user should compact a state, as text, or None. A compaction removes the reason."""
+    files, manifests = state.num_files, len(state.manifests)
+    match compaction_trigger(state, 0, rules, is_partitioned=shape.is_partitioned):
+        case Trigger.TOMBSTONE_RATIO:
+            return (
+                f"{len(state.tombstones)} tombstones for {files} files: more than "
+                f"{STATE_COMPACTION_TOMBSTONE_THRESHOLD.key} allows"
+            )
+        case Trigger.MANIFEST_COUNT:
+            return f"{manifests} manifests, and many of them are small"
+    if oversized := _oversized(state, rules):
+        return f"{oversized} of {manifests} manifests have more entries than {STATE_ENTRIES_PER_MANIFEST.key} allows"
+    reads = _reads_if_scattered(state, rules, shape)
+    if reads is not None:
+        return f"the partitions of {manifests} manifests overlap: a query of one partition reads {reads:.0f} of them"
+    return None
+
+
+def would_help(state: StateManifest, rules: CompactionRules, shape: TableShape) -> bool:
+    """Whether a compaction would improve a state. It never would right after one."""
+    return (
+        bool(len(state.tombstones))
+        or _is_fragmented(state, rules, shape)
+        or bool(_oversized(state, rules))
+        or _reads_if_scattered(state, rules, shape) is not None
+    )
+
+
+def _is_fragmented(state: StateManifest, rules: CompactionRules, shape: TableShape) -> bool:
+    """Whether a compaction would leave fewer manifests.
+
+    Manifests end where partitions end, so there may be more than their size requires. But in the order in which a
+    compaction writes them, no two neighbors fit into one.
+    """
+    has_more = len(state.manifests) > _manifests_when_compact(
+        state, rules, is_partitioned=shape.is_partitioned
+    )
+    if not shape.is_partitioned or not has_more:
+        return has_more
+    target = _target(state, rules, is_partitioned=True)
+    sizes = [info.num_entries for info in state.manifests]
+    return any(one + other <= target for one, other in pairwise(sizes)) or not are_in_order(
+        state.manifests, shape
+    )
+
+
+def _oversized(state: StateManifest, rules: CompactionRules) -> int:
+    """The number of manifests above the configured limit, which may have been lowered since they were written."""
+    return sum(info.num_entries > rules.entries_per_manifest for info in state.manifests)
+
+
+def _reads_if_scattered(state: StateManifest, rules: CompactionRules, shape: TableShape) -> float | None:
+    """How many large manifests a query of one partition reads, if these are too many, or None.
+
+    Small manifests are fragments, which other rules count. After a compaction a partition is in at most two manifests
+    per partition column that also hold other partitions: the one before and the one after each boundary.
+    """
+    target = _target(state, rules, is_partitioned=shape.is_partitioned)
+    large = [info for info in state.manifests if info.num_entries >= target // 2]
+    most = max(_TOLERATED_READS, 2 * len(shape.partition_keys))
+    if len(large) <= most:
+        return None
+    reads = reads_per_partition(large, shape)
+    return reads if reads is not None and reads > most else None
 
 
 def manifests_to_rewrite(

@@ -60,6 +60,13 @@ class ByteSink(Protocol):
         """Take all of `data`."""
 
 
+class EncodedManifest(msgspec.Struct, frozen=True):
+    """The content of a manifest, and the size that it would have without compression."""
+
+    data: bytes
+    uncompressed_bytes: int
+
+
 def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:
     """A manifest with all rows of `entries`, in order. The same entries and codec yield the same bytes.
 
@@ -69,13 +76,12 @@ def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:
     Raises InvalidSchemaError if a column is missing or has a type that Avro cannot represent; InvalidActionError if an
     entry lacks a required value or is too large; InvalidOptionError if there are too many entries for one manifest.
     """
-    sink = io.BytesIO()
-    with ManifestWriter(sink, _schema_in_use(entries), codec, num_entries=len(entries)) as writer:
-        writer.write(entries)
-    return sink.getvalue()
+    return _encode_manifest(entries, codec).data
 
 
-def write_manifests(entries: pa.Table, counts: Sequence[int], codec: Codec = DEFAULT_CODEC) -> list[bytes]:
+def write_manifests(
+    entries: pa.Table, counts: Sequence[int], codec: Codec = DEFAULT_CODEC
+) -> list[EncodedManifest]:
     """Manifests of the first `counts[0]` entries, the next `counts[1]`, and so on; otherwise as `write_manifest`.
 
     Small manifests are encoded together, because the fixed cost of encoding a column equals that of a thousand values.
@@ -84,16 +90,27 @@ def write_manifests(entries: pa.Table, counts: Sequence[int], codec: Codec = DEF
     ends = list(accumulate(counts))
     if len(counts) == 1 or max(counts, default=0) > BLOCK_ROWS or entries.nbytes > BLOCK_BYTES:
         parts = [entries.slice(end - count, count) for count, end in zip(counts, ends, strict=True)]
-        return [write_manifest(part, codec) for part in parts]
+        return [_encode_manifest(part, codec) for part in parts]
     layout = _Layout.of(_schema_in_use(entries))
     records = layout.encode(_conformed(entries, layout.columns))
     manifests = []
     for count, end in zip(counts, ends, strict=True):
         header, sync = encode_header(layout.avro_schema, codec, count)
+        if not count:
+            manifests.append(EncodedManifest(header, len(header)))
+            continue
         payload = back_to_back(records.slice(end - count, count))
-        block = encode_block(count, codec.compress(payload), sync) if count else b""
-        manifests.append(header + block)
+        compressed = codec.compress(payload)
+        data = header + encode_block(count, compressed, sync)
+        manifests.append(EncodedManifest(data, len(data) + payload.size - len(compressed)))
     return manifests
+
+
+def _encode_manifest(entries: pa.Table, codec: Codec) -> EncodedManifest:
+    sink = io.BytesIO()
+    with ManifestWriter(sink, _schema_in_use(entries), codec, num_entries=len(entries)) as writer:
+        writer.write(entries)
+    return EncodedManifest(sink.getvalue(), writer.num_bytes + writer.num_bytes_saved)
 
 
 class _Layout(msgspec.Struct, frozen=True):
@@ -137,10 +154,11 @@ class ManifestWriter:
         self._layout = _Layout.of(schema)
         self._pending = self._layout.columns.empty_table()
         self._compressor = ThreadPoolExecutor(_COMPRESSION_THREADS, thread_name_prefix="indextables-manifest")
-        self._in_flight: deque[tuple[int, Future[bytes]]] = deque()
+        self._in_flight: deque[tuple[int, int, Future[bytes]]] = deque()
         self._uncompressed_bytes = 0
         self.num_entries = 0
         self.num_bytes = 0
+        self.num_bytes_saved = 0
         header, self._sync = encode_header(self._layout.avro_schema, codec, num_entries)
         self._emit(header)
 
@@ -169,7 +187,8 @@ class ManifestWriter:
         for start in range(0, in_whole_blocks, BLOCK_ROWS):
             for block in _divide(pending.slice(start, BLOCK_ROWS)):
                 payload = self._encode(block)
-                self._in_flight.append((len(block), self._compressor.submit(self._codec.compress, payload)))
+                compressed = self._compressor.submit(self._codec.compress, payload)
+                self._in_flight.append((len(block), payload.size, compressed))
                 if len(self._in_flight) > _MAX_BLOCKS_IN_FLIGHT:
                     self._emit_oldest()
         self._pending = pending.slice(in_whole_blocks)
@@ -180,7 +199,7 @@ class ManifestWriter:
             payload = self._encode(block)
             self._emit_in_flight()
             # Most manifests are one small block: not worth a thread.
-            self._emit(encode_block(len(block), self._codec.compress(payload), self._sync))
+            self._emit_block(len(block), payload.size, self._codec.compress(payload))
         self._emit_in_flight()
         self._compressor.shutdown()
         self._pending = self._layout.columns.empty_table()
@@ -206,8 +225,12 @@ class ManifestWriter:
             self._emit_oldest()
 
     def _emit_oldest(self) -> None:
-        count, compressed = self._in_flight.popleft()
-        self._emit(encode_block(count, compressed.result(), self._sync))
+        count, size, compressed = self._in_flight.popleft()
+        self._emit_block(count, size, compressed.result())
+
+    def _emit_block(self, count: int, size: int, compressed: bytes) -> None:
+        self._emit(encode_block(count, compressed, self._sync))
+        self.num_bytes_saved += size - len(compressed)
 
     def _emit(self, data: bytes) -> None:
         self._sink.write(data)
@@ -301,6 +324,7 @@ class NewManifest(msgspec.Struct, frozen=True):
 
     info: ManifestInfo
     size_bytes: int
+    uncompressed_bytes: int
 
     @property
     def key(self) -> str:
@@ -325,17 +349,19 @@ def write_group(store: ObjectStore, form: ManifestForm, group: ManifestGroup) ->
     """Upload the manifests of a group under new names. Raises what `write_manifest` raises, and StorageError."""
     manifests = []
     start = 0
-    for count, data in zip(
+    for count, manifest in zip(
         group.counts, write_manifests(group.entries, group.counts, form.codec), strict=True
     ):
-        manifests.append(_upload(store, form, group.entries.slice(start, count), data))
+        manifests.append(_upload(store, form, group.entries.slice(start, count), manifest))
         start += count
     return tuple(manifests)
 
 
-def _upload(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: bytes) -> NewManifest:
+def _upload(
+    store: ObjectStore, form: ManifestForm, entries: pa.Table, manifest: EncodedManifest
+) -> NewManifest:
     path = new_manifest_path()
-    store.put(LOG_PREFIX + path, data)
+    store.put(LOG_PREFIX + path, manifest.data)
     versions = pc.min_max(entries["addedAtVersion"]).as_py()
     paths = pc.min_max(entries["path"]).as_py()
     shared, typed = _bounds(entries["partitionValues"], form.shape)
@@ -351,8 +377,9 @@ def _upload(store: ObjectStore, form: ManifestForm, entries: pa.Table, data: byt
         live_entry_count=entries.num_rows,
         first_path=paths["min"],
         last_path=paths["max"],
+        size_bytes=len(manifest.data),
     )
-    return NewManifest(info, len(data))
+    return NewManifest(info, len(manifest.data), manifest.uncompressed_bytes)
 
 
 def _bounds(

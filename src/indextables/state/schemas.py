@@ -133,6 +133,7 @@ MANIFEST_INFO_FIELDS: tuple[StateField, ...] = (
     StateField("typed_bounds", "typedBounds", _optional_bounds("TypedBoundsItem"), None),
     StateField("first_path", "firstPath", _OPTIONAL_TEXT, None),
     StateField("last_path", "lastPath", _OPTIONAL_TEXT, None),
+    StateField("size_bytes", "sizeBytes", "long", UNKNOWN_COUNT),
 )
 
 _MANIFEST_INFO_RECORD = {
@@ -171,6 +172,13 @@ STATE_MANIFEST_FIELDS: tuple[StateField, ...] = (
     StateField("unknown_actions", "unknownActions", _TEXT_LIST, [], "Other actions, as JSON", _Texts),
     StateField("timestamp_ms", "timestamp", "long", UNKNOWN_TIME, "Commit time (epoch milliseconds)"),
     StateField("recent_commits", "recentCommits", _TEXT_MAP, {}, "Commit ids by version", _TextsByVersion),
+    StateField(
+        "has_unlogged_protocol",
+        "protocolNotInLog",
+        "boolean",
+        False,
+        "The next transaction carries the protocol",
+    ),
 )
 
 STATE_MANIFEST_SCHEMA: Mapping[str, Any] = {

@@ -4,12 +4,12 @@ Nothing here loops over entries in Python. A manifest that cannot be read raises
 entries.
 """
 
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
-from itertools import compress, pairwise
+from itertools import compress, islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -19,17 +19,32 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables._caching import lazy_property
 from indextables.config.registry import CHECKPOINT_READ_TIMEOUT_SECONDS
+from indextables.errors import ManifestCorruptedError, ObjectNotFoundError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, LoadedEntries, PathSelection, Selection
-from indextables.metrics import STATE_READ_DURATION_MS, STATE_READ_FILE_COUNT, STATE_READ_MANIFEST_COUNT
+from indextables.log.file_keys import with_keys
+from indextables.metrics import (
+    STATE_READ_DURATION_MS,
+    STATE_READ_FILE_COUNT,
+    STATE_READ_MANIFEST_COUNT,
+    STATE_TOMBSTONE_COUNT,
+    STATE_TOMBSTONE_RATIO,
+)
 from indextables.pruning import BoundsOrder, prune_manifests
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_reader import FetchedManifest, read_manifests
+from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.state_manifest import ManifestInfo, StateManifest, manifest_key
 from indextables.storage import ObjectStore, with_time_limit
 
+logger = logging.getLogger(__name__)
+
 # A thread decodes at least so many entries at a time, if there are several manifests.
 _ENTRIES_PER_BATCH = 32_768
+
+# Ten pages of a listing. Only a folder that has not been purged for long has more manifests.
+_MAX_LISTED_FILES = 10_000
 
 
 class StateSource(msgspec.Struct, frozen=True, dict=True):
@@ -59,7 +74,46 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         """
         return self.state.protocol is not None
 
-    @cached_property
+    def file_problem(self) -> str | None:
+        """What is wrong with the files of the manifests, or None: one is missing, or was cut off.
+
+        This takes one listing of each folder, however many entries there are; only files that are not as long as the
+        state records are read. A folder with very many leftovers is not listed to its end; the manifests in the rest
+        count as whole.
+        """
+        try:
+            infos = {manifest_key(info.path, self.state.state_version): info for info in self.state.manifests}
+        except ManifestCorruptedError as error:
+            return str(error)
+        for folder in sorted({key.rpartition("/")[0] for key in infos}):
+            listed = list(islice(self.store.list(f"{folder}/"), _MAX_LISTED_FILES))
+            sizes = {meta.key: meta.size for meta in listed}
+            is_complete = len(listed) < _MAX_LISTED_FILES
+            for key, info in infos.items():
+                if key.rpartition("/")[0] != folder or _has_size(info, sizes.get(key)):
+                    continue
+                if key in sizes or is_complete:
+                    problem = self._confirmed_problem(key, info)
+                    if problem is not None:
+                        return problem
+        return None
+
+    def _confirmed_problem(self, key: str, info: ManifestInfo) -> str | None:
+        """What is wrong with one file that looks wrong: the listing may be older than the state."""
+        try:
+            self.read_files(self.store, self.state.state_version, [info], ["path"])
+        except ObjectNotFoundError:
+            return f"{key} with {info.num_entries} file entries is missing"
+        except ManifestCorruptedError as error:
+            return f"{key} with {info.num_entries} file entries is damaged ({error})"
+        return None
+
+    @lazy_property
+    def had_whole_files(self) -> bool:
+        """Whether there was no `file_problem` when this was first asked."""
+        return self.file_problem() is None
+
+    @lazy_property
     def _sizes(self) -> pa.Table:
         return self.load(None, ["size"]).entries
 
@@ -71,9 +125,14 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         wanted = self.relevant(selection)
         names = FILE_ENTRY_SCHEMA.names if columns is None else list(dict.fromkeys(["path", *columns]))
         live = self._live_of(wanted, self.read(wanted, names), _schema_of(names))
-        STATE_READ_DURATION_MS.record((time.perf_counter() - started) * 1000)
-        STATE_READ_MANIFEST_COUNT.record(len(wanted))
-        STATE_READ_FILE_COUNT.record(live.num_rows)
+        took_ms, table = (time.perf_counter() - started) * 1000, self.store.url
+        STATE_READ_DURATION_MS.record(took_ms, table)
+        STATE_READ_MANIFEST_COUNT.record(len(wanted), table)
+        STATE_READ_FILE_COUNT.record(live.num_rows, table)
+        logger.debug(
+            "%s: read %d file entries from %d of %d manifests of the state of version %d in %.1f ms",
+            table, live.num_rows, len(wanted), len(self.state.manifests), self.state.state_version, took_ms,
+        )  # fmt: skip
         total = len(self.state.manifests)
         return LoadedEntries(live, total, total - len(wanted))
 
@@ -122,7 +181,8 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         columns: Sequence[str] | None,
     ) -> list[pa.Table]:
         """What `read` returns, in this thread, for a caller that has only some manifests of a state."""
-        return read_manifests([_fetch(store, state_version, info) for info in manifests], columns)
+        files = [_fetch(store, state_version, info) for info in manifests]
+        return [with_keys(entries, store.url) for entries in read_manifests(files, columns)]
 
     def _read_here(self, manifests: Sequence[ManifestInfo], columns: Sequence[str] | None) -> list[pa.Table]:
         store, version = self._store_with_time_limit(), self.state.state_version
@@ -134,7 +194,10 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
             # Fetches are submitted before the decoding that waits for them, so this cannot deadlock.
             decoded = [
                 pool.submit(
-                    _decoded_from, [pool.submit(_fetch, store, version, info) for info in batch], columns
+                    _decoded_from,
+                    [pool.submit(_fetch, store, version, info) for info in batch],
+                    columns,
+                    store.url,
                 )
                 for batch in batches(manifests, attrgetter("num_entries"), _ENTRIES_PER_BATCH)
             ]
@@ -168,6 +231,12 @@ class StateSource(msgspec.Struct, frozen=True, dict=True):
         )
 
 
+def report_tombstones(state: StateManifest, table: str) -> None:
+    """Set the gauges of a table to the tombstones of its newest state."""
+    STATE_TOMBSTONE_COUNT.record(len(state.tombstones), table)
+    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1), table)
+
+
 def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) -> tuple[ManifestInfo, ...]:
     """The manifests that may hold an entry for any of the paths, by the first and the last path of each.
 
@@ -185,13 +254,20 @@ def manifests_that_may_hold(manifests: Sequence[ManifestInfo], paths: pa.Array) 
     return tuple(info for info in manifests if may_hold(info))
 
 
+def _has_size(info: ManifestInfo, size: int | None) -> bool:
+    return size is not None and info.size_bytes in (UNKNOWN_COUNT, size)
+
+
 def _fetch(store: ObjectStore, state_version: int, info: ManifestInfo) -> FetchedManifest:
     key = manifest_key(info.path, state_version)
     return FetchedManifest(store.get(key), f"{store.url}/{key}", info.num_entries)
 
 
-def _decoded_from(files: Sequence[Future[FetchedManifest]], columns: Sequence[str] | None) -> list[pa.Table]:
-    return read_manifests([file.result() for file in files], columns)
+def _decoded_from(
+    files: Sequence[Future[FetchedManifest]], columns: Sequence[str] | None, root_url: str
+) -> list[pa.Table]:
+    tables = read_manifests([file.result() for file in files], columns)
+    return [with_keys(entries, root_url) for entries in tables]
 
 
 def newest_per_path(entries: pa.Table) -> pa.Table:

@@ -1,7 +1,8 @@
 """The state manifest: which manifests make up a table at one version, and everything else that a reader needs.
 
-It is `_manifest.avro`, which is written and read, or `_manifest.json`, which is only read. Readers ignore unknown
-fields; missing fields take their defaults. `state.schemas` lists the fields.
+It is `_manifest.avro`, which is written and read, or `_manifest.json`, which is only read. `state.schemas` lists the
+fields. Missing fields take their defaults; unknown fields of an Avro state manifest go into the next state
+(`state.foreign_fields`).
 """
 
 import secrets
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from indextables.errors import ManifestCorruptedError, UnsafePathError, UnsupportedProtocolError
 from indextables.log.actions import (
     ACTION_NAMES,
+    READER_VERSION,
     Int64,
     Metadata,
     ProtocolAction,
@@ -23,6 +25,7 @@ from indextables.log.actions import (
     encode_actions,
     parse_action,
 )
+from indextables.log.file_keys import has_absolute, keys_or_paths
 from indextables.log.paths import (
     LOG_PREFIX,
     SHARED_MANIFEST_PATH,
@@ -45,6 +48,13 @@ from indextables.state.avro.container import (
 from indextables.state.avro.decode import read_rows
 from indextables.state.avro.encode import encode_row
 from indextables.state.avro.types import AvroFormatError
+from indextables.state.foreign_fields import (
+    NO_FOREIGN_FIELDS,
+    ForeignFields,
+    find_foreign_fields,
+    schema_with,
+    usable_for,
+)
 from indextables.state.schemas import (
     FORMAT_VERSION,
     MANIFEST_INFO_FIELDS,
@@ -85,6 +95,7 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
     columns' types; other writers compare texts. Our own writer sets it even without bounds, and puts bounds that would
     mislead a reader that compares texts into `typed_bounds` instead. `live_entry_count` may be UNKNOWN_COUNT.
     `first_path` and `last_path`, in code point order, are None if the writer did not compute them.
+    `size_bytes` is the size of the file, or UNKNOWN_COUNT.
     """
 
     path: str
@@ -98,6 +109,7 @@ class ManifestInfo(msgspec.Struct, frozen=True, rename=_names_on_disk(MANIFEST_I
     typed_bounds: Mapping[str, Bounds] | None = None
     first_path: str | None = None
     last_path: str | None = None
+    size_bytes: Int64 = UNKNOWN_COUNT
 
     @property
     def bounds(self) -> Mapping[str, Bounds]:
@@ -111,7 +123,8 @@ class StateManifest(msgspec.Struct, frozen=True):
     `num_files` and `total_bytes` count live files: entries of the manifests whose path is not in `tombstones`, an Arrow
     array because there may be many. `doc_mappings` maps hashes to JSON. `metadata` and the fields after it (which other
     writers do not write) are None or empty if unknown. `timestamp_ms` is the commit time of `state_version`, or
-    UNKNOWN_TIME.
+    UNKNOWN_TIME. `has_unlogged_protocol` is explained at `LogHeader`. `foreign` are the fields that this release does
+    not know.
     """
 
     state_version: Count
@@ -129,7 +142,9 @@ class StateManifest(msgspec.Struct, frozen=True):
     unknown_actions: tuple[str, ...] = ()
     timestamp_ms: Int64 = UNKNOWN_TIME
     recent_commits: Mapping[int, str] = msgspec.field(default_factory=dict)
+    has_unlogged_protocol: bool = False
     format_version: FormatVersion = FORMAT_VERSION
+    foreign: ForeignFields = NO_FOREIGN_FIELDS
 
 
 def read_state_manifest(store: ObjectStore, base: Base) -> StateManifest:
@@ -143,6 +158,8 @@ def read_state_manifest(store: ObjectStore, base: Base) -> StateManifest:
         raise ManifestCorruptedError(
             f"{name}: holds the state of version {manifest.state_version}, not of {base.version}"
         )
+    if has_absolute(manifest.tombstones):
+        return replace(manifest, tombstones=keys_or_paths(manifest.tombstones, store.url))
     return manifest
 
 
@@ -162,28 +179,40 @@ def header_of(manifest: StateManifest) -> LogHeader:
         transactions=manifest.transactions,
         recent_commits=manifest.recent_commits,
         unknown_actions=manifest.unknown_actions,
+        has_unlogged_protocol=manifest.has_unlogged_protocol,
     )
 
 
 def encode_state_manifest(manifest: StateManifest, codec: Codec = DEFAULT_CODEC) -> bytes:
     """The content of `_manifest.avro`. The same manifest and codec yield the same bytes."""
-    header, sync = encode_header(_SCHEMA, codec, num_records=1)
     record = {
         field.name: _ENCODERS.get(field.attribute, _unchanged)(getattr(manifest, field.attribute))
         for field in STATE_MANIFEST_FIELDS
     }
-    row = encode_row(STATE_MANIFEST_SCHEMA, record)
+    schema, schema_in_header = STATE_MANIFEST_SCHEMA, _SCHEMA
+    if manifest.foreign.are_any:
+        foreign = usable_for(manifest.foreign, [info.path for info in manifest.manifests])
+        schema = schema_with(foreign, is_annotated=False)
+        schema_in_header = orjson.dumps(schema_with(foreign, is_annotated=True))
+        record |= foreign.values
+        record["manifests"] = [
+            {**info, **foreign.values_by_manifest[info["path"]]} for info in record["manifests"]
+        ]
+    header, sync = encode_header(schema_in_header, codec, num_records=1)
+    row = encode_row(schema, record)
     return header + encode_block(1, codec.compress(row), sync)
 
 
 def decode_state_manifest(data: bytes, name: str) -> StateManifest:
     """Decode `_manifest.avro`; `name` is the file's, for messages.
 
-    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format is newer than this
-    release.
+    Raises ManifestCorruptedError if it is damaged, and UnsupportedProtocolError if its format, or the protocol that it
+    needs, is newer than this release.
     """
     try:
-        return _decoded(_only_row(parse_container(data)), name)
+        container = parse_container(data)
+        row = _only_row(container)
+        return replace(_decoded(row, name), foreign=find_foreign_fields(container.schema, row))
     except (AvroFormatError, msgspec.ValidationError, orjson.JSONDecodeError) as error:
         raise ManifestCorruptedError(f"{name} cannot be read: {error}") from error
 
@@ -295,6 +324,11 @@ def _decoded(record: Any, name: str) -> StateManifest:
         raise UnsupportedProtocolError(
             f"{name} has the state format {parsed.format_version}; this release reads up to {FORMAT_VERSION}, "
             f"so upgrade indextables"
+        )
+    if parsed.protocol_version > READER_VERSION:
+        raise UnsupportedProtocolError(
+            f"{name} needs protocol version {parsed.protocol_version}; this release of indextables supports version "
+            f"{READER_VERSION}; upgrade indextables"
         )
     values = {
         field.attribute: _DECODERS.get(field.attribute, _unchanged)(getattr(parsed, field.attribute))

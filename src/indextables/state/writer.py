@@ -24,7 +24,7 @@ from indextables.config.registry import (
     STATE_COMPRESSION_LEVEL,
     STATE_SCHEMA_RENORMALIZE_THRESHOLD,
 )
-from indextables.log.checkpoint import publish_checkpoint
+from indextables.log.checkpoint import CheckpointSize, publish_checkpoint
 from indextables.log.paths import state_manifest_key
 from indextables.log.replay import LogHeader
 from indextables.schema import TableShape
@@ -39,6 +39,7 @@ from indextables.state.compaction import (
     manifests_to_rewrite,
     target_entries,
 )
+from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.manifest_executor import ManifestExecutor, batches
 from indextables.state.manifest_writer import (
     BLOCK_ROWS,
@@ -60,7 +61,8 @@ class StateTarget(msgspec.Struct, frozen=True):
     """Where a state is written, and its layout.
 
     It is published soon after `started_ms` or not at all, and only if `origin` still exists: the key of the state
-    manifest whose manifests it shares. With an `executor`, manifests may be written outside this process.
+    manifest whose manifests it shares. `foreign` are the fields of other writers in the previous state. With an
+    `executor`, manifests may be written outside this process.
     """
 
     store: ObjectStore
@@ -69,6 +71,7 @@ class StateTarget(msgspec.Struct, frozen=True):
     renormalize_threshold: int
     started_ms: int
     origin: str | None = None
+    foreign: ForeignFields = NO_FOREIGN_FIELDS
     executor: ManifestExecutor | None = None
 
     @classmethod
@@ -96,13 +99,15 @@ class StateTarget(msgspec.Struct, frozen=True):
 
 
 class StateWritten(msgspec.Struct, frozen=True):
-    """The result of a write. `is_written` is false if another writer published a state of this version first."""
+    """The result of a write. `is_written` is false if another writer published a state of this version first.
+
+    `size` covers the new files, not the manifests that the state shares with older ones.
+    """
 
     is_written: bool
     trigger: Trigger | None
     state: StateManifest
-    manifests_written: int
-    bytes_written: int
+    size: CheckpointSize
 
 
 def write_full_state(
@@ -114,7 +119,7 @@ def write_full_state(
     new = _write_compact(target, entries, entries.num_rows)
     state = _state(
         target,
-        replace(header, doc_mappings=doc_mappings),
+        replace(header, doc_mappings=referred_to(entries, doc_mappings)),
         manifests=tuple(file.info for file in new),
         tombstones=no_tombstones(),
         num_files=entries.num_rows,
@@ -131,9 +136,13 @@ def write_next_state(
     The manifests of the base are read only if entries were removed or re-added, or for a compaction. Raises
     ManifestCorruptedError if a needed manifest cannot be read; nothing is published then.
     """
-    adds, doc_mappings = deduplicate(changes.adds, header.doc_mappings)
+    adds, available = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
-    trigger = trigger or _trigger(target, located.state, changes, base.state, doc_mappings)
+    target = replace(target, foreign=located.state.foreign)
+    # What the manifests of the base may refer to. Our states register all of it; others may leave it to the metadata.
+    registered = dict(base.state.doc_mappings) if base.state.protocol is not None else header.doc_mappings
+    doc_mappings = {**registered, **referred_to(adds, available)}
+    trigger = trigger or _trigger(target, located.state, changes, registered, doc_mappings)
     rewritten = {info.path for info in located.with_outdated_entries}
     if trigger is not None:
         chosen = manifests_to_rewrite(
@@ -148,9 +157,10 @@ def write_next_state(
     adds, doc_mappings = _normalized(target, adds, doc_mappings)
     new = [*_write_compact(target, survivors, num_files), *_write_together(target, adds)]
     kept = located.kept(rewritten)
+    needed = {**referred_to(survivors, doc_mappings), **referred_to(adds, doc_mappings)}
     state = _state(
         target,
-        replace(header, doc_mappings=doc_mappings),
+        replace(header, doc_mappings={**registered, **needed} if kept else needed),
         manifests=(*kept, *(file.info for file in new)),
         tombstones=located.tombstones_of(kept),
         num_files=num_files,
@@ -166,15 +176,13 @@ def _trigger(
     target: StateTarget,
     state: StateManifest,
     changes: NetChanges,
-    base: StateManifest,
+    registered: Mapping[str, str],
     doc_mappings: Mapping[str, str],
 ) -> Trigger | None:
-    """Why the new state should be compacted, or None."""
-    threshold = target.renormalize_threshold
-    # After the first renormalization, every write renormalizes its new entries, so the old ones need no rewrite. States
-    # of other writers, which have no protocol, may hold any references.
-    was_due = base.protocol is not None and is_renormalization_due(base.doc_mappings, threshold)
-    if is_renormalization_due(doc_mappings, threshold) and not was_due:
+    """Why the new state should be compacted, or None. `registered` are the doc mappings of the base's manifests."""
+    is_due = is_renormalization_due(doc_mappings, target.renormalize_threshold)
+    # A renormalization drops all other hashes. From then on, writes renormalize their new entries alone.
+    if is_due and _have_other_hashes(registered):
         return Trigger.RENORMALIZATION
     return compaction_trigger(
         state, changes.removed.num_rows, target.rules, is_partitioned=target.is_partitioned
@@ -261,6 +269,8 @@ def _state(
         unknown_actions=header.unknown_actions,
         timestamp_ms=header.timestamp_ms,
         recent_commits=header.recent_commits,
+        foreign=target.foreign,
+        has_unlogged_protocol=header.has_unlogged_protocol,
     )
 
 
@@ -280,9 +290,14 @@ def _publish(
         is_written=is_written,
         trigger=trigger,
         state=state,
-        manifests_written=len(new),
-        bytes_written=len(data) + sum(file.size_bytes for file in new),
+        size=_size(data, new),
     )
+
+
+def _size(state_manifest: bytes, new: Sequence[NewManifest]) -> CheckpointSize:
+    compressed = sum(file.size_bytes for file in new)
+    uncompressed = sum(file.uncompressed_bytes for file in new)
+    return CheckpointSize(len(state_manifest) + compressed, uncompressed / compressed if new else None)
 
 
 def _bytes(entries: pa.Table) -> int:
@@ -292,7 +307,8 @@ def _bytes(entries: pa.Table) -> int:
 # Doc mappings, stored once: entries carry the hash, the doc-mapping registry has the JSON
 #
 # Tables of the first protocol versions carry the JSON in every entry. Other writers may have hashed the same mapping in
-# several spellings; above a threshold, the writer renormalizes the references to the canonical hash.
+# several spellings; above a threshold, the writer renormalizes the references to the canonical hash. Mappings that
+# nothing refers to any more are dropped as soon as no old manifest is left that might.
 
 
 def deduplicate(entries: pa.Table, doc_mappings: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
@@ -318,9 +334,21 @@ def deduplicate(entries: pa.Table, doc_mappings: Mapping[str, str]) -> tuple[pa.
 
 def is_renormalization_due(doc_mappings: Mapping[str, str], threshold: int) -> bool:
     """Whether there are more than `threshold` mappings, and some of them have a hash that is not the canonical one."""
-    return len(doc_mappings) > threshold and any(
-        hash_or_none(mapping) not in (None, hash_) for hash_, mapping in doc_mappings.items()
-    )
+    return len(doc_mappings) > threshold and _have_other_hashes(doc_mappings)
+
+
+def _have_other_hashes(doc_mappings: Mapping[str, str]) -> bool:
+    return any(hash_or_none(mapping) not in (None, hash_) for hash_, mapping in doc_mappings.items())
+
+
+def referred_to(entries: pa.Table, doc_mappings: Mapping[str, str]) -> dict[str, str]:
+    """The doc mappings that entries refer to.
+
+    A state whose manifests are all new registers no others. They stay in the metadata if a commit registered them
+    there: a concurrent writer may rely on that.
+    """
+    references = pc.unique(entries["docMappingRef"]).to_pylist()
+    return {hash_: doc_mappings[hash_] for hash_ in references if hash_ in doc_mappings}
 
 
 def renormalize(

@@ -74,23 +74,27 @@ FORMS: Final = (
         "CHECKPOINT INDEXTABLES table",
         "Write a checkpoint of the newest version: readers start there instead of replaying the log. The setting "
         "`spark.indextables.state.format` selects the format; a table in an older format is upgraded. An existing "
-        "checkpoint in the same format stays.",
+        "checkpoint in the same format stays. It costs time in proportion to the change since the previous checkpoint. "
+        "Cleanup then deletes what the checkpoint covers and its retention allows.",
         CheckpointResult.columns,
         "CHECKPOINT INDEXTABLES 'logs'",
     ),
     Form(
         nodes.Compact,
         "COMPACT INDEXTABLES table",
-        "Rewrite the state without tombstones and fragments. A compact state stays. A state is never replaced: if the "
-        "newest version has one, an empty version is committed for the new state.",
+        "Write a checkpoint like CHECKPOINT, and rewrite the whole state: without tombstones and fragments, and sorted "
+        "by partition. A compact state stays. A state is never replaced: if the newest version has one, an empty "
+        "version is committed for the new state.",
         CheckpointResult.columns,
         "COMPACT INDEXTABLES 'logs'",
     ),
     Form(
         nodes.DescribeState,
         "DESCRIBE INDEXTABLES STATE table",
-        "Describe the state of the log: format, version, files, manifests, tombstones, `needs_compaction`, versions "
-        "since the checkpoint, protocol, gaps in the log.",
+        "Describe the state of the log: format, version, files, manifests, tombstones, `needs_compaction` and the "
+        "`compaction_reason`, versions since the checkpoint, protocol, gaps in the log, the table's name and "
+        "description. Each split that merges could not read has a property `openSkip.<path>` with the reason, the "
+        "number of attempts and the time of the next one.",
         STATE_COLUMNS,
         "DESCRIBE INDEXTABLES STATE 'logs'",
     ),
@@ -195,7 +199,7 @@ FORMS: Final = (
     Form(
         nodes.DescribeMergeJobs,
         "DESCRIBE INDEXTABLES MERGE JOBS",
-        "List the merges that writes of this process started, oldest first.",
+        "List the merges that writes of this user on this machine started, those of Spark included, oldest first.",
         JOB_COLUMNS,
         "DESCRIBE INDEXTABLES MERGE JOBS",
     ),

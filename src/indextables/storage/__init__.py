@@ -6,6 +6,7 @@ from indextables.storage.redaction import Redactor, Secret
 from indextables.storage.store import (
     PROBE_PREFIX,
     Clock,
+    KeyRange,
     ObjectMeta,
     ObjectStore,
     PutOutcome,
@@ -30,6 +31,7 @@ __all__ = [
     "NULL_PARTITION",
     "PROBE_PREFIX",
     "Clock",
+    "KeyRange",
     "LocalStore",
     "Location",
     "ObjectMeta",

@@ -6,16 +6,17 @@ docs/decisions/0002-durable-local-commits.md explains why it does not use obstor
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import stat
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from indextables.errors import (
@@ -27,13 +28,21 @@ from indextables.errors import (
     UnsupportedStoreError,
 )
 from indextables.storage.redaction import fingerprint
-from indextables.storage.store import Clock, ObjectMeta, PutOutcome
+from indextables.storage.store import Clock, KeyRange, ObjectMeta, PutOutcome
 from indextables.storage.urls import Location, validate_folder, validate_key
+from indextables.storage.walk import (
+    TEMPORARY_PREFIX,
+    WantedKeys,
+    files_below,
+    folders_in,
+    is_empty,
+    remove_if_empty,
+)
 
 _Result = TypeVar("_Result")
 
-TEMPORARY_PREFIX = ".tmp-"
-"""The name prefix of temporary files. A crash may leave one behind; listings skip it."""
+# How often a write creates its folder: another process may remove it, as long as it is empty.
+_FOLDER_ATTEMPTS = 4
 
 
 class LocalStore:
@@ -102,6 +111,15 @@ class LocalStore:
             written = self._in_durable_directory(key, lambda path: write_new(path, data))
         return PutOutcome.WRITTEN if written else PutOutcome.EXISTS
 
+    def put_if_unchanged(self, key: str, data: bytes, expected: bytes) -> PutOutcome:
+        """Replace an object if it still has the bytes `expected`, under the lock of its folder.
+
+        On a file system without locks, nothing guards the moment between the comparison and the replacement.
+        """
+        with translating_writes(f"{self._url}: put {key} if unchanged"):
+            written = self._in_durable_directory(key, lambda path: replace_if_unchanged(path, data, expected))
+        return PutOutcome.WRITTEN if written else PutOutcome.CHANGED
+
     def head(self, key: str) -> ObjectMeta:
         """Return the metadata of an object. Raises ObjectNotFoundError."""
         what = f"{self._url}: head {key}"
@@ -111,15 +129,17 @@ class LocalStore:
             raise ObjectNotFoundError(f"{what}: no such object")
         return _meta(key, status)
 
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+    def list(
+        self, prefix: str, *, start_after: str | None = None, skip: KeyRange | None = None
+    ) -> Iterator[ObjectMeta]:
         """Iterate over the objects in a folder in the string order of their keys, reading one directory at a time."""
-        folder = validate_folder(prefix)
+        folder, wanted = validate_folder(prefix), WantedKeys(start_after, skip)
         if not folder:
-            return self._listed(self._root, "", start_after)
+            return self._listed(self._root, "", wanted)
         directory = self._path(folder)
         if _real(directory) != _real(self._root) / folder:
             return iter(())
-        return self._listed(directory, f"{folder}/", start_after)
+        return self._listed(directory, f"{folder}/", wanted)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete objects, durably. Missing keys are ignored."""
@@ -134,6 +154,19 @@ class LocalStore:
             for directory in touched:
                 with contextlib.suppress(FileNotFoundError):
                     flush_directory(directory)
+
+    def remove_empty_folders(self, prefix: str, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Remove the empty folders whose names start with `prefix`. A folder with any file in it stays."""
+        parent, _, start = validate_key(prefix).rpartition("/")
+        directory = self._path(parent) if parent else self._root
+        with translating(f"{self._url}: remove the empty folders {prefix}*"):
+            is_gone = is_empty if dry_run else remove_if_empty
+            removed = [
+                name for name in folders_in(directory) if name.startswith(start) and is_gone(directory / name)
+            ]
+            if removed and not dry_run:
+                flush_directory(directory)
+        return tuple(f"{parent}/{name}" if parent else name for name in sorted(removed))
 
     def now_ms(self) -> int:
         """Return the time by the file system's clock, which on a network file system is the server's."""
@@ -173,15 +206,16 @@ class LocalStore:
 
     def _in_durable_directory(self, key: str, write: Callable[[Path], _Result]) -> _Result:
         path = self._path(key)
-        self._ensure_durable(path.parent)
-        try:
-            return write(path)
-        except FileNotFoundError:
-            # The directory was removed since its last use, for example because the table was dropped and created again.
+        for _ in range(_FOLDER_ATTEMPTS - 1):
+            # The directory may have been removed since its last use: the table was dropped and created again, or
+            # another process removes empty folders.
+            with contextlib.suppress(FileNotFoundError):
+                self._ensure_durable(path.parent)
+                return write(path)
             with self._lock:
                 self._durable_directories.clear()
-            self._ensure_durable(path.parent)
-            return write(path)
+        self._ensure_durable(path.parent)
+        return write(path)
 
     def _ensure_durable(self, directory: Path) -> None:
         """Create a directory, and flush its parents up to the root once.
@@ -198,9 +232,9 @@ class LocalStore:
         with self._lock:
             self._durable_directories.add(directory)
 
-    def _listed(self, directory: Path, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
+    def _listed(self, directory: Path, prefix: str, wanted: WantedKeys) -> Iterator[ObjectMeta]:
         with translating(f"{self._url}: list {prefix or 'the root'}"):
-            for found in files_below(directory, prefix, start_after):
+            for found in files_below(directory, prefix, wanted):
                 yield _meta(found.key, found.status)
 
 
@@ -229,6 +263,11 @@ def _read(descriptor: int, start: int, length: int) -> bytes:
 # a reader that finds the name finds all the bytes.
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_LOCKS = frozenset(
+    {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+)
+_LOCK_ATTEMPTS = 2000
+_LOCK_PAUSE_SECONDS = 0.005
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 
@@ -255,6 +294,45 @@ def replace(path: Path, data: bytes) -> None:
     with _temporary_file(path, data) as temporary:
         temporary.replace(path)
     flush_directory(path.parent)
+
+
+def replace_if_unchanged(path: Path, data: bytes, expected: bytes) -> bool:
+    """Replace a file and return True, or return False if it does not have the bytes `expected`. Raises OSError.
+
+    The data is on disk before the lock is taken, so it is held for the moment of a comparison and a rename only.
+    """
+    with _temporary_file(path, data) as temporary, _locked(path.parent):
+        if not path.is_file() or path.read_bytes() != expected:
+            return False
+        temporary.replace(path)
+    flush_directory(path.parent)
+    return True
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory. A process that ends releases it. Raises OSError if another holds it for seconds.
+
+    Does nothing on a file system without locks.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for attempt in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if attempt == _LOCK_ATTEMPTS - 1:
+                    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(directory)) from error
+                time.sleep(_LOCK_PAUSE_SECONDS)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                break
+            else:
+                break
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_directories(path: Path) -> None:
@@ -354,91 +432,6 @@ def _unsupported(path: Path) -> UnsupportedStoreError:
         f"{path.parent}: the file system supports neither hard links nor renaming without replacing, so a commit "
         f"could be torn or overwritten; move the table to another file system"
     )
-
-
-# Listing: a walk of a directory tree in the key order of an object store
-
-
-class FoundFile(msgspec.Struct, frozen=True):
-    """A regular file and its key."""
-
-    key: str
-    status: os.stat_result
-
-
-def files_below(directory: Path, prefix: str, start_after: str | None) -> Iterator[FoundFile]:
-    """Iterate over the regular files below a directory in the string order of their keys, which start with `prefix`.
-
-    It skips links, temporary files, names that are not valid keys, and files that disappear during the walk. It does
-    not read directories whose keys are all up to `start_after`. Raises OSError.
-    """
-    # An explicit stack: folders may be nested more deeply than Python's recursion limit.
-    open_folders = [_Folder(directory, prefix, iter(_sorted_entries(directory)))]
-    while open_folders:
-        folder = open_folders[-1]
-        entry = next(folder.entries, None)
-        if entry is None:
-            open_folders.pop()
-            continue
-        key = folder.prefix + entry.name
-        if entry.is_folder:
-            if start_after is None or start_after < key or start_after.startswith(key):
-                path = folder.path / entry.name
-                open_folders.append(_Folder(path, key, iter(_sorted_entries(path))))
-        elif start_after is None or key > start_after:
-            status = _status(folder.path / entry.name)
-            if status is not None:
-                yield FoundFile(key, status)
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    """A file or folder. The name of a folder ends in '/', which sorts it by its keys."""
-
-    name: str
-    is_folder: bool
-
-
-class _Folder(msgspec.Struct, frozen=True):
-    path: Path
-    prefix: str
-    entries: Iterator[_Entry]
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a regular file, or None if it is gone or not a regular file."""
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
-
-
-def _sorted_entries(directory: Path) -> list[_Entry]:
-    found = []
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if not _can_be_key(entry.name):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    found.append(_Entry(f"{entry.name}/", is_folder=True))
-                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(TEMPORARY_PREFIX):
-                    found.append(_Entry(entry.name, is_folder=False))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(found, key=_name)
-
-
-def _name(entry: _Entry) -> str:
-    return entry.name
-
-
-def _can_be_key(name: str) -> bool:
-    try:
-        validate_key(name)
-    except UnsafePathError:
-        return False
-    return True
 
 
 # Errors

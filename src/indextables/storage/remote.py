@@ -37,11 +37,13 @@ from indextables.errors import (
 )
 from indextables.storage.credentials import ClientSettings
 from indextables.storage.redaction import Redactor, fingerprint
-from indextables.storage.store import Clock, ObjectMeta, PutOutcome, probe_key
+from indextables.storage.store import Clock, KeyRange, ObjectMeta, PutOutcome, probe_key
 from indextables.storage.urls import Location, Scheme, validate_folder, validate_key
 
 if TYPE_CHECKING:
     # obstore has these for type checkers only.
+    from obstore import ObjectMeta as ClientMeta
+    from obstore import UpdateVersion
     from obstore.store import RetryConfig, S3Credential
 
 Client = AzureStore | GCSStore | MemoryStore | S3Store
@@ -156,6 +158,28 @@ class RemoteStore:
             raise self._translated_put(error, what) from error
         return PutOutcome.WRITTEN
 
+    def put_if_unchanged(self, key: str, data: bytes, expected: bytes) -> PutOutcome:
+        """Replace an object if it still has the bytes `expected`, by its e-tag or generation.
+
+        A store without conditional updates overwrites; one that ignores the condition does so, too.
+        """
+        what = f"put {key} if unchanged"
+        client, path = self._client.get(), self._path(key)
+        try:
+            found = obstore.get(client, path)
+            if found.bytes().to_bytes() != expected:
+                return PutOutcome.CHANGED
+            try:
+                obstore.put(client, path, data, mode=_version_of(found.meta))
+            except (NotSupportedError, NotImplementedError):
+                obstore.put(client, path, data, mode="overwrite")
+        except (FileNotFoundError, PreconditionError) as error:
+            self._redactor.clean_error(error)
+            return PutOutcome.CHANGED
+        except CLIENT_ERRORS as error:
+            raise self._translated_put(error, what) from error
+        return PutOutcome.WRITTEN
+
     def head(self, key: str) -> ObjectMeta:
         """Return the metadata of an object. Raises ObjectNotFoundError."""
         client, path = self._client.get(), self._path(key)
@@ -165,12 +189,14 @@ class RemoteStore:
             raise self._translated(error, f"head {key}") from error
         return ObjectMeta(key, meta["size"], _milliseconds(meta["last_modified"]))
 
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+    def list(
+        self, prefix: str, *, start_after: str | None = None, skip: KeyRange | None = None
+    ) -> Iterator[ObjectMeta]:
         """Iterate over the objects in a folder, page by page, in the string order of their keys."""
         folder = validate_folder(prefix)
         if self._lists_in_key_order():
-            return self._listed(folder, start_after, offset=start_after)
-        return self._listed_then_sorted(folder, start_after)
+            return self._listed_by_offset(folder, start_after, skip)
+        return self._listed_then_sorted(folder, start_after, skip)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete objects, in batches. Missing keys are ignored."""
@@ -184,6 +210,11 @@ class RemoteStore:
             with ThreadPoolExecutor(_DELETE_THREADS, thread_name_prefix="indextables-delete") as pool:
                 for _ in pool.map(lambda path: self._delete(client, path), batch):
                     pass
+
+    def remove_empty_folders(self, prefix: str, *, dry_run: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        """Return nothing: an object store has no folders."""
+        validate_key(prefix)
+        return ()
 
     def now_ms(self) -> int:
         """Return the time by the store's clock: the modification time of a temporary object."""
@@ -208,10 +239,31 @@ class RemoteStore:
             return not self._location.container.endswith("--x-s3")
         return self._location.scheme is not Scheme.AZURE
 
-    def _listed_then_sorted(self, folder: str, start_after: str | None) -> Iterator[ObjectMeta]:
-        yield from sorted(self._listed(folder, start_after, offset=None), key=lambda meta: meta.key)
+    def _listed_by_offset(
+        self, folder: str, start_after: str | None, skip: KeyRange | None
+    ) -> Iterator[ObjectMeta]:
+        """List page by page. If a page ends among the skipped keys, list again after them."""
+        while True:
+            is_cut_short = False
+            for page in self._pages(folder, start_after, offset=start_after):
+                yield from _outside(page, skip)
+                if skip is not None and len(page) >= _PAGE and page[-1].key in skip:
+                    start_after, is_cut_short = skip.last, True
+                    break
+            if not is_cut_short:
+                return
 
-    def _listed(self, folder: str, start_after: str | None, offset: str | None) -> Iterator[ObjectMeta]:
+    def _listed_then_sorted(
+        self, folder: str, start_after: str | None, skip: KeyRange | None
+    ) -> Iterator[ObjectMeta]:
+        pages = self._pages(folder, start_after, offset=None)
+        found = (meta for page in pages for meta in _outside(page, skip))
+        yield from sorted(found, key=lambda meta: meta.key)
+
+    def _pages(
+        self, folder: str, start_after: str | None, offset: str | None
+    ) -> "Iterator[Sequence[ObjectMeta]]":
+        """Iterate over the pages of a listing; only the last one may have fewer than `_PAGE` objects."""
         below = f"{self._prefix}{folder}/" if folder else self._prefix
         try:
             pages = obstore.list(
@@ -221,13 +273,13 @@ class RemoteStore:
                 chunk_size=_PAGE,
             )
             for page in pages:
-                for entry in page:
-                    path = entry["path"]
-                    key = path[len(self._prefix) :]
-                    # obstore strips the '/' from a folder's marker object. Some stores ignore the offset, and others
-                    # include the offset key itself.
-                    if path.startswith(below) and (start_after is None or key > start_after):
-                        yield ObjectMeta(key, entry["size"], _milliseconds(entry["last_modified"]))
+                # obstore strips the '/' from a folder's marker object. Some stores ignore the offset, and others
+                # include the offset key itself.
+                yield [
+                    ObjectMeta(key, entry["size"], _milliseconds(entry["last_modified"]))
+                    for entry, key in ((entry, entry["path"][len(self._prefix) :]) for entry in page)
+                    if entry["path"].startswith(below) and (start_after is None or key > start_after)
+                ]
         except CLIENT_ERRORS as error:
             translated = self._translated(error, f"list {folder or 'the root'}")
             if isinstance(translated, TransientStorageError):
@@ -262,6 +314,20 @@ class RemoteStore:
                 f"{self._url}: {what}: the bucket or container {self._location.container!r} does not exist; create it"
             )
         return translated
+
+
+def _version_of(meta: "ClientMeta") -> "UpdateVersion":
+    """Return what a store compares before it replaces an object: some use the e-tag, others a version."""
+    version: UpdateVersion = {}
+    if meta["e_tag"] is not None:
+        version["e_tag"] = meta["e_tag"]
+    if meta["version"] is not None:
+        version["version"] = meta["version"]
+    return version
+
+
+def _outside(page: Iterable[ObjectMeta], skip: KeyRange | None) -> Iterator[ObjectMeta]:
+    return (meta for meta in page if skip is None or meta.key not in skip)
 
 
 def _milliseconds(moment: datetime.datetime) -> int:

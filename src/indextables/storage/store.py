@@ -10,7 +10,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -55,10 +55,25 @@ class SystemClock(msgspec.Struct, frozen=True):
 
 
 class PutOutcome(enum.Enum):
-    """The outcome of a put-if-absent."""
+    """The outcome of a conditional put."""
 
     WRITTEN = "written"
     EXISTS = "exists"
+    CHANGED = "changed"
+
+
+class KeyRange(msgspec.Struct, frozen=True):
+    """All keys from `first` to `last`, inclusive."""
+
+    first: str
+    last: str
+
+    def __contains__(self, key: str) -> bool:
+        return self.first <= key <= self.last
+
+    def contains_folder(self, folder: str) -> bool:
+        """Whether every key in a folder, which ends in '/', is in the range."""
+        return folder in self and not self.last.startswith(folder)
 
 
 class ObjectMeta(msgspec.Struct, frozen=True):
@@ -124,21 +139,39 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def put_if_unchanged(self, key: str, data: bytes, expected: bytes) -> PutOutcome:
+        """Replace an object if it still has the bytes `expected`; otherwise, or if it is missing, return CHANGED.
+
+        A store that cannot compare and replace in one step does it in two: it may then overwrite an object that
+        changes in between.
+        """
+        ...
+
     def head(self, key: str) -> ObjectMeta:
         """Return the metadata of an object. Raises ObjectNotFoundError."""
         ...
 
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+    def list(
+        self, prefix: str, *, start_after: str | None = None, skip: KeyRange | None = None
+    ) -> Iterator[ObjectMeta]:
         """Iterate over the objects in a folder, recursively, in the string order of their keys.
 
         `prefix` is a folder such as "_transaction_log/", or "" for the root; a missing folder is empty. With
-        `start_after`, only greater keys are listed. Pages are fetched on demand: a caller may stop early, and errors
-        occur during iteration.
+        `start_after`, only greater keys are listed. Keys in `skip` are not listed, and as far as possible not even
+        read. Pages are fetched on demand: a caller may stop early, and errors occur during iteration.
         """
         ...
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete objects, in batches. Missing keys are ignored. After a failure, some objects may be deleted."""
+        ...
+
+    def remove_empty_folders(self, prefix: str, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Remove the empty folders whose names start with `prefix`, such as "_transaction_log/state-v".
+
+        Returns their names; with `dry_run`, they stay. A folder in which a file is being written is not empty, or is
+        created again. Only disks have folders, so other stores return nothing.
+        """
         ...
 
     def now_ms(self) -> int:
@@ -170,6 +203,10 @@ def require_put_if_absent(store: ObjectStore) -> None:
         )
 
 
+# Doubled this often, any pause exceeds its cap. Without a bound, the thousandth pause would overflow a float.
+_MAX_DOUBLINGS: Final = 64
+
+
 class RetryPolicy(msgspec.Struct, frozen=True):
     """The number of attempts, and exponential backoff with full jitter between them."""
 
@@ -179,7 +216,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     def pause(self, failures: int) -> float:
         """Return the seconds to wait after this many consecutive failures: random, up to a limit that doubles."""
-        limit = min(self.cap_seconds, self.base_seconds * 2 ** (failures - 1))
+        doublings = min(failures - 1, _MAX_DOUBLINGS)
+        limit = min(self.cap_seconds, self.base_seconds * 2**doublings)
         return random.uniform(0.0, limit)
 
 
@@ -241,32 +279,31 @@ class RetryingStore:
         outcome is WRITTEN, so `data` must differ from the data of any other writer. If every attempt fails, the outcome
         is unknown and TransientStorageError is raised.
         """
-        failures = 0
-        while True:
-            self._check_deadline()
-            try:
-                outcome = self._inner.put_if_absent(key, data)
-                if outcome is PutOutcome.EXISTS and failures and self._holds(key, data):
-                    return PutOutcome.WRITTEN
-            except TransientStorageError as error:
-                failures += 1
-                self._pause_or_raise(failures, error)
-            else:
-                return outcome
+        return self._put_on_condition(key, data, lambda: self._inner.put_if_absent(key, data))
+
+    def put_if_unchanged(self, key: str, data: bytes, expected: bytes) -> PutOutcome:
+        """Replace an object if it still has the bytes `expected`. A failed attempt counts as in `put_if_absent`."""
+        return self._put_on_condition(key, data, lambda: self._inner.put_if_unchanged(key, data, expected))
 
     def head(self, key: str) -> ObjectMeta:
         """Return the metadata of an object. Raises ObjectNotFoundError."""
         return self._repeat(lambda: self._inner.head(key))
 
-    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectMeta]:
+    def list(
+        self, prefix: str, *, start_after: str | None = None, skip: KeyRange | None = None
+    ) -> Iterator[ObjectMeta]:
         """Iterate over the objects in a folder. After a failure, resume after the last key returned."""
-        listing = self._inner.list(prefix, start_after=start_after)
-        return self._resumed(listing, prefix, start_after)
+        listing = self._inner.list(prefix, start_after=start_after, skip=skip)
+        return self._resumed(listing, prefix, start_after, skip)
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete objects. Missing keys are ignored, so a batch can be repeated."""
         wanted = list(keys)
         self._repeat(lambda: self._inner.delete_many(wanted))
+
+    def remove_empty_folders(self, prefix: str, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Remove the empty folders whose names start with `prefix`."""
+        return self._repeat(lambda: self._inner.remove_empty_folders(prefix, dry_run=dry_run))
 
     def now_ms(self) -> int:
         """Return the time by the store's clock."""
@@ -286,8 +323,22 @@ class RetryingStore:
                 failures += 1
                 self._pause_or_raise(failures, error)
 
+    def _put_on_condition(self, key: str, data: bytes, put: Callable[[], PutOutcome]) -> PutOutcome:
+        failures = 0
+        while True:
+            self._check_deadline()
+            try:
+                outcome = put()
+                if outcome is not PutOutcome.WRITTEN and failures and self._holds(key, data):
+                    return PutOutcome.WRITTEN
+            except TransientStorageError as error:
+                failures += 1
+                self._pause_or_raise(failures, error)
+            else:
+                return outcome
+
     def _resumed(
-        self, listing: Iterator[ObjectMeta], prefix: str, start_after: str | None
+        self, listing: Iterator[ObjectMeta], prefix: str, start_after: str | None, skip: KeyRange | None
     ) -> Iterator[ObjectMeta]:
         failures = 0
         while True:
@@ -300,7 +351,7 @@ class RetryingStore:
             except TransientStorageError as error:
                 failures += 1
                 self._pause_or_raise(failures, error)
-                listing = self._inner.list(prefix, start_after=start_after)
+                listing = self._inner.list(prefix, start_after=start_after, skip=skip)
             else:
                 return
 

@@ -1,7 +1,8 @@
 """URLs of tables, keys of objects, and folder names of partitions.
 
-Every spelling of a URL becomes one canonical `Location`; every key passes `validate_key`. Paths and keys are literal,
-as in Hadoop's `Path`, and never percent-decoded: '%20' is three characters, and '%2e%2e' is not the parent folder.
+Every spelling of a URL becomes one canonical `Location`; every key passes `validate_key`. A table's file: URL is
+percent-decoded, as RFC 8089 defines it. Everything else is literal, as in Hadoop's `Path`: local paths, keys of object
+stores, and paths in the log, where '%20' is three characters and '%2e%2e' is not the parent folder.
 """
 
 import enum
@@ -10,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import msgspec
 
@@ -52,6 +54,11 @@ _AZURE_AUTHORITY = re.compile(
 # Some stores cannot address control characters, and a backslash is a separator on some systems.
 _UNUSABLE_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
+# What RFC 3986 allows unescaped in a path.
+_PLAIN_IN_URL = "/!$&'()*+,;=:@~"
+
+_ENCODED_SEPARATOR = re.compile(r"%(?:2[Ff]|00)")
+
 # The characters that Hive and Spark escape, and NUL, which they do not escape and no file system accepts.
 _ESCAPES = {code: f"%{code:02X}" for code in (*range(0x20), *map(ord, "\"#%'*/:=?\\\x7f{[]^"))}
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -71,6 +78,7 @@ class AzureAccount(msgspec.Struct, frozen=True):
 class Location(msgspec.Struct, frozen=True):
     """A place in a store. `path` is not validated and has no '/' at either end; `str` returns the canonical URL.
 
+    `parse_root` reverses `str`: the path of a file: URL is percent-encoded, those of object stores are literal.
     `container` is the bucket or container, or the name of a memory store; it is empty on local disk.
     """
 
@@ -80,7 +88,12 @@ class Location(msgspec.Struct, frozen=True):
     account: AzureAccount | None = None
 
     def __str__(self) -> str:
-        return "/".join(part for part in (self._start(), self.path) if part)
+        return "/".join(part for part in (self._start(), self._url_path()) if part)
+
+    def _url_path(self) -> str:
+        if self.scheme is not Scheme.LOCAL:
+            return self.path
+        return quote_from_bytes(os.fsencode(self.path), safe=_PLAIN_IN_URL)
 
     def _start(self) -> str:
         if self.scheme is Scheme.LOCAL:
@@ -134,14 +147,16 @@ def split_url(path: str) -> Location:
 def parse_root(path: str | os.PathLike[str]) -> Location:
     """Return the location of a table's root; a path without a scheme is local, relative to the working directory.
 
-    Raises the errors of `split_url`, and UnsafePathError for '.' and '..' in a URL.
+    Raises the errors of `split_url`, InvalidOptionError for a file: URL that encodes a slash or NUL, and
+    UnsafePathError for '.' and '..' in a URL of an object store.
     """
     text = os.fspath(path)
     if not text or "\0" in text:
         raise InvalidOptionError("the table's path is empty or contains a NUL character")
     location = split_url(text if is_absolute(text) else str(Path(text).absolute()))
     if location.scheme is Scheme.LOCAL:
-        normalised = os.path.normpath(f"/{location.path}").strip("/")
+        local_path = _decoded(location.path) if _URL.fullmatch(text) else location.path
+        normalised = os.path.normpath(f"/{local_path}").strip("/")
         if not normalised:
             raise InvalidOptionError("the root of the file system cannot be a table; choose a folder")
         return Location(Scheme.LOCAL, "", normalised)
@@ -233,6 +248,12 @@ def _local(authority: str, path_part: str) -> Location:
     if authority not in ("", "localhost"):
         raise InvalidOptionError("a file: URL must not name another host; write file:///path")
     return Location(Scheme.LOCAL, "", path_part)
+
+
+def _decoded(url_path: str) -> str:
+    if _ENCODED_SEPARATOR.search(url_path):
+        raise InvalidOptionError("a file: URL must not encode '/' or NUL (%2F, %00)")
+    return os.fsdecode(unquote_to_bytes(url_path))
 
 
 def _azure(authority: str, path_part: str) -> Location:

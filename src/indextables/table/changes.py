@@ -1,4 +1,8 @@
-"""The changes between two versions: from the version files, or by comparing the two versions.
+"""The changes between two versions: the files that only one of them has.
+
+They come from the version files after the older version, at a cost that depends on what changed, or from a comparison
+of the two versions, if some of these files are missing. Both ways give the same answer. What happened in between (a
+file that was added and removed again, or which version removed a file) is not part of it: two states do not tell.
 
 The comparison of two states opens few manifests. A state refers to manifests of the state before it, and manifests that
 both states share are not read. For the others, the range of versions at which entries were added helps: a manifest
@@ -14,10 +18,19 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import ConcurrentMaintenanceError, ObjectNotFoundError, VersionNotFoundError
-from indextables.log.entries import FILE_ENTRY_SCHEMA, REMOVE_SCHEMA, empty_entries
+from indextables.errors import (
+    ConcurrentMaintenanceError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    StorageTimeoutError,
+    VersionNotFoundError,
+)
+from indextables.log.decode import Tail
+from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
-from indextables.log.segment import VersionEntry, list_log
+from indextables.log.replay import check_partition_values
+from indextables.log.segment import list_log
+from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.schemas import UNKNOWN_COUNT
 from indextables.state.source import StateSource
 from indextables.state.state_manifest import ManifestInfo
@@ -29,14 +42,20 @@ from indextables.table.snapshot import Snapshot
 # relabel all entries when they compact a state.
 _ENTRY_IDENTITY: Final = ("path", "size", "modificationTime")
 
-# The columns of removed files.
-_REMOVED_COLUMNS: Final = (*_ENTRY_IDENTITY, "dataChange", "partitionValues", "tags")
+# The columns of removed files in a change set, and those that a comparison reads.
+REMOVED_COLUMNS: Final = ("path", "partitionValues", "size")
+_COMPARED_COLUMNS: Final = (*_ENTRY_IDENTITY, "partitionValues")
+_REMOVED_SCHEMA: Final = pa.schema([FILE_ENTRY_SCHEMA.field(name) for name in REMOVED_COLUMNS])
 
 
 class ChangeSet(msgspec.Struct, frozen=True):
-    """The adds (file entry columns) and removes of the versions after `since_version`, up to `version`.
+    """The files that `version` has and `since_version` had not, and the files that it no longer has.
 
-    From version files, it contains every action in log order: a path that was added and removed is in both tables.
+    `adds` has the columns of a file entry, ordered by `addedAtVersion` and path; `removes` has `path`,
+    `partitionValues` and `size`, ordered by path. Applied to the files of `since_version`, they give those of
+    `version`. A path that has become another file (by size or modification time) is in `adds` alone. Files that were
+    added and removed in between are in neither table, and neither are files that were removed and came back unchanged.
+    After a merge, the merged splits are in `removes`, and the new ones in `adds`, with `dataChange` false.
     """
 
     since_version: int
@@ -49,8 +68,21 @@ def changes_since(snapshot: Snapshot, since_version: int) -> ChangeSet:
     """The changes from `since_version` (exclusive) to the version of the snapshot; -1 includes the first version.
 
     They come from the version files. If cleanup removed those, or their writer writes only states, the two versions are
-    compared instead. Files that were added and removed in between are then not included. Raises VersionNotFoundError if
-    the older version is no longer readable either, and ConcurrentMaintenanceError.
+    compared instead. Raises VersionNotFoundError if the older version is needed and no longer readable, and
+    ConcurrentMaintenanceError.
+    """
+    tail = actions_since(snapshot, since_version)
+    if tail is not None:
+        return _from_actions(snapshot, since_version, tail)
+    older = None if since_version < 0 else _load_older(snapshot, since_version)
+    found = difference(older, snapshot)
+    return _change_set(snapshot, since_version, found.added, found.removed)
+
+
+def actions_since(snapshot: Snapshot, since_version: int) -> Tail | None:
+    """Every add and remove after `since_version`, in log order; None if a version file is missing.
+
+    Raises VersionNotFoundError for a version that cannot exist, ConcurrentMaintenanceError and LogCorruptedError.
     """
     if since_version < -1:
         raise VersionNotFoundError(
@@ -64,54 +96,73 @@ def changes_since(snapshot: Snapshot, since_version: int) -> ChangeSet:
         )
     listing = list_log(snapshot.context.store, from_version=since_version + 1)
     wanted = range(since_version + 1, snapshot.version + 1)
-    if all(version in listing.versions for version in wanted):
-        return _read(snapshot, since_version, [listing.version_file(version) for version in wanted])
-    return _compare(snapshot, since_version)
-
-
-def _read(snapshot: Snapshot, since_version: int, files: Sequence[VersionEntry]) -> ChangeSet:
+    if any(version not in listing.versions for version in wanted):
+        return None
     try:
-        tail = read_tail(snapshot.context, files)
+        tail = read_tail(snapshot.context, [listing.version_file(version) for version in wanted])
     except ObjectNotFoundError as error:
         raise ConcurrentMaintenanceError(
             f"{snapshot.context.url}: a concurrent purge, cleanup or truncate removed a version after {since_version} "
             f"while the changes were read ({error}); open the table again"
         ) from error
+    check_partition_values(tail.versions, snapshot.metadata, snapshot.context.url)
+    return tail
+
+
+def _load_older(snapshot: Snapshot, version: int) -> Snapshot:
+    try:
+        return load_snapshot(snapshot.context, version)
+    except VersionNotFoundError as error:
+        raise VersionNotFoundError(
+            f"{snapshot.context.url}: the changes since version {version} are gone: {error}"
+        ) from error
+
+
+def _change_set(snapshot: Snapshot, since_version: int, added: pa.Table, removed: pa.Table) -> ChangeSet:
+    removes = pa.table([removed[name] for name in REMOVED_COLUMNS], schema=_REMOVED_SCHEMA)
     return ChangeSet(
         since_version,
         snapshot.version,
-        tail.adds.drop_columns(["sequence"]),
-        tail.removes.drop_columns(["sequence"]),
+        added.sort_by([("addedAtVersion", "ascending"), ("path", "ascending")]),
+        removes.take(pc.sort_indices(removes["path"])),
     )
 
 
-def _compare(snapshot: Snapshot, since_version: int) -> ChangeSet:
-    older = None
-    if since_version >= 0:
-        try:
-            older = load_snapshot(snapshot.context, since_version)
-        except VersionNotFoundError as error:
-            raise VersionNotFoundError(
-                f"{snapshot.context.url}: the changes since version {since_version} are gone: {error}"
-            ) from error
-    found = difference(older, snapshot)
-    return ChangeSet(since_version, snapshot.version, found.added, _removes(found.removed, snapshot))
+# --- from version files -------------------------------------------------------------------------------
 
 
-def _removes(removed: pa.Table, snapshot: Snapshot) -> pa.Table:
-    return pa.table(
-        {
-            "path": removed["path"],
-            "deletionTimestamp": pa.array([snapshot.timestamp_ms] * removed.num_rows, pa.int64()),
-            "dataChange": removed["dataChange"],
-            "partitionValues": removed["partitionValues"],
-            "size": removed["size"],
-            "extendedFileMetadata": pa.nulls(removed.num_rows, pa.bool_()),
-            "tags": removed["tags"],
-            "version": pa.array([snapshot.version] * removed.num_rows, pa.int64()),
-        },
-        schema=REMOVE_SCHEMA,
+def _from_actions(snapshot: Snapshot, since_version: int, tail: Tail) -> ChangeSet:
+    """The net effect of the actions after a version.
+
+    Actions of exact commits say which of their paths were live before. For other actions, and for paths that came back,
+    the entries of the older version are read: they show whether a path was live, and whether it is the same file.
+    """
+    if is_exact(tail):
+        net = net_changes_of_exact_tail(tail)
+        removed = _first_removes(tail.removes, net.removed["path"])
+        if not _may_be_the_same(net) and not removed["partitionValues"].null_count:
+            return _change_set(snapshot, since_version, net.adds, removed)
+    touched = pc.unique(
+        pa.chunked_array([*tail.adds["path"].chunks, *tail.removes["path"].chunks], pa.string())
     )
+    known = empty_entries().select(list(_COMPARED_COLUMNS))
+    if since_version >= 0 and len(touched):
+        known = _load_older(snapshot, since_version).select_paths(touched.to_pylist(), _COMPARED_COLUMNS)
+    net = net_changes(tail, known)
+    is_removed = pc.is_in(known["path"], value_set=net.removed["path"].combine_chunks())
+    return _change_set(snapshot, since_version, _new_or_replaced(known, net.adds), known.filter(is_removed))
+
+
+def _may_be_the_same(net: NetChanges) -> bool:
+    """Whether a path came back with the same size. A remove does not record the modification time."""
+    place = pc.index_in(net.replaced["path"], value_set=net.adds["path"].combine_chunks())
+    sizes = net.adds["size"].combine_chunks().take(place.combine_chunks())
+    return bool(pc.any(pc.equal(net.replaced["size"], sizes)).as_py())
+
+
+def _first_removes(removes: pa.Table, paths: pa.ChunkedArray) -> pa.Table:
+    """The first remove of each path: that of the file which was live before all of them."""
+    return removes.take(pc.index_in(paths, value_set=removes["path"].combine_chunks()))
 
 
 # --- comparing two versions ---------------------------------------------------------------------------
@@ -134,7 +185,12 @@ def difference(older: Snapshot | None, newer: Snapshot) -> Difference:
         return _compare_entries(older.entries, newer.entries)
     assert isinstance(before, StateSource)
     assert isinstance(after, StateSource)
-    return _compare_states(before, after)
+    try:
+        return _compare_states(before, after)
+    except (LogCorruptedError, ObjectNotFoundError, StorageTimeoutError):
+        # A manifest is damaged, or a concurrent cleanup deleted it. The snapshots know other ways to their entries, and
+        # the cause if there are none.
+        return _compare_entries(older.entries, newer.entries)
 
 
 def _compare_entries(before: pa.Table, after: pa.Table) -> Difference:
@@ -154,9 +210,9 @@ def _compare_states(before: StateSource, after: StateSource) -> Difference:
     num_old = found.num_rows - (pc.sum(is_new).as_py() or 0)
     if are_our_own and _count(left) == _count(kept) + num_old:
         # The newer state has as many old entries as the older one, so none of them was removed or replaced.
-        return Difference(found.filter(is_new), _live(before, [], _REMOVED_COLUMNS))
-    tables = before.read(left, _REMOVED_COLUMNS)
-    known = _live(before, tables, _REMOVED_COLUMNS)
+        return Difference(found.filter(is_new), _live(before, [], _COMPARED_COLUMNS))
+    tables = before.read(left, _COMPARED_COLUMNS)
+    known = _live(before, tables, _COMPARED_COLUMNS)
     still_live = _paths(after, kept, dict(zip((info.path for info in left), tables, strict=True)))
     paths = pa.chunked_array([*still_live.chunks, *found["path"].chunks], pa.string())
     return Difference(_new_or_replaced(known, found), _without(known, paths))

@@ -44,6 +44,7 @@ from indextables.errors import (
 from indextables.log.actions import (
     ENGINE_INFO,
     CommitInfo,
+    ProtocolAction,
     TransactionAction,
     check_writable,
     encode_actions,
@@ -54,6 +55,7 @@ from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import version_key
 from indextables.log.segment import VersionEntry, list_log, read_hint
 from indextables.log.version_file import Conflict, compress, find_version_file, write_version_file
+from indextables.metrics import COMMIT_CONFLICTS, COMMITS, INDEXED_ROWS
 from indextables.storage import ObjectMeta
 from indextables.table.conflict import reason_after_cleanup, reason_to_give_up
 from indextables.table.context import TableContext
@@ -62,6 +64,7 @@ from indextables.table.load import CaughtUp, catch_up, follow, is_base_file_unch
 from indextables.table.log_reader import remember
 from indextables.table.plan import Plan, make_plan
 from indextables.table.snapshot import Snapshot
+from indextables.table.whole_base import check_may_build_on
 
 # After a concurrent commit, the writer retries almost at once and reads only the new versions. The configured back-off
 # comes once per round of tries. With a long pause after every try, a waiting writer would always lose against writers
@@ -154,10 +157,20 @@ def commit(
     commit.
 
     Raises CommitConflictError if a concurrent commit conflicts with this transaction, CommitRetriesExhaustedError if
-    concurrent commits took the next version in every try, LogGapError if versions are missing from the log,
-    UnsupportedProtocolError, and CommitOutcomeUnknownError if the store stopped answering. Only after the last one may
-    the transaction have taken effect.
+    concurrent commits took the next version in every try, LogGapError if versions are missing from the log or the
+    newest one cannot be read, UnsupportedProtocolError, and CommitOutcomeUnknownError if the store stopped answering.
+    Only after the last one may the transaction have taken effect.
     """
+    try:
+        return _commit(snapshot, intent, operation, before_each_try)
+    except (CommitConflictError, CommitRetriesExhaustedError):
+        COMMIT_CONFLICTS.record(1, snapshot.context.url, operation=operation.name, outcome="failed")
+        raise
+
+
+def _commit(
+    snapshot: Snapshot, intent: Intent, operation: Operation, before_each_try: Callable[[Snapshot], None]
+) -> CommitResult:
     context = snapshot.context
     max_attempts = context.settings[TRANSACTION_RETRY_MAX_ATTEMPTS]
     max_tries = max_attempts * _TRIES_PER_ATTEMPT
@@ -167,6 +180,7 @@ def commit(
         started_ms = context.store.clock.now_ms()
         if tries > 1:
             snapshot = _continue_on_newest(snapshot, follow(snapshot), intent)
+            COMMIT_CONFLICTS.record(1, context.url, operation=operation.name, outcome="retried")
         result = _try(snapshot, intent, operation, tries, before_each_try)
         if result is not None:
             return result
@@ -193,7 +207,7 @@ def _try(
     if plan.is_empty:
         return CommitResult(snapshot, is_committed=False, tries=tries, given_up=plan.given_up)
     info = _commit_info(plan, snapshot, operation)
-    lines = _lines(plan, info)
+    lines = _lines(plan, info, snapshot)
     version = snapshot.version + 1
     data = compress(lines) if context.settings[TRANSACTION_COMPRESSION_ENABLED] else lines
     before_each_try(snapshot)
@@ -205,6 +219,9 @@ def _try(
     log_file = LogFile(version, f"{context.url}/{meta.key}", lines, meta.last_modified_ms)
     remember(context, meta, log_file)
     later = snapshot.extended([VersionEntry(version, meta)], [log_file])
+    COMMITS.record(1, context.url, operation=operation.name)
+    if plan.num_new_rows:
+        INDEXED_ROWS.record(plan.num_new_rows, context.url, operation=operation.name)
     return CommitResult(later, True, tries, plan.given_up)
 
 
@@ -216,6 +233,7 @@ def _check_may_write(snapshot: Snapshot) -> None:
             f"{snapshot.gap.newest} exists; a commit now would make ignored versions visible. Restore the file, or "
             f"rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
         )
+    check_may_build_on(snapshot)
 
 
 def _continue_on_newest(snapshot: Snapshot, caught_up: CaughtUp, intent: Intent) -> Snapshot:
@@ -224,7 +242,7 @@ def _continue_on_newest(snapshot: Snapshot, caught_up: CaughtUp, intent: Intent)
         reason = reason_after_cleanup(intent, snapshot, caught_up.snapshot)
     else:
         reasons = (
-            reason_to_give_up(intent, snapshot.metadata, concurrent)
+            reason_to_give_up(intent, snapshot.metadata, concurrent, snapshot.protocol)
             for concurrent in caught_up.concurrent_commits
         )
         reason = next((reason for reason in reasons if reason is not None), None)
@@ -270,9 +288,16 @@ def _commit_info(plan: Plan, snapshot: Snapshot, operation: Operation) -> Commit
     )
 
 
-def _lines(plan: Plan, info: CommitInfo) -> bytes:
+def _lines(plan: Plan, info: CommitInfo, snapshot: Snapshot) -> bytes:
     removes = remove_lines(plan.removes, info.timestamp, plan.removes_data) if plan.num_removes else b""
-    return encode_actions([info]) + removes + encode_actions(plan.actions) + _restored_lines(plan)
+    actions = (*_unlogged_protocol(plan, snapshot), *plan.actions)
+    return encode_actions([info]) + removes + encode_actions(actions) + _restored_lines(plan)
+
+
+def _unlogged_protocol(plan: Plan, snapshot: Snapshot) -> tuple[ProtocolAction, ...]:
+    """The protocol, if only a checkpoint says so: clients that read no checkpoints must see it in the log."""
+    is_planned = any(isinstance(action, ProtocolAction) for action in plan.actions)
+    return (snapshot.protocol,) if snapshot.header.has_unlogged_protocol and not is_planned else ()
 
 
 def _restored_lines(plan: Plan) -> bytes:

@@ -17,10 +17,17 @@ from typing import assert_never
 
 import msgspec
 
-from indextables.log.actions import Metadata
+from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
-from indextables.table.intent import ChangeProperties, EmptyCommit, Intent, Kind, RecordTransaction
+from indextables.table.intent import (
+    ChangeMetadata,
+    ChangeProperties,
+    EmptyCommit,
+    Intent,
+    Kind,
+    RecordTransaction,
+)
 from indextables.table.log_reader import summary_of
 from indextables.table.snapshot import Snapshot
 
@@ -92,13 +99,15 @@ def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
     )
 
 
-def reason_to_give_up(intent: Intent, before: Metadata, concurrent: ConcurrentCommit) -> str | None:
+def reason_to_give_up(
+    intent: Intent, before: Metadata, concurrent: ConcurrentCommit, protocol: ProtocolAction | None = None
+) -> str | None:
     """Why this transaction must not continue after a concurrent commit, or None if it may.
 
-    `before` is the metadata that the transaction was planned on.
+    `before` and `protocol` are the metadata and the protocol that the transaction was planned on.
     """
     version, metadata = concurrent.summary.version, concurrent.summary.actions.metadata
-    match MATRIX[intent.kind][kind_of_commit(before, concurrent)]:
+    match MATRIX[intent.kind][kind_of_commit(before, concurrent, protocol)]:
         case Resolution.REBASE | Resolution.RECOMPUTE | Resolution.GROUPS:
             return None
         case Resolution.GIVE_UP:
@@ -124,13 +133,16 @@ def reason_after_cleanup(intent: Intent, before: Snapshot, after: Snapshot) -> s
     return f"concurrent commits changed {changed}" if changed else None
 
 
-def kind_of_commit(before: Metadata, concurrent: ConcurrentCommit) -> Kind:
+def kind_of_commit(
+    before: Metadata, concurrent: ConcurrentCommit, protocol: ProtocolAction | None = None
+) -> Kind:
     """The column of the matrix for a concurrent commit.
 
-    Registering a doc mapping is part of an append, not a change of the table.
+    Registering a doc mapping is part of an append, not a change of the table. Nor is repeating the protocol, which the
+    first commit after an upgrade by a checkpoint does.
     """
     actions = concurrent.summary.actions
-    if actions.protocol is not None:
+    if actions.protocol not in (None, protocol):
         return Kind.METADATA
     if actions.metadata is not None and _changes_table(before, actions.metadata):
         return Kind.METADATA
@@ -173,11 +185,15 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
         return "the index settings"
     if isinstance(intent, ChangeProperties) and (both := sorted(changed & set(intent.properties))):
         return f"the same properties ({', '.join(both)})"
+    if isinstance(intent, ChangeMetadata):
+        both = [name for name in intent.fields if getattr(before, name) != getattr(after, name)]
+        return f"the same metadata ({', '.join(both)})" if both else None
     return None
 
 
 class _Action(msgspec.Struct, rename="camel"):
-    data_change: bool = False
+    # As in `log.fields`: an action without this field changes data.
+    data_change: bool = True
 
 
 class _Line(msgspec.Struct):

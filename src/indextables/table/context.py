@@ -5,7 +5,7 @@ and credentials) and the stamps of the files that the value was read from. So a 
 never sees cached values of its predecessor. All tables of a process share the caches; each cache is bounded.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from indextables._caching import LruCache, register_cache
 from indextables.config import Settings
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
 from indextables.log.actions import Metadata
+from indextables.metrics import CACHE_HITS, CACHE_MISSES
 from indextables.state.manifest_executor import ManifestExecutor
 from indextables.storage import ObjectMeta, ObjectStore, StoreLocation
 
@@ -42,6 +43,17 @@ class TableContext(msgspec.Struct, frozen=True):
     location: StoreLocation | None = None
     manifest_executor: ManifestExecutor | None = None
 
+    @classmethod
+    def at(
+        cls,
+        path: str,
+        storage_options: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> "TableContext":
+        """The context of a table by its path or URL. Raises InvalidOptionError."""
+        location = StoreLocation.of(path, storage_options=storage_options, options=options)
+        return cls(location.open(), Settings.resolve(options), location)
+
     @property
     def url(self) -> str:
         """The root of the table, for messages."""
@@ -63,9 +75,13 @@ class TableContext(msgspec.Struct, frozen=True):
 
 
 class ExpiringCache:
-    """An LRU cache by store and key. A value expires a fixed time after it was written, however often it is read."""
+    """An LRU cache by store and key. A value expires a fixed time after it was written, however often it is read.
 
-    def __init__(self, capacity: int, capacity_bytes: int | None = None) -> None:
+    With a `name`, hits and misses are reported as metrics.
+    """
+
+    def __init__(self, capacity: int, capacity_bytes: int | None = None, name: str | None = None) -> None:
+        self._name = name
         self._entries: LruCache[tuple[str, Hashable], _CachedValue] = LruCache(
             max_entries=capacity, max_bytes=capacity_bytes
         )
@@ -74,12 +90,12 @@ class ExpiringCache:
         """The value, or None if it is missing or older than `expiration_seconds`."""
         full_key = (store.identity, key)
         found = self._entries.get(full_key)
-        if found is None:
-            return None
-        if store.clock.now_ms() - found.written_ms >= expiration_seconds * 1000:
+        if found is not None and store.clock.now_ms() - found.written_ms >= expiration_seconds * 1000:
             self._entries.discard(full_key)
-            return None
-        return found.value
+            found = None
+        if self._name is not None:
+            (CACHE_MISSES if found is None else CACHE_HITS).record(1, store.url, cache=self._name)
+        return None if found is None else found.value
 
     def put(self, store: ObjectStore, key: Hashable, value: object, size_bytes: int = 0) -> None:
         """Cache a value. `size_bytes` counts against the size limit, if the cache has one."""
@@ -102,11 +118,17 @@ class LogCache(msgspec.Struct, frozen=True):
     """The four caches of the log, each with its own bound."""
 
     versions: ExpiringCache = msgspec.field(
-        default_factory=lambda: ExpiringCache(_MAX_VERSIONS, _MAX_VERSION_BYTES)
+        default_factory=lambda: ExpiringCache(_MAX_VERSIONS, _MAX_VERSION_BYTES, name="versions")
     )
-    file_lists: ExpiringCache = msgspec.field(default_factory=lambda: ExpiringCache(_MAX_FILE_LISTS))
-    metadata: ExpiringCache = msgspec.field(default_factory=lambda: ExpiringCache(_MAX_HEADERS))
-    checkpoints: ExpiringCache = msgspec.field(default_factory=lambda: ExpiringCache(_MAX_CHECKPOINTS))
+    file_lists: ExpiringCache = msgspec.field(
+        default_factory=lambda: ExpiringCache(_MAX_FILE_LISTS, name="file lists")
+    )
+    metadata: ExpiringCache = msgspec.field(
+        default_factory=lambda: ExpiringCache(_MAX_HEADERS, name="headers")
+    )
+    checkpoints: ExpiringCache = msgspec.field(
+        default_factory=lambda: ExpiringCache(_MAX_CHECKPOINTS, name="checkpoints")
+    )
 
     def invalidate(self, store: ObjectStore | None = None) -> int:
         """Drop the values of one table, or of all tables. Returns how many there were."""

@@ -8,19 +8,27 @@ import pyarrow as pa
 from indextables.config.registry import TRANSACTION_COMPRESSION_ENABLED
 from indextables.errors import TableAlreadyExistsError, TableNotFoundError
 from indextables.log.actions import CURRENT_PROTOCOL, Metadata, encode_actions
-from indextables.log.version_file import compress, write_version_file
+from indextables.log.version_file import Conflict, compress, write_version_file
+from indextables.metrics import COMMITS
 from indextables.schema import check_partition_columns, from_spark_json, to_spark_json
 from indextables.storage import require_put_if_absent
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.context import TableContext
+from indextables.table.history import CREATE_TABLE
 from indextables.table.load import load_snapshot
 from indextables.table.snapshot import Snapshot
 
 
 def create_table(
-    context: TableContext, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]
+    context: TableContext,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    *,
+    name: str | None = None,
+    description: str | None = None,
 ) -> Snapshot:
-    """Create a table, or open the existing one if it has the same definition.
+    """Create a table, or open the existing one if it has the same definition. An existing table keeps its name.
 
     If several processes create the table at once, one of them writes version 0 and the others open it. Raises
     InvalidSchemaError, UnsupportedStoreError if the store ignores put-if-absent, and TableAlreadyExistsError if there
@@ -36,12 +44,15 @@ def create_table(
             schema_string=schema_string,
             partition_columns=tuple(partition_by),
             configuration=dict(properties),
+            name=name,
+            description=description,
             created_time=context.store.clock.now_ms(),
         )
         # The new id makes these bytes unique, so a write whose answer was lost can be recognised.
         lines = encode_actions([CURRENT_PROTOCOL, metadata])
         data = compress(lines) if context.settings[TRANSACTION_COMPRESSION_ENABLED] else lines
-        write_version_file(context.store, 0, data)
+        if not isinstance(write_version_file(context.store, 0, data), Conflict):
+            COMMITS.record(1, context.url, operation=CREATE_TABLE)
         # Cached values under this path belong to a table that was dropped.
         context.cache.invalidate(context.store)
         existing = load_snapshot(context)

@@ -59,10 +59,14 @@ class DropPartitions(msgspec.Struct, frozen=True):
 
 
 class Restore(msgspec.Struct, frozen=True):
-    """Restore the live splits (file entries) and the metadata of an older version."""
+    """Restore the live splits (file entries) and the metadata of an older version.
+
+    `doc_mappings` is the doc-mapping registry of that version. Newer states may have dropped some of it.
+    """
 
     entries: pa.Table
     metadata: Metadata
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     kind = Kind.OVERWRITE
 
 
@@ -96,6 +100,13 @@ class ChangeProperties(msgspec.Struct, frozen=True):
     kind = Kind.METADATA
 
 
+class ChangeMetadata(msgspec.Struct, frozen=True):
+    """Set the fields `name` and `description` of the metadata. A value of None removes one."""
+
+    fields: Mapping[str, str | None]
+    kind = Kind.METADATA
+
+
 class UpgradeProtocol(msgspec.Struct, frozen=True):
     """Require at least these protocol versions of readers and writers."""
 
@@ -125,6 +136,7 @@ Intent = (
     | RemoveFiles
     | Merge
     | ChangeProperties
+    | ChangeMetadata
     | UpgradeProtocol
     | RecordTransaction
     | EmptyCommit

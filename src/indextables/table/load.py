@@ -10,12 +10,14 @@ A gap ends the readable log: readers log a warning, and writers refuse to commit
 """
 
 import logging
+import time
 from collections.abc import Collection, Sequence
 from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
+from indextables.config import Settings
 from indextables.config.registry import TRANSACTION_CACHE_EXPIRATION_SECONDS
 from indextables.errors import (
     ConcurrentMaintenanceError,
@@ -28,7 +30,13 @@ from indextables.errors import (
 from indextables.log.actions import DEFAULT_PROTOCOL, Metadata, ProtocolAction, check_readable
 from indextables.log.entries import EntrySource, MemorySource, empty_entries
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, version_key
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_header,
+)
 from indextables.log.segment import (
     Base,
     Gap,
@@ -42,6 +50,9 @@ from indextables.log.segment import (
     read_hint,
 )
 from indextables.log.version_file import find_object, find_version_file
+from indextables.metrics import LOAD_DURATION_MS
+from indextables.state.source import StateSource, report_tombstones
+from indextables.storage import StoreLocation
 from indextables.table.conflict import ConcurrentCommit, concurrent_commit_of
 from indextables.table.context import TableContext, stamp
 from indextables.table.foreign_state import completed_header
@@ -83,9 +94,12 @@ def load_snapshot(
     """
     if version is not None and version < 0:
         raise VersionNotFoundError(f"{context.url}: there is no version {version}; versions start at 0")
+    started = time.perf_counter()
     for attempt in range(_LOAD_ATTEMPTS):
         try:
-            return _load(context, version, excluded_bases)
+            snapshot = _load(context, version, excluded_bases)
+            _report_load(snapshot, (time.perf_counter() - started) * 1000)
+            return _reported(snapshot) if version is None else snapshot
         except ObjectNotFoundError as error:
             if attempt == _LOAD_ATTEMPTS - 1:
                 raise ConcurrentMaintenanceError(
@@ -93,6 +107,37 @@ def load_snapshot(
                     f"read ({error}); open the table again"
                 ) from error
     raise AssertionError("unreachable: the loop returns or raises")
+
+
+def reopen(location: StoreLocation, settings: Settings, version: int, table_id: str) -> Snapshot:
+    """The version of a table that was pickled, as it is in the store now.
+
+    Raises VersionNotFoundError if the log no longer holds that version of that table, and what `load_snapshot` raises.
+    """
+    snapshot = load_snapshot(TableContext(location.open(), settings, location), version)
+    if snapshot.metadata.id != table_id:
+        raise VersionNotFoundError(
+            f"{snapshot.context.url}: the table was dropped and created again after version {version} of it was "
+            f"pickled; open the table again"
+        )
+    return snapshot
+
+
+def _report_load(snapshot: Snapshot, took_ms: float) -> None:
+    base, table = snapshot.segment.base, snapshot.context.url
+    format_ = base.format.value if base is not None else "none"
+    LOAD_DURATION_MS.record(took_ms, table, format=format_)
+    logger.debug(
+        "%s: opened version %d from a checkpoint of the format %s and %d versions in %.1f ms",
+        table, snapshot.version, format_, len(snapshot.segment.version_files), took_ms,
+    )  # fmt: skip
+
+
+def _reported(newest: Snapshot) -> Snapshot:
+    """Set the gauges of the table. Only for the newest version: an older one would turn them back."""
+    if isinstance(newest.source, StateSource):
+        report_tombstones(newest.source.state, newest.context.url)
+    return newest
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -213,6 +258,7 @@ def _build(context: TableContext, start: _Start, excluded_bases: Collection[str]
         header = replay_header(base, tail.versions, removed_paths(tail))
         if header.metadata is None or header.protocol is None:
             header = _recover_identity(context, header)
+        check_partition_values(tail.versions, header.metadata, context.url)
         context.cache.metadata.put(context.store, segment_identity(segment), header)
     if header.metadata is None:
         raise LogCorruptedError(
@@ -240,25 +286,39 @@ def _cached_header(context: TableContext, segment: LogSegment) -> LogHeader | No
 
 
 def _recover_identity(context: TableContext, header: LogHeader) -> LogHeader:
-    """The header with metadata and protocol from older files: some writers leave them out of their states."""
+    """The header with metadata and protocol from older files: some writers leave them out of their states.
+
+    Raises LogCorruptedError if a damaged checkpoint may hold newer ones than those that were found.
+    """
     listing = list_log(context.store)
-    bases = {base.version: base for base in listing.bases_newest_first() if base.version < header.version}
+    bases = {version: found for version, found in listing.bases.items() if version < header.version}
     versions = {version for version in listing.versions if version <= header.version}
     metadata: Metadata | None = header.metadata
     protocol: ProtocolAction | None = header.protocol
+    damaged: int | None = None
     # From newest to oldest: the newest metadata and the newest protocol are in effect.
     for version in sorted(versions.union(bases), reverse=True):
         if metadata and protocol:
             break
+        if damaged is not None and not versions.issuperset(range(version + 1, damaged + 1)):
+            raise LogCorruptedError(
+                f"{context.url}: failed to read checkpoint at version {damaged}, and version files after {version} are "
+                f"missing, so an older schema or protocol might be taken for the current one; restore the files from a "
+                f"backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+            )
         if version in versions:
             summary = read_tail(context, [listing.version_file(version)]).versions[0].actions
             metadata, protocol = metadata or summary.metadata, protocol or summary.protocol
-        if version in bases:
+        for base in bases.get(version, ()):
             try:
-                older, _ = read_base(context, bases[version])
+                older, _ = read_base(context, base)
             except (LogCorruptedError, ObjectNotFoundError):
                 continue
             metadata, protocol = metadata or older.metadata, protocol or older.protocol
+            break
+        else:
+            if version in bases and damaged is None:
+                damaged = version
     return replace(header, metadata=metadata, protocol=protocol)
 
 
@@ -386,9 +446,10 @@ def catch_up(snapshot: Snapshot) -> CaughtUp:
     except ObjectNotFoundError:
         # Cleanup removed a file after it was listed.
         return CaughtUp(load_snapshot(context), None)
-    if _has_another_base(caught_up.snapshot, listing):
-        return replace(caught_up, snapshot=reload_from_newest_base(caught_up.snapshot))
-    return replace(caught_up, snapshot=reload_if_tail_is_long(caught_up.snapshot))
+    reload = (
+        reload_from_newest_base if _has_another_base(caught_up.snapshot, listing) else reload_if_tail_is_long
+    )
+    return replace(caught_up, snapshot=_reported(reload(caught_up.snapshot)))
 
 
 def follow(snapshot: Snapshot) -> CaughtUp:

@@ -18,6 +18,7 @@ from indextables.errors import CheckpointCorruptionError, CheckpointValidationEr
 from indextables.log.actions import scan_lines
 from indextables.log.decode import LogFile, Tail, UnknownContent, VersionSummary, decode_tail
 from indextables.log.entries import EntrySource, MemorySource
+from indextables.log.file_keys import tail_with_keys
 from indextables.log.legacy_checkpoint import read_json_checkpoint, read_parquet_checkpoint
 from indextables.log.replay import LogHeader
 from indextables.log.segment import Base, BaseFormat, LogListing, VersionEntry
@@ -172,9 +173,13 @@ def _decode_base(context: TableContext, base: Base, unknown: UnknownContent) -> 
             source = StateSource(context.store, state, parallelism, read_timeout_seconds=timeout_seconds)
             return header_of(state), source
         case BaseFormat.JSON:
-            checkpoint = read_json_checkpoint(store, base.meta, base.version, unknown)
+            checkpoint = read_json_checkpoint(
+                store, base.meta, base.version, unknown, parallelism=context.read_parallelism
+            )
         case BaseFormat.PARQUET:
-            checkpoint = read_parquet_checkpoint(store, base.meta, base.version)
+            checkpoint = read_parquet_checkpoint(
+                store, base.meta, base.version, parallelism=context.read_parallelism
+            )
     return checkpoint.header, MemorySource(checkpoint.entries)
 
 
@@ -184,10 +189,10 @@ def _decode(context: TableContext, files: Sequence[VersionEntry], unknown: Unkno
     for batch in _fetch_batches(files):
         pending += read_log_files(context, batch)
         if sum(len(log_file.lines) for log_file in pending) >= _BYTES_PER_DECODE:
-            yield decode_tail(pending, unknown)
+            yield tail_with_keys(decode_tail(pending, unknown), context.url)
             pending = []
     if pending or not files:
-        yield decode_tail(pending, unknown)
+        yield tail_with_keys(decode_tail(pending, unknown), context.url)
 
 
 def _fetch_batches(files: Sequence[VersionEntry]) -> Iterator[Sequence[VersionEntry]]:

@@ -18,6 +18,7 @@ from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
 from indextables.table.intent import (
     Append,
+    ChangeMetadata,
     ChangeProperties,
     DropPartitions,
     EmptyCommit,
@@ -72,13 +73,18 @@ class Plan(msgspec.Struct, frozen=True):
         return 0 if self.removes is None else int(self.removes.num_rows)
 
     @property
+    def num_new_rows(self) -> int:
+        """The rows of the splits that are new, as opposed to restored."""
+        return sum(action.num_records or 0 for action in self.actions if isinstance(action, AddAction))
+
+    @property
     def metrics(self) -> Mapping[str, int]:
         """The operation metrics of the history."""
         adds = [action for action in self.actions if isinstance(action, AddAction)]
         return {
             "numAddedFiles": len(adds) + self.num_restored,
             "numAddedBytes": sum(add.size for add in adds) + _sum(self.restored, "size"),
-            "numAddedRows": sum(add.num_records or 0 for add in adds) + _sum(self.restored, "numRecords"),
+            "numAddedRows": self.num_new_rows + _sum(self.restored, "numRecords"),
             "numRemovedFiles": self.num_removes,
         }
 
@@ -100,17 +106,21 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return _plan_overwrite(intent, snapshot)
         case DropPartitions(where):
             return Plan(removes=files_of_partitions(snapshot, where, _REMOVE_COLUMNS))
-        case Restore(entries, metadata):
-            return _plan_restore(entries, metadata, snapshot)
+        case Restore():
+            return _plan_restore(intent, snapshot)
         case RemoveFiles(paths):
             return Plan(removes=_live_among(paths, snapshot))
         case Merge():
             return _plan_merge(intent, snapshot)
         case ChangeProperties(properties):
             return _plan_properties(properties, snapshot)
+        case ChangeMetadata(fields):
+            metadata = msgspec.structs.replace(snapshot.metadata, **fields)
+            return Plan(() if metadata == snapshot.metadata else (metadata,))
         case UpgradeProtocol(reader_version, writer_version):
             protocol = upgraded(snapshot.protocol, reader_version, writer_version)
-            return Plan(() if protocol == snapshot.protocol else (protocol,))
+            is_in_log = protocol == snapshot.protocol and not snapshot.header.has_unlogged_protocol
+            return Plan(() if is_in_log else (protocol,))
         case RecordTransaction(transaction):
             return Plan() if _is_done(transaction, snapshot) else Plan((transaction,))
         case EmptyCommit():
@@ -202,8 +212,9 @@ def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot:
     return bool(pc.all(pc.is_in(live, value_set=removed.combine_chunks()), min_count=0).as_py())
 
 
-def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> Plan:
-    """Remove the files that are not in `entries`, and add those of `entries` that are not live, by file identity."""
+def _plan_restore(intent: Restore, snapshot: Snapshot) -> Plan:
+    """Remove the files that are not in the older version, and add those that are not live, by file identity."""
+    entries = intent.entries
     live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *_FILE_IDENTITY]))).entries
     restored = entries.filter(pc.invert(_has_equal(entries, live)))
     # Keep doc mappings that were registered since: splits of pending commits may refer to them.
@@ -212,7 +223,14 @@ def _plan_restore(entries: pa.Table, metadata: Metadata, snapshot: Snapshot) -> 
         for key, value in snapshot.metadata.configuration.items()
         if key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
-    metadata = msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
+    registered |= {
+        f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": intent.doc_mappings[hash_]
+        for hash_ in pc.unique(restored["docMappingRef"]).to_pylist()
+        if hash_ in intent.doc_mappings
+    }
+    metadata = msgspec.structs.replace(
+        intent.metadata, configuration={**registered, **intent.metadata.configuration}
+    )
     return Plan(
         actions=() if metadata == snapshot.metadata else (metadata,),
         removes=live.filter(pc.invert(_has_equal(live, entries))).select(list(_REMOVE_COLUMNS)),

@@ -23,7 +23,14 @@ from indextables.errors import (
 from indextables.log.actions import Metadata, ProtocolAction, check_readable
 from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
-from indextables.log.replay import LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.file_keys import keys_or_paths, tail_with_keys
+from indextables.log.replay import (
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import Gap, LogSegment, VersionEntry, list_log
 from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.pruning import match_partitions, prune_files
@@ -54,6 +61,9 @@ class Snapshot:
     The header is complete from the start. File entries are read when they are first needed, and only those that a
     predicate selects. If they are damaged or missing, `recover` reads them from other files of the log. A snapshot
     never changes, so threads may share it.
+
+    A pickled snapshot holds no entries: unpickling opens the same version of the table again, with the location and
+    the settings of this one. The location includes the credentials that it was opened with.
     """
 
     def __init__(
@@ -77,6 +87,18 @@ class Snapshot:
         self._recover = recover
         if tail is not None:
             self.__dict__["tail"] = tail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Imported here, because `load` makes snapshots.
+        from indextables.table.load import reopen
+
+        context = self.context
+        if context.location is None:
+            raise InvalidOptionError(
+                f"{context.url}: a table whose store was passed as an object cannot be pickled; open the table by its "
+                f"path"
+            )
+        return (reopen, (context.location, context.settings, self.version, self.metadata.id))
 
     @property
     def version(self) -> int:
@@ -115,7 +137,9 @@ class Snapshot:
     @lazy_property
     def tail(self) -> Tail:
         """The versions after the base, reduced to the actions that a replay needs."""
-        return read_last_actions(self.context, self.segment.version_files)
+        tail = read_last_actions(self.context, self.segment.version_files)
+        check_partition_values(tail.versions, self.metadata, self.context.url)
+        return tail
 
     @lazy_property
     def entries(self) -> pa.Table:
@@ -162,17 +186,24 @@ class Snapshot:
         wanted = None if columns is None else tuple(dict.fromkeys([*columns, *_PRUNING_COLUMNS]))
         loaded = self._load(Selection(predicate, self.shape), wanted)
         pruned = prune_files(loaded.entries, predicate, self.shape)
-        return FileSelection(
+        selection = FileSelection(
             entries=_project(loaded.entries.filter(pruned.keep), columns),
             manifests=loaded.manifests,
             manifests_skipped=loaded.manifests_skipped,
             files_skipped_by_partition=pruned.skipped_by_partition,
             files_skipped_by_statistics=pruned.skipped_by_statistics,
         )
+        logger.debug(
+            "%s: pruning kept %d files of version %d; it skipped %d of %d manifests, %d files by partition and %d by "
+            "statistics",
+            self.context.url, selection.entries.num_rows, self.version, selection.manifests_skipped,
+            selection.manifests, pruned.skipped_by_partition, pruned.skipped_by_statistics,
+        )  # fmt: skip
+        return selection
 
     def select_paths(self, paths: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The live files with one of these paths. Manifests are skipped by the range of their paths."""
-        wanted = pa.array(paths, pa.string())
+        wanted = keys_or_paths(pa.array(paths, pa.string()), self.context.url)
         entries = _project(self._load(PathSelection(wanted), columns).entries, columns)
         return entries.filter(pc.is_in(entries["path"], value_set=wanted))
 
@@ -184,7 +215,11 @@ class Snapshot:
         """
         summaries = [summary_of(log_file) for log_file in log_files]
         has_skips = bool(self.header.skips) or any(summary.actions.skips for summary in summaries)
-        delta = decode_tail(log_files) if self.has_loaded_entries or has_skips else None
+        delta = None
+        if self.has_loaded_entries or has_skips:
+            delta = tail_with_keys(decode_tail(log_files), self.context.url)
+            summaries = list(delta.versions)
+            check_partition_values(delta.versions, self.metadata, self.context.url)
         header = replay_header(self.header, summaries, removed_paths(delta) if delta is not None else {})
         assert header.metadata is not None  # metadata can be replaced but not removed
         protocol = header.protocol or self.protocol

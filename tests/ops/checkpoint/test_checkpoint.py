@@ -51,6 +51,7 @@ HINT_FORMATS = {
     "json": "json",
     "multi-part json": "json-multipart",
     "parquet": "parquet",
+    "multi-part parquet": "parquet",
 }
 
 
@@ -63,7 +64,9 @@ def test_report_and_hint(store, form):
     hint = read_hint(store)
     assert (hint.version, hint.num_files, hint.size_in_bytes, hint.format) == (2, 8, 80, HINT_FORMATS[form])
     assert hint.state_dir == (state_dir(2) if form == "avro" else None)
-    assert (hint.parts or 1) > (1 if form == "multi-part json" else 0)
+    is_in_parts = form.startswith("multi-part")
+    assert (hint.parts or 1) > (1 if is_in_parts else 0)
+    assert (hint.checkpoint_id is not None) == is_in_parts
 
 
 def test_report_names_the_format_before(store, table):

@@ -393,6 +393,7 @@ def damage(store: ObjectStore, pattern: str) -> None:
         ("json", "checkpoint.json"),
         ("multi-part json", r"checkpoint\..*\.00002\.json"),
         ("parquet", r"checkpoint\.parquet"),
+        ("multi-part parquet", r"checkpoint\..*\.00002\.parquet"),
     ],
 )
 def test_checkpoint_with_unreadable_entries_stops_the_cleanup(store, caplog, form, pattern):

@@ -51,7 +51,7 @@ def overtaken(store: ClockedStore, after: tuple[str, str]) -> ClockedStore:
 def test_truncation_whose_checkpoint_was_cleaned_up_says_so_and_deletes_nothing():
     store = clocked_store()
     table_of(store, "a.split", "b.split")
-    sleeping = overtaken(store, ("put", LAST_CHECKPOINT_KEY))
+    sleeping = overtaken(store, ("put_if_absent", LAST_CHECKPOINT_KEY))
     with pytest.raises(ConcurrentMaintenanceError, match="truncate again"):
         truncate_time_travel(load_snapshot(context(sleeping)), LocalRunner(), dry_run=False)
     assert not sleeping.count("delete_many")
@@ -78,7 +78,7 @@ class StallingStore(ClockedStore):
         collect_garbage(load_snapshot(context(another(self))), dry_run=False)
 
 
-@pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet"])
+@pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet", "multi-part parquet"])
 def test_checkpoint_whose_files_were_collected_while_its_writer_stalled_is_not_published(form):
     store = clocked_store()
     table_of(store, "a.split", "b.split", "c.split")
@@ -92,7 +92,7 @@ def test_checkpoint_whose_files_were_collected_while_its_writer_stalled_is_not_p
 
 
 @pytest.mark.parametrize("maintain", ["purge", "truncate"])
-@pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet"])
+@pytest.mark.parametrize("form", ["avro", "multi-part json", "parquet", "multi-part parquet"])
 @pytest.mark.parametrize("minutes_asleep", [0, 40])
 def test_checkpoint_that_others_rely_on_as_soon_as_it_is_published_stays(form, maintain, minutes_asleep):
     store = clocked_store()

@@ -76,6 +76,21 @@ def test_checkpoints_of_every_format_are_clean(store, form):
     assert check(store).findings == ()
 
 
+@pytest.mark.parametrize("form", ["multi-part json", "multi-part parquet"])
+def test_missing_part_of_a_checkpoint(store, form):
+    before = set(log_keys(store))
+    checkpoint(store, form)
+    parts = [key for key in set(log_keys(store)) - before if not key.endswith(".checkpoint.json")]
+    assert len(parts) > 1
+    for part in parts:
+        data = store.get(part)
+        store.delete_many([part])
+        (finding,) = [finding for finding in check(store).errors if finding.code == "checkpoint-unreadable"]
+        assert part in finding.message
+        store.put(part, data)
+    assert check(store).findings == ()
+
+
 def test_nothing_is_written(store):
     class ReadOnly(FaultStore):
         def _refuse(self, *_):

@@ -1,9 +1,11 @@
 """Merge-on-write merges small splits in the background; no write fails or waits because of it."""
 
+import random
 import subprocess
 import sys
 import threading
 
+import pyarrow as pa
 import pytest
 
 from indextables import IndexTable
@@ -72,15 +74,44 @@ def test_an_overwrite_counts_as_a_write(tmp_path):
     assert table.refresh().num_files == 2
 
 
-def test_a_merge_waits_for_enough_groups(tmp_path):
-    table = new_table(tmp_path / "table", {**AT_ONCE, "mergeOnWrite.minBatchesToTrigger": "2"})
+def test_a_merge_starts_when_the_number_of_small_splits_exceeds_the_threshold(tmp_path):
+    """The splits of all partitions count, whether or not they can be merged with each other."""
+    table = new_table(tmp_path / "table", {**AT_ONCE, "mergeOnWrite.minBatchesToTrigger": "3"})
+    for number, day in enumerate("aab"):
+        table.append(rows(number, day=day))
+    assert table.refresh().num_files == 3
+    assert jobs_of(table) == []
+    table.append(rows(3, day="c"))
+    assert table.refresh().num_files == 3
+    assert jobs_of(table)[0]["groups"] == 1
+
+
+@pytest.mark.parametrize(("cpus", "threshold"), [(1, 1), (11, 1), (12, 2), (24, 4), (100, 16)])
+def test_the_threshold_is_a_batch_of_the_processors_that_merges_may_use(monkeypatch, cpus, threshold):
+    monkeypatch.setattr("os.cpu_count", lambda: cpus)
+    settings = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
+    store = memory_store()
+    table = create_table(context(store, settings), SCHEMA, (), {})
+    for number in range(threshold):
+        table = append(table, rows(number)).snapshot
+    assert load_snapshot(context(store)).num_files == threshold
+    append(table, rows(threshold))
+    assert load_snapshot(context(store)).num_files == 1
+
+
+def test_splits_that_have_reached_the_target_size_are_not_counted(tmp_path):
+    settings = {**AT_ONCE, "mergeOnWrite.minBatchesToTrigger": "2", "mergeOnWrite.targetSize": "1M"}
+    table = new_table(tmp_path / "table", settings)
+    large = {"body": pa.array([random.Random(n).randbytes(60).hex() for n in range(20_000)])}
+    data = rows(*range(20_000))
+    index = data.schema.get_field_index("body")
+    table.append(data.set_column(index, "body", large["body"]))
+    assert table.total_bytes > 1024 * 1024
     for number in range(2):
-        table.append(rows(number, day="a"))
+        table.append(rows(number))
+    assert table.refresh().num_files == 3
+    table.append(rows(2))
     assert table.refresh().num_files == 2
-    table.append(rows(2, day="b"))
-    table.append(rows(3, day="b"))
-    assert table.refresh().num_files == 2
-    assert jobs_of(table)[0]["groups"] == 2
 
 
 def test_a_large_split_is_not_rewritten_after_every_small_write(tmp_path):
@@ -104,8 +135,8 @@ def test_a_merge_that_fails_does_not_fail_the_write(caplog):
 
     store = UnreliableStore(inner, fails)
     assert append(load_snapshot(context(store, AT_ONCE)), rows(2)).version == 2
-    job = merge_jobs().to_pylist()[-1]
-    assert (job["table_path"], job["status"]) == (inner.url, "failed")
+    (job,) = [job for job in merge_jobs().to_pylist() if job["table_path"] == inner.url]
+    assert job["status"] == "failed"
     assert "failed on purpose" in job["message"]
     assert "merge-on-write failed" in caplog.text
     assert load_snapshot(context(inner)).num_files == 2

@@ -87,20 +87,29 @@ def test_manifests_of_every_state_that_is_left_are_kept(tmp_path):
         assert paths(tables.at(version)) == numbered(range(version))
 
 
-def test_parts_of_a_checkpoint_that_was_never_finished_are_collected(tmp_path):
+@pytest.mark.parametrize(
+    ("form", "parts_pattern", "list_of_parts"),
+    [
+        ("json", "*.checkpoint.*.*.json", "00000000000000000001.checkpoint.json"),
+        ("parquet", "_checkpoints/*.parquet", "_checkpoints/00000000000000000001.checkpoint.json"),
+    ],
+)
+def test_parts_of_a_checkpoint_that_was_never_finished_are_collected(
+    tmp_path, form, parts_pattern, list_of_parts
+):
     tables = TableBuilder(
-        str(tmp_path / "table"), options={"state.format": "json", "checkpoint.maxFileSize": "1K"}
+        str(tmp_path / "table"), options={"state.format": form, "checkpoint.maxFileSize": "1K"}
     )
     table = tables.create()
     table.commit(adds=[split(n) for n in range(20)])
     table.checkpoint()
-    parts = sorted(log(tables).glob("*.checkpoint.*.*.json"))
+    parts = sorted(log(tables).glob(parts_pattern))
     assert len(parts) > 1
     then = time.time() - TWO_HOURS
     for part in parts:
         os.utime(part, (then, then))
     assert table.collect_garbage(dry_run=False).paths == ()
-    (log(tables) / "00000000000000000001.checkpoint.json").unlink()
+    (log(tables) / list_of_parts).unlink()
     (log(tables) / "_last_checkpoint").unlink()
     assert len(tables.open().collect_garbage(dry_run=False).paths) == len(parts)
     assert paths(tables.open()) == numbered(range(20))

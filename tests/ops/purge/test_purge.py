@@ -208,8 +208,8 @@ def test_a_hundred_thousand_files_are_planned():
     class Huge(FaultStore):
         """A store that lists splits which do not exist: writing them would take too long."""
 
-        def list(self, prefix, *, start_after=None):
-            yield from super().list(prefix, start_after=start_after)
+        def list(self, prefix, **selection):
+            yield from super().list(prefix, **selection)
             if prefix == "":
                 listed = next(super().list("")).__class__
                 yield from (
@@ -269,6 +269,18 @@ def test_purge_on_write_runs_every_n_writes(store):
     assert "orphan.split" in splits_in(store)
     add_split(table, "c.split")
     assert splits_in(store) == {"a.split", "b.split", "c.split"}
+
+
+def test_purge_on_write_needs_only_to_be_enabled(store):
+    table = table_of(store, "a.split", settings={"purgeOnWrite.enabled": "true"})
+    put_split(store, "orphan.split")
+    store.clock.advance(8 * DAY)
+    for number in range(2, 10):
+        table = add_split(table, f"{number}.split")
+        assert "orphan.split" in splits_in(store)
+    add_split(table, "10.split")
+    assert "orphan.split" not in splits_in(store)
+    assert len(splits_in(store)) == 10
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from indextables.cli.options import (
 )
 from indextables.cli.output import Column, confirm, print_facts, print_line, print_table, print_warning
 from indextables.cli.progress import progressing
-from indextables.index_table import repair_table
 from indextables.ops.repair.report import Problem, RepairResult
+from indextables.table_repair import repair_table
 
 EXAMPLES = examples(
     "indextables repair ./logs --dry-run",

@@ -37,8 +37,18 @@ from indextables.errors import (
     StorageError,
 )
 from indextables.log.decode import UnknownContent
+from indextables.log.paths import (
+    LOG_PREFIX,
+    SHARED_MANIFEST_PREFIX,
+    STATE_PREFIX,
+    StateManifestFile,
+    VersionFile,
+    parse_log_path,
+)
 from indextables.log.segment import Base, LogListing, list_log
 from indextables.log.version_file import find_object
+from indextables.metrics import CLEANUP_DELETED_FILES
+from indextables.storage import KeyRange, ObjectMeta
 from indextables.table import TableContext
 from indextables.table.log_reader import read_base_uncached
 
@@ -84,22 +94,32 @@ class CleanupPlan(msgspec.Struct, frozen=True):
 def clean_up(context: TableContext, checkpoint_version: int) -> CleanupPlan | None:
     """Delete what the settings allow after a checkpoint. Returns the plan, or None if cleanup is off or failed.
 
-    Before deleting anything, the cleanup reads every entry of the checkpoints that readers will depend on. A failure is
-    logged, or raised if the failure policy is "fail"; the table is intact either way.
+    Before deleting anything, the cleanup reads every entry of the checkpoints that readers will depend on. On a disk,
+    it also removes the empty folders of states that are gone. A failure is logged, or raised if the failure policy is
+    "fail"; the table is intact either way.
     """
     settings = context.settings
     if not settings[CLEANUP_ENABLED]:
         return None
+    rules = CleanupRules.from_settings(settings)
     try:
-        plan = verified_plan(
-            context, list_log(context.store), checkpoint_version, CleanupRules.from_settings(settings)
-        )
+        now_ms = context.store.now_ms()
+        if not _may_have_expired(context, rules, now_ms):
+            return CleanupPlan((), ())
+        plan = verified_plan(context, list_log(context.store), checkpoint_version, rules, now_ms)
         if settings[CLEANUP_DRY_RUN]:
             for key in plan.keys:
                 logger.info("%s: cleanup would delete %s", context.url, key)
-        elif plan.keys:
+            return plan
+        if plan.keys:
             context.store.delete_many(plan.keys)
-            logger.info("%s: cleaned up %d log files", context.url, len(plan.keys))
+            CLEANUP_DELETED_FILES.record(len(plan.checkpoints), context.url, kind="checkpoint")
+            CLEANUP_DELETED_FILES.record(len(plan.versions), context.url, kind="version")
+            logger.info(
+                "%s: cleaned up %d checkpoints and %d versions after the checkpoint of version %d",
+                context.url, len(plan.checkpoints), len(plan.versions), checkpoint_version,
+            )  # fmt: skip
+        context.store.remove_empty_folders(STATE_PREFIX)
         return plan
     except (StorageError, LogCorruptedError, ConcurrentMaintenanceError) as error:
         if settings[CLEANUP_FAILURE_POLICY] == "fail":
@@ -191,6 +211,28 @@ def has_whole_checkpoint(context: TableContext, bases: Iterable[Base]) -> bool:
             context.url, base.version, *count.found, *count.recorded,
         )  # fmt: skip
     return False
+
+
+def _may_have_expired(context: TableContext, rules: CleanupRules, now_ms: int) -> bool:
+    """Whether any file may be past its retention, by the oldest version file and the oldest state.
+
+    The others are younger, unless files were copied; then they are cleaned up later. A listing of the whole log costs
+    time in proportion to all retained versions and states, and in most logs nothing has expired.
+    """
+    oldest_ms = now_ms - min(rules.version_retention_hours, rules.checkpoint_retention_hours) * MS_PER_HOUR
+    # In key order: "0" comes before all versions, and the manifests after them.
+    after_versions = KeyRange(SHARED_MANIFEST_PREFIX, f"{LOG_PREFIX}~")
+    version = _first(
+        context.store.list(LOG_PREFIX, start_after=f"{LOG_PREFIX}0", skip=after_versions), VersionFile
+    )
+    state = _first(context.store.list(LOG_PREFIX, start_after=STATE_PREFIX), StateManifestFile)
+    return version is None or any(
+        meta is not None and meta.last_modified_ms <= oldest_ms for meta in (version, state)
+    )
+
+
+def _first(metas: Iterable[ObjectMeta], kind: type[VersionFile | StateManifestFile]) -> ObjectMeta | None:
+    return next((meta for meta in metas if isinstance(parse_log_path(meta.key), kind)), None)
 
 
 def _unusable_checkpoint(

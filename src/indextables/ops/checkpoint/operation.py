@@ -8,7 +8,7 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -38,20 +38,32 @@ from indextables.errors import (
     TransientStorageError,
     VersionNotFoundError,
 )
-from indextables.log.actions import check_writable
-from indextables.log.checkpoint import Checkpoint
+from indextables.log.actions import check_writable, upgraded
+from indextables.log.checkpoint import Checkpoint, CheckpointSize
 from indextables.log.decode import Tail, UnknownContent
 from indextables.log.entries import EntrySource, PathSelection, empty_entries
-from indextables.log.legacy_checkpoint import read_part_names, write_json_checkpoint, write_parquet_checkpoint
+from indextables.log.legacy_checkpoint import (
+    read_part_names,
+    read_row_keys,
+    write_json_checkpoint,
+    write_parquet_checkpoint,
+)
 from indextables.log.paths import (
-    LAST_CHECKPOINT_KEY,
     LOG_PREFIX,
     JsonCheckpointPart,
+    ParquetCheckpointPart,
     parquet_checkpoint_key,
     parse_log_path,
     state_dir,
 )
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import (
     Base,
     BaseFormat,
@@ -63,28 +75,33 @@ from indextables.log.segment import (
 )
 from indextables.log.version_file import find_object
 from indextables.metrics import (
-    STATE_TOMBSTONE_COUNT,
-    STATE_TOMBSTONE_RATIO,
+    CHECKPOINT_COMPRESSION_RATIO,
+    CHECKPOINT_DURATION_MS,
+    CHECKPOINT_SIZE_BYTES,
     STATE_WRITE_COMPACTED,
     STATE_WRITE_DURATION_MS,
 )
-from indextables.ops.checkpoint.cleanup import read_entries
+from indextables.ops.checkpoint.added_at import with_versions_of_adds
+from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
+from indextables.ops.checkpoint.entry_check import entry_problem
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
 from indextables.state.compaction import CompactionRules, Trigger, would_help
+from indextables.state.foreign_fields import NO_FOREIGN_FIELDS, ForeignFields
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
-from indextables.state.source import StateSource
+from indextables.state.source import StateSource, report_tombstones
 from indextables.state.writer import StateTarget, StateWritten, write_full_state, write_next_state
-from indextables.storage import RetryPolicy
+from indextables.storage import ObjectStore, RetryPolicy
 from indextables.table import Operation, Snapshot, TableContext, commit, load_snapshot
 from indextables.table.intent import EmptyCommit
 from indextables.table.load import reload_from_newest_base
 from indextables.table.log_reader import read_base, read_base_uncached, read_tail
+from indextables.table.whole_base import Check, file_problem, on_whole_base
 
 logger = logging.getLogger(__name__)
 
-# Readers that support only older protocol versions cannot read multi-part JSON checkpoints.
+# Readers that support only older protocol versions cannot read checkpoints in parts.
 _MULTI_PART_PROTOCOL_VERSION = 3
 
 
@@ -129,29 +146,36 @@ class CheckpointResult(Result, frozen=True):
         return f"version {self.version} has a checkpoint in the format {self.new_format}"
 
 
-def write_checkpoint(snapshot: Snapshot, runner: Runner | None = None) -> CheckpointResult:
+def write_checkpoint(
+    snapshot: Snapshot, runner: Runner | None = None, *, check: Check = entry_problem
+) -> CheckpointResult:
     """Write a checkpoint of the snapshot in the configured format, read it back, and point the hint at it.
 
-    An existing checkpoint of that version and format stays, unless it is damaged: then it is rewritten. A `runner`
-    reads and writes the manifests of very large states.
+    An existing checkpoint of that version and format stays, unless it is damaged: then it is rewritten. `check` decides
+    whether the state that the new one builds on is whole; if not, an older checkpoint or the log alone replaces it. A
+    `runner` reads and writes the manifests of very large states.
 
     Raises LogCorruptedError if a part of the table cannot be read (an incomplete checkpoint is never written),
     ConcurrentMaintenanceError if a concurrent cleanup deleted this version, UnsupportedProtocolError, and
     CheckpointWriteError, also if the write took so long that garbage collection may have deleted its files.
     """
-    return _write_verified(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)])
+    return _write_verified(_reloaded(snapshot, runner), _WRITERS[_configured_format(snapshot)], check)
 
 
 def compact(
-    snapshot: Snapshot, runner: Runner | None = None, trigger: Trigger = Trigger.FORCED
+    snapshot: Snapshot,
+    runner: Runner | None = None,
+    trigger: Trigger = Trigger.FORCED,
+    *,
+    check: Check = entry_problem,
 ) -> CheckpointResult:
-    """Rewrite the state without tombstones and fragments. A compact state stays as it is.
+    """Rewrite the state without tombstones and fragments. A compact state stays as it is. See `write_checkpoint`.
 
     By default all manifests are rewritten; with another `trigger`, only those that need it. A state is never replaced:
     if this version already has one, an empty commit makes a new version for the compacted state. In the older formats,
     every checkpoint is compact. A `runner` reads and writes the manifests of very large states.
     """
-    return _compact(_reloaded(snapshot, runner), trigger)
+    return _compact(_reloaded(snapshot, runner), trigger, check)
 
 
 def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWritten:
@@ -162,11 +186,12 @@ def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWrit
     """
     started = time.perf_counter()
     written = _write_state(snapshot, trigger)
-    state = written.state
-    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000)
-    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0)
-    STATE_TOMBSTONE_COUNT.record(len(state.tombstones))
-    STATE_TOMBSTONE_RATIO.record(len(state.tombstones) / max(state.num_files, 1))
+    table = snapshot.context.url
+    STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000, table)
+    STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0, table)
+    report_tombstones(written.state, table)
+    if written.is_written:
+        _report(snapshot, BaseFormat.AVRO_STATE, written.size, written.state.num_files, started)
     return written
 
 
@@ -178,7 +203,7 @@ def is_compact(snapshot: Snapshot) -> bool:
     _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
     rules = CompactionRules.from_settings(snapshot.context.settings)
-    return not would_help(source.state, rules, is_partitioned=bool(snapshot.partition_columns))
+    return not would_help(source.state, rules, snapshot.shape)
 
 
 def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
@@ -192,7 +217,9 @@ def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Chec
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
         entries = _all_entries(source, keeps_columns=keeps_columns)
-    tail = read_tail(snapshot.context, segment.version_files, UnknownContent.KEEP)
+        if segment.base.format is not BaseFormat.AVRO_STATE:
+            entries = with_versions_of_adds(snapshot.context, segment.base, entries)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(header, tail.versions, removed_paths(tail)))
     return Checkpoint(header, replay_entries(entries, tail))
 
@@ -218,12 +245,18 @@ def _reloaded(snapshot: Snapshot, runner: Runner | None) -> Snapshot:
     return load_snapshot(context, snapshot.version).sharing_entries_of(snapshot)
 
 
-def _compact(snapshot: Snapshot, trigger: Trigger) -> CheckpointResult:
+def _compact(snapshot: Snapshot, trigger: Trigger, check: Check) -> CheckpointResult:
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
-        return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)])
+        return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)], check)
+    # Checked before the commit, so that a table that cannot be compacted gets no new version.
+    whole = on_whole_base(snapshot, check)
+    snapshot = whole.snapshot
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
         snapshot = commit(snapshot, EmptyCommit(), Operation("COMPACT")).snapshot
-    return _write_verified(snapshot, lambda snapshot: write_state(snapshot, trigger))
+    result = _write_verified(snapshot, lambda snapshot: write_state(snapshot, trigger), file_problem)
+    if check is entry_problem:
+        _delete_damaged(snapshot.context, whole.damaged)
+    return result
 
 
 class _ReadableBase(msgspec.Struct, frozen=True):
@@ -231,12 +264,14 @@ class _ReadableBase(msgspec.Struct, frozen=True):
     source: EntrySource
 
 
-def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> CheckpointResult:
+def _write_verified(
+    snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check
+) -> CheckpointResult:
     """Write a checkpoint unless a readable one exists, read it back, and advance the hint."""
     context, version = snapshot.context, snapshot.version
     # A release that does not support the table's protocol might drop content.
     check_writable(snapshot.protocol, context.url)
-    found = _write_files(snapshot, write)
+    found = _write_files(snapshot, write, check)
     if found is None:
         raise _not_readable(context, version)
     previous, hint = read_hint(context.store), _new_hint(snapshot, found)
@@ -251,13 +286,15 @@ def _write_verified(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> 
     )
 
 
-def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
+def _write_files(
+    snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check
+) -> _ReadableBase | None:
     """Write the files of a checkpoint if they are missing or damaged, and read them back.
 
     Raises AccessDeniedError, and CheckpointWriteError for any other failure of the store.
     """
     try:
-        return _write_with_retries(snapshot, write)
+        return _write_with_retries(snapshot, write, check)
     except (CheckpointWriteError, AccessDeniedError):
         raise
     except StorageError as error:
@@ -267,7 +304,9 @@ def _write_files(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _Re
         ) from error
 
 
-def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> _ReadableBase | None:
+def _write_with_retries(
+    snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check
+) -> _ReadableBase | None:
     """Write the checkpoint and read it back; None if it cannot be read.
 
     Transient failures are retried, and so are writes whose base a concurrent cleanup deleted. Every retry reads the log
@@ -276,7 +315,7 @@ def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object])
     context, policy = snapshot.context, _retry_policy(snapshot.context)
     for attempt in itertools.count(1):
         try:
-            _write_if_missing(snapshot, write)
+            _write_if_missing(snapshot, write, check)
             return _find_readable(context, snapshot.version, _configured_format(snapshot))
         except (TransientStorageError, ConcurrentMaintenanceError) as error:
             if attempt >= policy.max_attempts:
@@ -290,15 +329,23 @@ def _write_with_retries(snapshot: Snapshot, write: Callable[[Snapshot], object])
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object]) -> None:
+def _write_if_missing(snapshot: Snapshot, write: Callable[[Snapshot], object], check: Check) -> None:
+    """Write the checkpoint unless a whole one exists. Damaged ones that it replaces are deleted.
+
+    A damaged checkpoint is deleted only after every entry of its version has been read from other files.
+    """
     existing = _bases(snapshot.context, snapshot.version, _configured_format(snapshot))
-    damaged = [base for base in existing if not _is_whole(snapshot.context, base)]
-    if len(damaged) == len(existing):
-        target = _delete_damaged(snapshot, damaged) if damaged else snapshot
-        try:
-            write(target)
-        except ObjectNotFoundError as error:
-            raise target.error_of_missing_file(error) from error
+    damaged = [base for base in existing if not has_whole_checkpoint(snapshot.context, [base])]
+    if len(damaged) < len(existing):
+        return
+    whole = on_whole_base(snapshot, entry_problem if damaged else check)
+    if check is entry_problem:
+        damaged += [base for base in whole.damaged if base not in damaged]
+    _delete_damaged(snapshot.context, damaged)
+    try:
+        write(whole.snapshot)
+    except ObjectNotFoundError as error:
+        raise whole.snapshot.error_of_missing_file(error) from error
 
 
 def _reloaded_after(snapshot: Snapshot, error: IndexTablesError) -> Snapshot:
@@ -336,30 +383,11 @@ def _not_readable(
     )
 
 
-def _is_whole(context: TableContext, base: Base) -> bool:
-    try:
-        read_entries(context, base)
-    except LogCorruptedError as error:
-        logger.warning(
-            "%s: writing the damaged checkpoint of version %d again: %s", context.url, base.version, error
-        )
-        return False
-    return True
-
-
-def _delete_damaged(snapshot: Snapshot, damaged: Sequence[Base]) -> Snapshot:
-    """Delete damaged checkpoints, and return the same version loaded from other files.
-
-    If the version cannot be loaded from other files, raises the errors of `load_snapshot` and deletes nothing. A
-    checkpoint that another writer has replaced since is not deleted.
-    """
-    context = snapshot.context
-    other = load_snapshot(context, snapshot.version, excluded_bases=[base.meta.key for base in damaged])
-    _ = other.entries
+def _delete_damaged(context: TableContext, damaged: Sequence[Base]) -> None:
+    """Delete damaged checkpoints of versions that other files lead to, unless another writer has replaced them."""
     for base in damaged:
         if find_object(context.store, base.meta.key) == base.meta:
             context.store.delete_many(_keys_to_delete(base))
-    return other
 
 
 def _keys_to_delete(base: Base) -> tuple[str, ...]:
@@ -370,12 +398,12 @@ def _keys_to_delete(base: Base) -> tuple[str, ...]:
 
 
 def _advance_hint(context: TableContext, current: LastCheckpoint | None, hint: LastCheckpoint) -> None:
+    lost = None
     if current is not None and current.version > hint.version:
+        # A hint that points past the newest checkpoint would never advance again.
         is_matched = current.version in list_log(context.store, from_version=current.version).bases
-        if not is_matched:
-            # A hint that points past the newest checkpoint would never advance again.
-            context.store.delete_many([LAST_CHECKPOINT_KEY])
-    advance_hint(context.store, hint)
+        lost = None if is_matched else current
+    advance_hint(context.store, hint, over=lost)
 
 
 def _configured_format(snapshot: Snapshot) -> BaseFormat:
@@ -395,23 +423,49 @@ def _may_need_protocol(snapshot: Snapshot, version: int) -> bool:
 
 def _write_json(snapshot: Snapshot) -> None:
     context = snapshot.context
-    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
-    write_json_checkpoint(
+    started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
+    size = write_json_checkpoint(
         context.store,
-        read_for_rewrite(snapshot),
-        max_part_bytes=context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize,
+        checkpoint,
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
+    _report(snapshot, BaseFormat.JSON, size, checkpoint.entries.num_rows, started)
 
 
 def _write_parquet(snapshot: Snapshot) -> None:
     context = snapshot.context
-    write_parquet_checkpoint(
+    started, checkpoint = time.perf_counter(), read_for_rewrite(snapshot)
+    size = write_parquet_checkpoint(
         context.store,
-        read_for_rewrite(snapshot),
+        checkpoint,
         compression=context.settings[CHECKPOINT_COMPRESSION],
+        max_part_bytes=_max_part_bytes(snapshot),
         created_ms=context.store.clock.now_ms(),
     )
+    _report(snapshot, BaseFormat.PARQUET, size, checkpoint.entries.num_rows, started)
+
+
+def _report(
+    snapshot: Snapshot, format_: BaseFormat, size: CheckpointSize | None, num_files: int, started: float
+) -> None:
+    """Report a checkpoint that was written since `started`; `size` is None if another writer was faster."""
+    if size is None:
+        return
+    table, name, took_ms = snapshot.context.url, format_.value, (time.perf_counter() - started) * 1000
+    CHECKPOINT_DURATION_MS.record(took_ms, table, format=name)
+    CHECKPOINT_SIZE_BYTES.record(size.num_bytes, table, format=name)
+    if size.compression_ratio is not None:
+        CHECKPOINT_COMPRESSION_RATIO.record(size.compression_ratio, table, format=name)
+    logger.info(
+        "%s: wrote the checkpoint of version %d: %d files, %d bytes of %s, in %.1f ms",
+        table, snapshot.version, num_files, size.num_bytes, name, took_ms,
+    )  # fmt: skip
+
+
+def _max_part_bytes(snapshot: Snapshot) -> int:
+    may_have_parts = _may_need_protocol(snapshot, _MULTI_PART_PROTOCOL_VERSION)
+    return snapshot.context.settings[CHECKPOINT_MAX_FILE_SIZE] if may_have_parts else sys.maxsize
 
 
 def _find_readable(context: TableContext, version: int, format_: BaseFormat) -> _ReadableBase | None:
@@ -436,7 +490,7 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
     base, store = found.base, snapshot.context.store
     is_state = base.format is BaseFormat.AVRO_STATE
     protocol_version = snapshot.protocol.min_reader_version
-    parts = read_part_names(store, base.meta) if base.format is BaseFormat.JSON else ()
+    parts = _parts(store, base)
     return LastCheckpoint(
         version=snapshot.version,
         size=found.source.num_files,
@@ -444,17 +498,22 @@ def _new_hint(snapshot: Snapshot, found: _ReadableBase) -> LastCheckpoint:
         num_files=found.source.num_files,
         created_time=store.clock.now_ms(),
         parts=len(parts) or None,
-        checkpoint_id=_checkpoint_id(parts),
-        format="json-multipart" if parts else base.format.value,
+        checkpoint_id=parts[0].checkpoint_id if parts else None,
+        format="json-multipart" if parts and base.format is BaseFormat.JSON else base.format.value,
         state_dir=state_dir(base.version) if is_state else None,
         protocol_version=max(protocol_version, STATE_PROTOCOL_VERSION) if is_state else protocol_version,
     )
 
 
-def _checkpoint_id(parts: tuple[str, ...]) -> str | None:
-    """Return the id in the names of the parts; None without parts."""
-    path = parse_log_path(LOG_PREFIX + parts[0]) if parts else None
-    return path.checkpoint_id if isinstance(path, JsonCheckpointPart) else None
+def _parts(store: ObjectStore, base: Base) -> list[JsonCheckpointPart | ParquetCheckpointPart]:
+    """Return the parts of a checkpoint; none if it is one file, or a state."""
+    keys: Iterable[str] = ()
+    if base.format is BaseFormat.JSON:
+        keys = (LOG_PREFIX + name for name in read_part_names(store, base.meta))
+    elif base.format is BaseFormat.PARQUET:
+        keys = read_row_keys(store, base.meta, base.version)
+    paths = (parse_log_path(key) for key in keys)
+    return [path for path in paths if isinstance(path, JsonCheckpointPart | ParquetCheckpointPart)]
 
 
 def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
@@ -467,27 +526,37 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
         checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
+        target = replace(target, foreign=_foreign_fields(snapshot))
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
     assert isinstance(source, StateSource)  # because the base is an Avro state
-    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    tail = _read_tail(snapshot)
     header = complete_header(snapshot, replay_header(base_header, tail.versions, removed_paths(tail)))
     next_target = replace(target, origin=base.meta.key)
     return write_next_state(next_target, _as_current(header), source, _changes(source, tail), trigger)
 
 
+def _foreign_fields(snapshot: Snapshot) -> ForeignFields:
+    """The fields of other writers in the state that a snapshot is read from, if it is read from one."""
+    base = snapshot.segment.base
+    if base is None:
+        return NO_FOREIGN_FIELDS
+    _, source = read_base(snapshot.context, base, UnknownContent.KEEP)
+    return source.state.foreign if isinstance(source, StateSource) else NO_FOREIGN_FIELDS
+
+
+def _read_tail(snapshot: Snapshot) -> Tail:
+    tail = read_tail(snapshot.context, snapshot.segment.version_files, UnknownContent.KEEP)
+    check_partition_values(tail.versions, snapshot.metadata, snapshot.context.url)
+    return tail
+
+
 def _as_current(header: LogHeader) -> LogHeader:
     """Return the header with a protocol that requires support for Avro states."""
-    protocol = header.protocol
-    assert protocol is not None  # complete_header has set it
-    return replace(
-        header,
-        protocol=replace(
-            protocol,
-            min_reader_version=max(protocol.min_reader_version, STATE_PROTOCOL_VERSION),
-            min_writer_version=max(protocol.min_writer_version, STATE_PROTOCOL_VERSION),
-        ),
-    )
+    assert header.protocol is not None  # complete_header has set it
+    protocol = upgraded(header.protocol, STATE_PROTOCOL_VERSION, STATE_PROTOCOL_VERSION)
+    is_raised = protocol != header.protocol
+    return replace(header, protocol=protocol, has_unlogged_protocol=header.has_unlogged_protocol or is_raised)
 
 
 def _changes(source: StateSource, tail: Tail) -> NetChanges:

@@ -1,6 +1,6 @@
 """FSCK checks of the log: every file is readable, and every way to load a version yields the same table."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -8,25 +8,47 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePathError
+from indextables.errors import (
+    ConcurrentMaintenanceError,
+    LogCorruptedError,
+    ObjectNotFoundError,
+    UnsafePathError,
+    VersionNotFoundError,
+)
+from indextables.log.actions import Metadata, ProtocolAction, upgraded
 from indextables.log.decode import UnknownContent
 from indextables.log.entries import empty_entries
-from indextables.log.paths import LAST_CHECKPOINT_KEY
-from indextables.log.replay import EMPTY_HEADER, LogHeader, removed_paths, replay_entries, replay_header
+from indextables.log.paths import LAST_CHECKPOINT_KEY, STATE_PREFIX
+from indextables.log.replay import (
+    EMPTY_HEADER,
+    LogHeader,
+    check_partition_values,
+    removed_paths,
+    replay_entries,
+    replay_header,
+)
 from indextables.log.segment import Base, BaseFormat, LastCheckpoint, LogListing, VersionEntry, read_hint
 from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.references import read_actions
 from indextables.pruning import map_values
 from indextables.storage import ObjectMeta
-from indextables.table import Snapshot, TableContext
+from indextables.table import Snapshot, TableContext, load_snapshot
 from indextables.table.log_reader import read_base_uncached, read_last_actions
 
 _COMPARED_COLUMNS: Final = ("path", "size", "modificationTime", "numRecords")
 _LOADED_COLUMNS: Final = [*_COMPARED_COLUMNS, "partitionValues"]
 
 _CHECKPOINT_AGAIN: Final = "write it again with CHECKPOINT"
-_REPAIR: Final = "restore the file from a backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+_REMOVES_FOLDERS: Final = "the next CHECKPOINT or PURGE INDEXTABLE removes them"
+REPAIR: Final = "restore the file from a backup, or rebuild the log with REPAIR INDEXFILES TRANSACTION LOG"
+_COVERED: Final = (
+    "other files of the log lead to its version; cleanup deletes it after its retention, and TRUNCATE INDEXTABLES TIME "
+    "TRAVEL deletes it now, with all older versions"
+)
+_OLD_VERSION: Final = (
+    "restore the file from a backup, or drop the old versions with TRUNCATE INDEXTABLES TIME TRAVEL"
+)
 
 # The starting point of a replay without a checkpoint.
 _EMPTY_BASE = Base(-1, BaseFormat.AVRO_STATE, ObjectMeta("", 0, 0))
@@ -49,7 +71,7 @@ def check_reachability(head: Snapshot, listing: LogListing) -> Iterator[Finding]
             f"version {head.gap.first_missing}",
             f"is missing or unreadable although version {head.gap.newest} exists; readers do not see the commits from "
             f"there on, and writers cannot commit",
-            _REPAIR,
+            REPAIR,
         )
     reachable = reachable_versions(listing)
     stranded = sorted(v for v in listing.versions if v not in reachable and v < head.version)
@@ -82,7 +104,7 @@ def check_hinted_version(head: Snapshot, hint: LastCheckpoint | None) -> Iterato
             f"version {hint.version}",
             f"the hint points at a checkpoint of this version, but the newest version that can be read is "
             f"{head.version}; readers do not see the commits in between, and their splits look orphaned",
-            f"{_REPAIR}; do not run PURGE INDEXTABLE before that",
+            f"{REPAIR}; do not run PURGE INDEXTABLE before that",
         )
 
 
@@ -107,29 +129,49 @@ def check_hint(context: TableContext, listing: LogListing) -> Iterator[Finding]:
         yield Finding(Severity.INFO, "hint-behind", LAST_CHECKPOINT_KEY, message, _CHECKPOINT_AGAIN)
 
 
-def check_version_files(context: TableContext, versions: Iterable[VersionEntry]) -> Iterator[Finding]:
-    """Report version files that cannot be read."""
+def check_state_folders(context: TableContext) -> Iterator[Finding]:
+    """Count the empty folders that states left behind on a disk. They make listings slower."""
+    empty = context.store.remove_empty_folders(STATE_PREFIX, dry_run=True)
+    if empty:
+        message = f"{len(empty)} folders of states are empty; they make the table open more slowly"
+        yield Finding(Severity.INFO, "empty-state-folders", empty[0], message, _REMOVES_FOLDERS)
+
+
+def check_version_files(
+    context: TableContext, versions: Iterable[VersionEntry], metadata: Metadata | None
+) -> Iterator[Finding]:
+    """Report version files that cannot be read. `metadata` is of the newest version, if that can be read."""
     files = list(versions)
     try:
-        read_actions(context, files)
+        actions = read_actions(context, files)
+        if metadata is not None:
+            check_partition_values(actions.summaries, metadata, context.url)
     except ObjectNotFoundError:
         return  # a concurrent cleanup deleted it after the listing
     except (LogCorruptedError, UnsafePathError) as error:
         if len(files) > 1:
             # Bisect to isolate the damaged files.
-            yield from check_version_files(context, files[: len(files) // 2])
-            yield from check_version_files(context, files[len(files) // 2 :])
+            yield from check_version_files(context, files[: len(files) // 2], metadata)
+            yield from check_version_files(context, files[len(files) // 2 :], metadata)
         else:
-            yield Finding(Severity.ERROR, "version-unreadable", files[0].meta.key, str(error), _REPAIR)
+            yield Finding(Severity.ERROR, "version-unreadable", files[0].meta.key, str(error), REPAIR)
 
 
-def check_base(context: TableContext, base: Base) -> CheckedBase | Finding:
+class DamagedBase(msgspec.Struct, frozen=True):
+    """A checkpoint that cannot be read to the last entry, or whose counts are wrong."""
+
+    base: Base
+    code: str
+    message: str
+
+
+def check_base(context: TableContext, base: Base) -> CheckedBase | DamagedBase:
     """Read a checkpoint to the last entry and compare its counts."""
     try:
         header, source = read_base_uncached(context, base, UnknownContent.IGNORE)
         entries = source.load(None, _LOADED_COLUMNS).entries
     except (LogCorruptedError, ObjectNotFoundError) as error:
-        return Finding(Severity.ERROR, "checkpoint-unreadable", base.meta.key, str(error), _CHECKPOINT_AGAIN)
+        return DamagedBase(base, "checkpoint-unreadable", str(error))
     found = (entries.num_rows, pc.sum(entries["size"]).as_py() or 0)
     recorded = (source.num_files, source.total_bytes)
     if found != recorded:
@@ -137,8 +179,35 @@ def check_base(context: TableContext, base: Base) -> CheckedBase | Finding:
             f"the checkpoint holds {found[0]} files of {found[1]} bytes, but records {recorded[0]} files of "
             f"{recorded[1]} bytes"
         )
-        return Finding(Severity.ERROR, "counts-wrong", base.meta.key, message, _CHECKPOINT_AGAIN)
+        return DamagedBase(base, "counts-wrong", message)
     return CheckedBase(base, header, entries)
+
+
+def report_damaged_bases(
+    context: TableContext, damaged: Sequence[DamagedBase], bases: Sequence[CheckedBase], *, is_readable: bool
+) -> Iterator[Finding]:
+    """Report damaged checkpoints, each with a remedy that helps; `is_readable` says whether the newest version is.
+
+    CHECKPOINT replaces those that the newest version would be read from. For older ones it matters only whether other
+    files of the log lead to their versions.
+    """
+    newest_whole = max((checked.base.version for checked in bases), default=-1)
+    keys = [found.base.meta.key for found in damaged]
+    for found in damaged:
+        base, severity, remedy = found.base, Severity.ERROR, _CHECKPOINT_AGAIN if is_readable else REPAIR
+        if base.version < newest_whole:
+            is_covered = _is_covered(context, base.version, keys)
+            severity, remedy = (Severity.WARNING, _COVERED) if is_covered else (Severity.ERROR, _OLD_VERSION)
+        yield Finding(severity, found.code, base.meta.key, found.message, remedy)
+
+
+def _is_covered(context: TableContext, version: int, damaged: Sequence[str]) -> bool:
+    """Whether the version can be read without the damaged checkpoints."""
+    try:
+        _ = load_snapshot(context, version, excluded_bases=damaged).entries
+    except (LogCorruptedError, VersionNotFoundError, ConcurrentMaintenanceError):
+        return False
+    return True
 
 
 def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBase]) -> Iterator[Finding]:
@@ -155,6 +224,8 @@ def check_replays(head: Snapshot, listing: LogListing, bases: Iterable[CheckedBa
             tail = read_last_actions(head.context, [listing.version_file(version) for version in between])
         except (LogCorruptedError, ObjectNotFoundError):
             continue  # check_version_files reports it
+        if any(version.without_partition_values for version in tail.versions) and head.partition_columns:
+            continue  # check_version_files reports it, too
         header = replay_header(before.header, tail.versions, removed_paths(tail))
         reused = sorted(version for version in between if _is_reused(version, header, after.header))
         if reused:
@@ -221,6 +292,11 @@ def _header_difference(replayed: LogHeader, recorded: LogHeader) -> str | None:
     # States of other writers may omit both.
     if recorded.metadata is not None and replayed.metadata != recorded.metadata:
         return "the metadata differs"
-    if recorded.protocol is not None and replayed.protocol not in (None, recorded.protocol):
+    if recorded.protocol is not None and not _is_raised(replayed.protocol, recorded.protocol):
         return "the protocol differs"
     return None
+
+
+def _is_raised(before: ProtocolAction | None, after: ProtocolAction) -> bool:
+    """Whether one protocol is the other, or what a checkpoint raises it to."""
+    return before is None or upgraded(before, after.min_reader_version, after.min_writer_version) == after

@@ -10,14 +10,18 @@ from indextables.errors import LogCorruptedError, ObjectNotFoundError, UnsafePat
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.segment import LogListing, list_log, read_hint
 from indextables.ops.fsck.log import (
+    REPAIR,
     CheckedBase,
+    DamagedBase,
     check_base,
     check_hint,
     check_hinted_version,
     check_reachability,
     check_replays,
+    check_state_folders,
     check_version_files,
     reachable_versions,
+    report_damaged_bases,
 )
 from indextables.ops.fsck.report import Finding, FsckResult, Severity, ordered_findings
 from indextables.ops.fsck.splits import check_contents, check_presence, count_orphans
@@ -38,36 +42,53 @@ def fsck(context: TableContext, runner: Runner, *, deep: bool) -> FsckResult:
     are exact, that every referenced split exists, and that live splits have the recorded size and can be opened. With
     `deep`, it also verifies their checksums.
 
-    Raises TableNotFoundError, UnsupportedProtocolError, LogCorruptedError if the newest version cannot be read, and
-    StorageError if the store fails.
+    If the newest version cannot be read, that is a finding, and the splits are not checked. Raises TableNotFoundError,
+    UnsupportedProtocolError, and StorageError if the store fails.
     """
     # Only the stored files count; the cache may be stale.
     context.cache.invalidate(context.store)
     metas = list(context.store.list(""))
     hint = read_hint(context.store)
-    head = load_snapshot(context)
-    _ = head.entries
+    head, unreadable = _newest(context)
     listing = list_log(context.store)
-    checked = [check_base(head.context, base) for base in listing.bases_newest_first()]
+    checked = [
+        check_base(context if head is None else head.context, base) for base in listing.bases_newest_first()
+    ]
     bases = [result for result in checked if isinstance(result, CheckedBase)]
-    findings = [result for result in checked if isinstance(result, Finding)]
-    findings += check_reachability(head, listing)
-    lost = list(check_hinted_version(head, hint))
+    damaged = [result for result in checked if isinstance(result, DamagedBase)]
+    findings = [*unreadable, *report_damaged_bases(context, damaged, bases, is_readable=not unreadable)]
+    lost = [] if head is None else list(check_hinted_version(head, hint))
     findings += lost or check_hint(context, listing)
-    findings += check_version_files(context, listing.version_files)
-    findings += check_replays(head, listing, bases)
-    is_whole = not lost and head.gap is None
-    findings += _check_splits(head, listing, bases, metas, remedy=_PURGE if is_whole else _KEEP)
-    findings += check_contents(head, deep=deep, runner=runner)
+    findings += check_state_folders(context)
+    findings += check_version_files(context, listing.version_files, None if head is None else head.metadata)
+    if head is not None:
+        findings += check_reachability(head, listing)
+        findings += check_replays(head, listing, bases)
+    if head is not None and not unreadable:
+        is_whole = not lost and head.gap is None
+        findings += _check_splits(head, listing, bases, metas, remedy=_PURGE if is_whole else _KEEP)
+        findings += check_contents(head, deep=deep, runner=runner)
     return FsckResult(
         table_path=context.url,
-        version=head.version,
+        version=listing.newest_version if head is None else head.version,
         versions_checked=len(reachable_versions(listing)),
         checkpoints_checked=len(checked),
-        splits_checked=head.num_files,
+        splits_checked=0 if head is None or unreadable else head.num_files,
         is_deep=deep,
         findings=ordered_findings(_without_repeats(findings)),
     )
+
+
+def _newest(context: TableContext) -> tuple[Snapshot | None, list[Finding]]:
+    """The newest version, None if it cannot be opened, and a finding if it cannot be read completely."""
+    head = None
+    try:
+        head = load_snapshot(context)
+        _ = head.entries
+    except LogCorruptedError as error:
+        name = "the newest version" if head is None else f"version {head.version}"
+        return head, [Finding(Severity.ERROR, "table-unreadable", name, str(error), REPAIR)]
+    return head, []
 
 
 def _check_splits(

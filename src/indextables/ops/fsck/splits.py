@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import AccessDeniedError, IndexTablesError, TransientStorageError, UnsafePathError
+from indextables.log.file_keys import key_or_path, normalised_paths
 from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.read import SplitRef, split_refs
-from indextables.ops.references import among, key_or_path, normalised_paths, split_files
+from indextables.ops.references import among, split_files
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, parallel_map, results
 from indextables.schema import TableShape
 from indextables.table import Snapshot, TableContext

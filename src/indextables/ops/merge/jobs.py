@@ -1,8 +1,9 @@
 """Merge-on-write: after a write, merges small splits as soon as there are enough of them.
 
-A batch is as many groups as the processors that merges may use. The settings say how many batches must be waiting, and
-how many run at once. A large split is not rewritten for the sake of a few small ones, so over many writes a row is
-copied a logarithmic number of times. Merges run as jobs beside their writer, and end cleanly with the process.
+A batch is as many as the processors that merges may use. A merge starts when the number of small splits exceeds a
+number of batches, and merges a number of batches of groups at once; the settings have both numbers. A large split is
+not rewritten for the sake of a few small ones, so over many writes a row is copied a logarithmic number of times.
+Merges run as jobs beside their writer, and end cleanly with the process.
 """
 
 import contextlib
@@ -30,7 +31,14 @@ from indextables.config.registry import (
     MERGE_ON_WRITE_TARGET_SIZE,
 )
 from indextables.errors import IndexTablesError, OperationInterruptedError
-from indextables.ops.merge.operation import MergeRequest, MergeResult, merge_splits, plan_merge
+from indextables.ops.merge.job_records import CANCELLED, RUNNING, JobRecord, RecordLock, read_records
+from indextables.ops.merge.operation import (
+    MergeRequest,
+    MergeResult,
+    count_small_splits,
+    merge_splits,
+    plan_merge,
+)
 from indextables.ops.runner import Interruption, LocalRunner
 from indextables.table import Snapshot
 from indextables.table.load import catch_up
@@ -47,7 +55,7 @@ JOB_COLUMNS: Final = (
     Column("message", pa.string(), "the outcome"),
 )
 
-# How many jobs `merge_jobs` shows.
+# How many jobs of this process `merge_jobs` shows.
 _MAX_JOBS: Final = 100
 # How long an interrupted job may take to delete its uploads.
 _SECONDS_TO_STOP: Final = 10.0
@@ -56,10 +64,10 @@ _MAX_SHARE_OF_LARGEST: Final = 2 / 3
 
 
 class JobStatus(Enum):
-    RUNNING = "running"
+    RUNNING = RUNNING
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "cancelled"
+    CANCELLED = CANCELLED
 
 
 class MergeJob(msgspec.Struct, eq=False):
@@ -78,8 +86,20 @@ class MergeJob(msgspec.Struct, eq=False):
     groups: int | None = None
     message: str = ""
     is_requested_again: bool = False
+    record_lock: RecordLock | None = None
     interruption: Interruption = msgspec.field(default_factory=Interruption)
     ended: threading.Event = msgspec.field(default_factory=threading.Event)
+
+    def to_record(self) -> JobRecord:
+        return JobRecord(
+            table_path=self.table_path,
+            job_id=self.job_id,
+            status=self.status.value,
+            started_ms=self.started_ms,
+            finished_ms=self.finished_ms,
+            groups=self.groups,
+            message=self.message,
+        )
 
 
 Work = Callable[[MergeJob], None]
@@ -102,8 +122,26 @@ def merge_on_write(snapshot: Snapshot) -> None:
 
 
 def merge_jobs() -> pa.Table:
-    """The merges that writes of this process have started, oldest first, without those that found nothing to do."""
-    return _registry().to_arrow()
+    """The merges that writes have started, oldest first, without those that found nothing to do.
+
+    Includes the merges of other processes of this user on this machine, such as the workers of Spark.
+    """
+    own = _registry().records()
+    known = {record.job_id for record in own}
+    others = [record for record in read_records() if record.job_id not in known]
+    rows = [
+        {
+            "table_path": record.table_path,
+            "job_id": record.job_id,
+            "status": record.status,
+            "started": _moment(record.started_ms),
+            "finished": None if record.finished_ms is None else _moment(record.finished_ms),
+            "groups": record.groups,
+            "message": record.message,
+        }
+        for record in sorted([*others, *own], key=lambda record: record.started_ms)
+    ]
+    return pa.Table.from_pylist(rows, schema_of(JOB_COLUMNS))
 
 
 def wait_for_merges() -> None:
@@ -141,13 +179,18 @@ def _merge_while_due(job: MergeJob, snapshot: Snapshot) -> None:
     runner = LocalRunner(
         batch * settings[MERGE_ON_WRITE_MAX_CONCURRENT_BATCHES], interruption=job.interruption
     )
+    threshold = batch * settings[MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER]
     while True:
         job.interruption.check()
         snapshot = catch_up(snapshot).snapshot
+        if count_small_splits(snapshot, settings[MERGE_ON_WRITE_TARGET_SIZE]) <= threshold:
+            return
         num_groups = len(plan_merge(snapshot, request))
-        if num_groups < batch * settings[MERGE_ON_WRITE_MIN_BATCHES_TO_TRIGGER]:
+        if not num_groups:
             return
         job.groups = (job.groups or 0) + num_groups
+        job.record_lock = job.record_lock or RecordLock(job.job_id)
+        job.record_lock.write(job.to_record())
         result = merge_splits(snapshot, request, runner)
         job.message = _summary(result)
         if not result.merged_groups:
@@ -191,6 +234,8 @@ def _run(job: MergeJob, work: Work) -> None:
 def _finish(job: MergeJob, status: JobStatus, message: str) -> None:
     job.finished_ms = time.time_ns() // 1_000_000
     job.status, job.message = status, message
+    if job.record_lock is not None:
+        job.record_lock.release(job.to_record())
 
 
 class _Registry:
@@ -227,21 +272,9 @@ class _Registry:
         with self._lock:
             return [job for job in self._jobs if job.status is JobStatus.RUNNING]
 
-    def to_arrow(self) -> pa.Table:
+    def records(self) -> list[JobRecord]:
         with self._lock:
-            rows = [
-                {
-                    "table_path": job.table_path,
-                    "job_id": job.job_id,
-                    "status": job.status.value,
-                    "started": _moment(job.started_ms),
-                    "finished": None if job.finished_ms is None else _moment(job.finished_ms),
-                    "groups": job.groups,
-                    "message": job.message,
-                }
-                for job in self._jobs
-            ]
-        return pa.Table.from_pylist(rows, schema_of(JOB_COLUMNS))
+            return [job.to_record() for job in self._jobs]
 
 
 # By process id: threads do not survive a fork.

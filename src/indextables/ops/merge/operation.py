@@ -13,6 +13,7 @@ Until the commit, the table is unchanged. Whatever ends the merge before it dele
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -29,8 +30,16 @@ from indextables.errors import (
     OperationInterruptedError,
 )
 from indextables.log.actions import AddAction, check_writable
+from indextables.metrics import MERGE_DURATION_MS, MERGE_NEW_SPLITS, MERGE_SOURCE_SPLITS
 from indextables.ops.after_commit import after_commit, after_merge
-from indextables.ops.merge.plan import PLANNING_COLUMNS, MergeRules, plan_groups, resting_paths, skip_actions
+from indextables.ops.merge.plan import (
+    PLANNING_COLUMNS,
+    MergeRules,
+    plan_groups,
+    resting_paths,
+    skip_actions,
+    small_splits,
+)
 from indextables.ops.merge.task import BadSource, MergedGroup, MergeSource, MergeTask
 from indextables.ops.read import split_refs
 from indextables.ops.runner import Failed, Runner, TaskStore
@@ -151,6 +160,7 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     uploads are deleted. Only after a CommitOutcomeUnknownError or an interruption of the commit itself may the merge
     have landed; nothing is deleted then.
     """
+    started = time.perf_counter()
     check_writable(snapshot.protocol, snapshot.context.url)
     rules = _rules(snapshot, request)
     tasks = _plan(snapshot, request.where, rules)
@@ -166,7 +176,15 @@ def merge_splits(snapshot: Snapshot, request: MergeRequest, runner: Runner) -> M
     with deleting_unless_landed(snapshot.context.store, [file.path for file in work.uploads]):
         operation = Operation("MERGE", {"targetSize": str(rules.target_bytes)})
         result = _commit(snapshot, intent, operation, work)
-    return _finish(result, intent, work)
+    return _reported(_finish(result, intent, work), started)
+
+
+def _reported(result: MergeResult, started: float) -> MergeResult:
+    if result.merged_groups:
+        MERGE_DURATION_MS.record((time.perf_counter() - started) * 1000, result.table_path)
+        MERGE_SOURCE_SPLITS.record(result.source_splits, result.table_path)
+        MERGE_NEW_SPLITS.record(result.new_splits, result.table_path)
+    return result
 
 
 def plan_merge(snapshot: Snapshot, request: MergeRequest) -> list[MergeTask]:
@@ -175,6 +193,12 @@ def plan_merge(snapshot: Snapshot, request: MergeRequest) -> list[MergeTask]:
     Raises InvalidOptionError and InvalidPredicateError.
     """
     return _plan(snapshot, request.where, _rules(snapshot, request))
+
+
+def count_small_splits(snapshot: Snapshot, target_bytes: int) -> int:
+    """The number of splits below the target size, without those that an earlier merge could not read."""
+    entries = snapshot.select(columns=["path", "size"]).entries
+    return len(small_splits(entries, target_bytes, resting_paths(snapshot)))
 
 
 def _plan(snapshot: Snapshot, where: Predicate | None, rules: MergeRules) -> list[MergeTask]:

@@ -52,9 +52,7 @@ def plan_groups(
 
     A split is in at most one group. Splits that have reached the target size, and those in `resting`, are in none.
     """
-    is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string()))
-    is_small = pc.less(entries["size"], rules.target_bytes)
-    candidates = np.flatnonzero(pc.and_not(is_small, is_resting).to_numpy(zero_copy_only=False))
+    candidates = small_splits(entries, rules.target_bytes, resting)
     if len(candidates) < 2:
         return []
     small = entries.take(candidates)
@@ -70,15 +68,23 @@ def plan_groups(
     return [candidates[group] for group in worthwhile[: rules.max_groups]]
 
 
+def small_splits(entries: pa.Table, target_bytes: int, resting: frozenset[str]) -> Positions:
+    """The positions in `entries` of the splits below the target size, without those in `resting`."""
+    is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string()))
+    is_small = pc.less(entries["size"], target_bytes)
+    return np.flatnonzero(pc.and_not(is_small, is_resting).to_numpy(zero_copy_only=False))
+
+
 def resting_paths(snapshot: Snapshot) -> frozenset[str]:
     """The paths, as in the log, of splits whose cooldown after a failed merge is not over."""
     if not snapshot.context.settings[SKIPPED_FILES_TRACKING_ENABLED]:
         return frozenset()
     now_ms = snapshot.context.store.clock.now_ms()
+    cooldown_hours = snapshot.context.settings[SKIPPED_FILES_COOLDOWN_HOURS]
     return frozenset(
         spelling
         for path, skip in snapshot.header.skips.items()
-        if skip.operation.lower() == _SKIP_OPERATION and now_ms < _retry_after(skip, _cooldown_ms(snapshot))
+        if skip.operation.lower() == _SKIP_OPERATION and now_ms < skip.retried_from_ms(cooldown_hours)
         for spelling in _spellings(path, snapshot)
     )
 
@@ -154,10 +160,6 @@ def _sorted_by_time(partitions: Positions, times: pa.ChunkedArray, paths: pa.Chu
 
 def _cooldown_ms(snapshot: Snapshot) -> int:
     return int(snapshot.context.settings[SKIPPED_FILES_COOLDOWN_HOURS] * _MS_PER_HOUR)
-
-
-def _retry_after(skip: SkipAction, cooldown_ms: int) -> int:
-    return skip.retry_after if skip.retry_after is not None else skip.skip_timestamp + cooldown_ms
 
 
 def _spellings(path: str, snapshot: Snapshot) -> Iterator[str]:

@@ -22,13 +22,14 @@ from indextables.errors import (
     ObjectNotFoundError,
     StorageError,
 )
-from indextables.log.legacy_checkpoint import read_part_names
+from indextables.log.legacy_checkpoint import read_part_names, read_row_keys
 from indextables.log.paths import (
     LOG_PREFIX,
+    STATE_PREFIX,
     JsonCheckpointPart,
     ManifestFile,
     ParquetCheckpoint,
-    parquet_checkpoint_key,
+    ParquetCheckpointPart,
     parse_log_path,
 )
 from indextables.log.segment import Base, BaseFormat, list_log
@@ -100,6 +101,8 @@ def collect_garbage(snapshot: Snapshot, *, dry_run: bool) -> GarbageResult:
     orphans = find_orphans(context, metas, checkpoint_files_in_use(context), now_ms)
     if orphans and not dry_run:
         context.store.delete_many(meta.key for meta in orphans)
+    if not dry_run:
+        context.store.remove_empty_folders(STATE_PREFIX)
     return GarbageResult(
         table_path=context.url,
         paths=tuple(meta.key for meta in orphans),
@@ -126,7 +129,10 @@ def find_orphans(
 
 def is_collectable(meta: ObjectMeta) -> bool:
     """Whether a file is of a kind that is in use only if a checkpoint refers to it."""
-    return isinstance(parse_log_path(meta.key), ManifestFile | JsonCheckpointPart | ParquetCheckpoint)
+    return isinstance(
+        parse_log_path(meta.key),
+        ManifestFile | JsonCheckpointPart | ParquetCheckpoint | ParquetCheckpointPart,
+    )
 
 
 def checkpoint_files(context: TableContext, bases: Iterable[Base]) -> frozenset[str]:
@@ -214,7 +220,7 @@ def _references(context: TableContext, base: Base) -> Iterable[str]:
             case BaseFormat.JSON:
                 return [LOG_PREFIX + name for name in read_part_names(context.store, base.meta)]
             case BaseFormat.PARQUET:
-                return [parquet_checkpoint_key(base.version)]
+                return read_row_keys(context.store, base.meta, base.version)
     except LogCorruptedError as error:
         raise LogCorruptedError(
             f"{context.url}: nothing was deleted, because the files that {base.meta.key} refers to are unknown: {error}"

@@ -29,15 +29,18 @@ from indextables.errors import (
     StorageError,
     UnsafePathError,
 )
+from indextables.log.file_keys import normalised_paths
+from indextables.log.paths import STATE_PREFIX
 from indextables.log.segment import list_log, read_hint
 from indextables.ops.checkpoint.cleanup import CleanupRules
 from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import BATCH_KEYS, checkpoint_files_in_use, delete_keys
 from indextables.ops.purge.plan import PurgePlan, PurgeRules, plan_purge, purge_rules
 from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeRequest, PurgeResult, with_outcome
-from indextables.ops.references import LivePaths, among, normalised_paths
+from indextables.ops.references import LivePaths, among
 from indextables.ops.runner import Runner, local_runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
+from indextables.table.changes import actions_since
 from indextables.table.commit import commit_purge_fence
 from indextables.table.load import catch_up
 
@@ -78,6 +81,8 @@ def purge_by_rules(context: TableContext, rules: PurgeRules, runner: Runner, *, 
             newest = commit_purge_fence(plan.head, plan.fence_ms)
         files = _execute(context, plan, newest, runner)
         context.cache.invalidate(context.store)
+    if not dry_run:
+        context.store.remove_empty_folders(STATE_PREFIX)
     return PurgeResult(
         table_path=context.url,
         version=newest.version,
@@ -230,7 +235,9 @@ def _partition_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -
     """The doomed splits that may go, and those that writers committed after `since`."""
     if newest.version == since.version:
         return doomed, doomed.slice(0, 0)
-    added = changes_since(newest, since.version).adds["path"].combine_chunks()
+    # Every add counts: time travel needs a file that has been removed again, too.
+    actions = actions_since(newest, since.version) or changes_since(newest, since.version)
+    added = actions.adds["path"].combine_chunks()
     is_added = among(doomed["path"], normalised_paths(added, newest.context.url))
     return doomed.filter(pc.invert(is_added)), doomed.filter(is_added)
 

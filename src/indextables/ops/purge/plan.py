@@ -25,6 +25,7 @@ from indextables.config.registry import (
 )
 from indextables.errors import InvalidOptionError, LogGapError
 from indextables.log.actions import check_writable
+from indextables.log.file_keys import normalised_paths
 from indextables.log.paths import version_key
 from indextables.log.segment import LastCheckpoint, LogListing, list_log, read_hint
 from indextables.ops.checkpoint.cleanup import CleanupPlan, CleanupRules, verified_plan
@@ -42,7 +43,6 @@ from indextables.ops.references import (
     LivePaths,
     among,
     latest_removes,
-    normalised_paths,
     oldest_known_version,
     read_actions,
     split_files,

@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogCorruptedError, ObjectNotFoundError
+from indextables.log.actions import Metadata
 from indextables.log.checkpoint import Checkpoint
 from indextables.log.decode import NO_VERSIONS, LogFile, Tail, UnknownContent, decode_tail
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.file_keys import key_or_path, normalised_paths
 from indextables.log.paths import JsonCheckpoint, JsonCheckpointPart, ManifestFile, parse_log_path
-from indextables.log.replay import LogHeader
+from indextables.log.replay import LogHeader, check_partition_values
 from indextables.log.segment import Base, BaseFormat, VersionEntry
 from indextables.log.version_file import CODEC_GZIP, COMPRESSION_MAGIC, MAX_LOG_FILE_BYTES, read_version_files
-from indextables.ops.references import key_or_path, normalised_paths
 from indextables.ops.repair.report import Problem
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.source import StateSource, with_foreign_columns_folded
@@ -60,9 +61,15 @@ class VersionRun(msgspec.Struct, frozen=True):
 
 
 def read_runs(
-    context: TableContext, files: Sequence[VersionEntry], ends: Collection[int] = ()
+    context: TableContext,
+    files: Sequence[VersionEntry],
+    ends: Collection[int] = (),
+    metadata: Metadata | None = None,
 ) -> list[VersionRun]:
     """Read version files, given in ascending order, as runs. A run ends at each version in `ends`.
+
+    `metadata` is that of the version before them, if it is known. In a partitioned table, an add without
+    partitionValues is damage.
 
     Raises StorageError if the store fails; damage is reported in the runs.
     """
@@ -72,7 +79,8 @@ def read_runs(
         last = files[index - 1].version
         is_end = index == len(files) or files[index].version != last + 1 or last in ends
         if is_end or index - start == _VERSIONS_PER_READ:
-            runs += _read_runs(context, files[start:index])
+            runs += _read_runs(context, files[start:index], metadata)
+            metadata = _last_metadata(runs[-1].tail) or metadata
             start = index
     return runs
 
@@ -155,26 +163,48 @@ def _tail_with_key_paths(tail: Tail, root_url: str) -> Tail:
     return Tail(tail.versions, _with_key_paths(tail.adds, root_url), _with_key_paths(tail.removes, root_url))
 
 
-def _read_runs(context: TableContext, files: Sequence[VersionEntry]) -> list[VersionRun]:
+def _last_metadata(tail: Tail) -> Metadata | None:
+    found = [summary.actions.metadata for summary in tail.versions if summary.actions.metadata is not None]
+    return found[-1] if found else None
+
+
+def _read_runs(
+    context: TableContext, files: Sequence[VersionEntry], metadata: Metadata | None
+) -> list[VersionRun]:
     try:
         read = read_version_files(context.store, files, parallelism=context.read_parallelism)
         tail = decode_tail(read, UnknownContent.KEEP)
+        check_partition_values(tail.versions, metadata, context.url)
     except LogCorruptedError as error:
         if len(files) > 1:
             # Bisect to isolate the damaged files.
             middle = len(files) // 2
-            return [*_read_runs(context, files[:middle]), *_read_runs(context, files[middle:])]
-        return [_salvage_version(context, files[0], error)]
+            first = _read_runs(context, files[:middle], metadata)
+            found = [found for run in first if (found := _last_metadata(run.tail)) is not None]
+            return [*first, *_read_runs(context, files[middle:], found[-1] if found else metadata)]
+        return [_salvage_version(context, files[0], error, metadata)]
     return [VersionRun(files[0].version, files[-1].version, _tail_with_key_paths(tail, context.url))]
 
 
-def _salvage_version(context: TableContext, file: VersionEntry, error: LogCorruptedError) -> VersionRun:
+def _salvage_version(
+    context: TableContext, file: VersionEntry, error: LogCorruptedError, metadata: Metadata | None
+) -> VersionRun:
     version, meta = file.version, file.meta
     name = f"{context.url}/{meta.key}"
     lines = whole_lines(context.store.get(meta.key), name)
     tail = decode_tail([LogFile(version, name, lines, meta.last_modified_ms)], UnknownContent.KEEP)
-    keyed = _tail_with_key_paths(tail, context.url)
+    keyed = _tail_with_key_paths(_without_incomplete_adds(tail, metadata), context.url)
     return VersionRun(version, version, keyed, Problem(meta.key, str(error)))
+
+
+def _without_incomplete_adds(tail: Tail, metadata: Metadata | None) -> Tail:
+    """The tail without the adds that do not say in which partition they are. Their splits may say it."""
+    metadata = _last_metadata(tail) or metadata
+    incomplete = [path for summary in tail.versions for path in summary.without_partition_values]
+    if not incomplete or metadata is None or not metadata.partition_columns:
+        return tail
+    is_incomplete = pc.is_in(tail.adds["path"], value_set=pa.array(incomplete, pa.string()))
+    return Tail(tail.versions, tail.adds.filter(pc.invert(is_incomplete)), tail.removes)
 
 
 def _salvage_state(context: TableContext, base: Base) -> tuple[Tail, LogHeader | None]:
@@ -225,7 +255,7 @@ def _salvage_json(context: TableContext, base: Base, metas: Sequence[ObjectMeta]
         except ObjectNotFoundError:
             continue
         lines.append(LogFile(base.version, name, whole_lines(data, name), meta.last_modified_ms))
-    return decode_tail(lines, UnknownContent.KEEP)
+    return _without_incomplete_adds(decode_tail(lines, UnknownContent.KEEP), None)
 
 
 def _is_of_json_checkpoint(key: str, version: int) -> bool:

@@ -112,7 +112,7 @@ class _EvidenceReader(msgspec.Struct):
     def _start(self) -> tuple[Checkpoint, list[VersionRun]]:
         """Where the replay starts (the newest whole checkpoint, or an empty table), and the runs beyond it."""
         start = self._newest_whole_base()
-        newer = self._runs(start.header.version)
+        newer = self._runs(start.header.version, metadata=start.header.metadata)
         repaired = [
             summary.version
             for run in newer
@@ -124,9 +124,12 @@ class _EvidenceReader(msgspec.Struct):
             return start, newer
         # A version written by REPAIR holds the whole table, so it serves as a checkpoint.
         own = self._runs(repaired[-1] - 1, repaired[-1])
-        return _replay(Checkpoint(EMPTY_HEADER, empty_entries()), own), self._runs(repaired[-1])
+        start = _replay(Checkpoint(EMPTY_HEADER, empty_entries()), own)
+        return start, self._runs(repaired[-1], metadata=start.header.metadata)
 
-    def _runs(self, after_version: int, last: int | None = None) -> list[VersionRun]:
+    def _runs(
+        self, after_version: int, last: int | None = None, metadata: Metadata | None = None
+    ) -> list[VersionRun]:
         files = [
             file
             for file in self.listing.version_files
@@ -134,7 +137,7 @@ class _EvidenceReader(msgspec.Struct):
         ]
         # The remains of a checkpoint are replayed right after the version of that checkpoint.
         ends = {damaged.run.last for damaged in self.damaged_bases}
-        return read_runs(self.context, files, ends)
+        return read_runs(self.context, files, ends, metadata)
 
     def _newest_whole_base(self) -> Checkpoint:
         found: Checkpoint | None = None

@@ -28,7 +28,14 @@ from indextables.log.actions import (
     new_commit_id,
 )
 from indextables.log.entries import add_lines, remove_lines
-from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, VersionFile, parse_log_path, state_dir
+from indextables.log.paths import (
+    LAST_CHECKPOINT_KEY,
+    LOG_PREFIX,
+    STATE_PREFIX,
+    VersionFile,
+    parse_log_path,
+    state_dir,
+)
 from indextables.log.replay import RECENT_COMMITS, LogHeader
 from indextables.log.segment import BaseFormat, LastCheckpoint, build_listing
 from indextables.log.version_file import Conflict, compress, write_version_file
@@ -112,6 +119,7 @@ def delete_old_log(context: TableContext, metas: Sequence[ObjectMeta]) -> None:
     bases = {base.meta.key for base in build_listing(metas).bases_newest_first()}
     old = [meta.key for meta in metas if _is_log_file(meta.key) and meta.key != LAST_CHECKPOINT_KEY]
     context.store.delete_many(sorted(old, key=lambda key: _deletion_rank(key, bases)))
+    context.store.remove_empty_folders(STATE_PREFIX)
     context.cache.invalidate(context.store)
 
 

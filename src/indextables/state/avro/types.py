@@ -5,7 +5,7 @@ schemas that let a few bytes represent endless data (recursive types, arrays of 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,13 +64,14 @@ class Map(msgspec.Struct, frozen=True):
 class RecordField(msgspec.Struct, frozen=True):
     """A field of a record; `field_id` is the writer's "field-id".
 
-    `annotation` is the writer's logical type, as JSON. A rewrite keeps it.
+    `annotation` is the writer's logical type and `default` the default value, both as JSON. A rewrite keeps them.
     """
 
     name: str
     type: "AvroType"
     field_id: int | None = None
     annotation: bytes | None = None
+    default: bytes | None = None
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -116,6 +117,29 @@ def optional_branch(avro_type: AvroType) -> AvroType | None:
 def schema_json(avro_type: AvroType) -> Any:
     """A schema with the same encoding, as JSON: without annotations, and with generated names."""
     return _Renderer().render(avro_type)
+
+
+def fields_json(fields: Sequence[RecordField], *, is_annotated: bool) -> list[dict[str, Any]]:
+    """Fields as JSON, for one schema: with generated names, and with logical types only if `is_annotated`."""
+    renderer = _Renderer()
+    rendered: list[dict[str, Any]] = []
+    for field in fields:
+        described: dict[str, Any] = {"name": field.name, "type": renderer.render(field.type)}
+        if is_annotated and field.annotation is not None:
+            described["type"] = _annotated(described["type"], orjson.loads(field.annotation))
+        if field.default is not None:
+            described["default"] = orjson.loads(field.default)
+        if field.field_id is not None:
+            described["field-id"] = field.field_id
+        rendered.append(described)
+    return rendered
+
+
+def _annotated(rendered: Any, annotation: Mapping[str, Any]) -> Any:
+    """A rendered type with its logical type; in a union, that of its only branch besides null."""
+    if isinstance(rendered, list):
+        return [branch if branch == "null" else _annotated(branch, annotation) for branch in rendered]
+    return {**(rendered if isinstance(rendered, dict) else {"type": rendered}), **annotation}
 
 
 def _is_empty(avro_type: AvroType) -> bool:
@@ -221,6 +245,7 @@ class _Parser(msgspec.Struct):
                 self.parse(item.get("type"), namespace, depth + 1),
                 _field_id(item.get("field-id")),
                 _annotation(item.get("type")),
+                orjson.dumps(item["default"]) if "default" in item else None,
             )
             for item in fields
         )

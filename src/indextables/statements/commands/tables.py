@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 
-from indextables.index_table import repair_context
 from indextables.ops.repair import RepairMode, RepairRequest
 from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.write import drop_partitions
 from indextables.statements import nodes
 from indextables.statements.caller import Caller
+from indextables.table_repair import repair_context
 
 
 def run_checkpoint(statement: nodes.Checkpoint, caller: Caller) -> pa.Table:
