@@ -9,7 +9,8 @@ OLDEST := .venv-oldest-spark
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-check soak oldest-spark mutants docs wheel azurite docs-generated lock clean
+.PHONY: help demo test lint format bench bench-check soak oldest-spark mutants docs wheel azurite jvm-judge docs-generated \
+  lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +76,9 @@ wheel: $(READY) ## build the wheel into dist/
 
 azurite: ## install the Azure server that the tests of Azure run against (needs Node.js)
 	@npm install --silent --no-save --prefix .azurite azurite@3.37.0
+
+jvm-judge: $(READY) ## let IndexTables on the JVM judge: what we read, what it refuses, what survives (needs Java, Maven)
+	@if $(BIN)/python -m tools.jvm_judge; then $(BIN)/python -m pytest -m jvm_judge tests/jvm_judge; fi
 
 docs-generated: $(READY) ## write docs/configuration.md and docs/sql.md anew from what they describe
 	@$(BIN)/python -m tools.generated_pages --write
