@@ -181,7 +181,8 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
             found[names.min] = decode(field, lowest, data_type)
             found[names.max] = decode(field, highest, data_type)
         if functions & SUMMED:
-            found[names.sum] = [_sum(field, group.total) for group in groups]
+            totals = self.with_infinite_sums(column, [group.total for group in groups], buckets)
+            found[names.sum] = [_sum(field, total) for total in totals]
         return found
 
     def measure(
@@ -211,6 +212,18 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         return [
             infinity if extreme == start and not count else extreme
             for extreme, count in zip(extremes, counts, strict=True)
+        ]
+
+    def with_infinite_sums(self, column: str, totals: list[Any], buckets: Sequence[_Bucket]) -> list[Any]:
+        """Replace NaN where the sum is infinite. Tantivy corrects rounding errors, and infinity minus itself is NaN."""
+        if not any(isinstance(total, float) and math.isnan(total) for total in totals):
+            return totals
+        nans, highs, lows = (
+            self.equal_counts(column, value, buckets) for value in (math.nan, math.inf, -math.inf)
+        )
+        return [
+            total if nan or bool(high) == bool(low) else math.inf if high else -math.inf
+            for total, nan, high, low in zip(totals, nans, highs, lows, strict=True)
         ]
 
     def equal_counts(self, column: str, value: float, buckets: Sequence[_Bucket]) -> list[int]:
