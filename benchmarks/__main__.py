@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.benchmark import Benchmark, run_benchmarks
+from benchmarks.benchmark import Benchmark, Measured, run_benchmarks
 from benchmarks.charts import draw_charts
+from benchmarks.figures import Verdict
 from benchmarks.machine import describe_machine
 from benchmarks.report import result_json, result_markdown, result_table, write_json
 from benchmarks.sizes import FULL, QUICK, TINY
@@ -20,14 +21,17 @@ _LATEST = Path(__file__).resolve().parent / "results" / "latest.json"
 _CHARTS = Path("docs", "charts")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the chosen benchmarks. A missed goal is reported but is not an error: times depend on the machine."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the chosen benchmarks, and return the exit code.
+
+    A missed goal is an error only with --check, because times depend on the machine.
+    """
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     if options.list:
         for benchmark in BENCHMARKS:
             console.print(f"{benchmark.name:<12} {benchmark.title}", highlight=False)
-        return
+        return 0
     with open_workshop(options.work_dir, options.sizes, console) as workshop:
         measured = run_benchmarks(_chosen(options.only), workshop, console)
     machine = describe_machine()
@@ -39,6 +43,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.markdown.write_text(
             result_markdown(measured, machine, options.sizes, charts, options.markdown)
         )
+    return check_goals(measured, console) if options.check else 0
+
+
+def check_goals(measured: Sequence[Measured], console: Console) -> int:
+    """Print the figures that miss their goals. Returns 1 if there is one, or if no goal was judged at all."""
+    figures = [figure for benchmark in measured for figure in benchmark.figures]
+    missed = [figure for figure in figures if figure.verdict is Verdict.MISS]
+    for figure in missed:
+        console.print(
+            f"missed: {figure.name}: {figure.ratio:.3g} times {figure.peer_name}, goal {figure.goal_text}"
+        )
+    if all(figure.verdict is Verdict.NONE for figure in figures):
+        console.print("no goal was judged: run the benchmarks that have goals, at full size")
+        return 1
+    return 1 if missed else 0
 
 
 def _chosen(names: Sequence[str] | None) -> tuple[Benchmark, ...]:
@@ -49,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [benchmark.name for benchmark in BENCHMARKS]
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help="run only these benchmarks")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a figure misses its goal")
     parser.add_argument("--list", action="store_true", help="list the benchmarks and exit")
     parser.add_argument(
         "--work-dir", type=Path, metavar="DIR", help="keep the generated tables here for reuse"
@@ -78,4 +98,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,26 @@ def test_goals_are_judged_by_ratio_or_by_our_figure(benchmarks):
     assert judged(benchmarks.AtMost(0.2)) is verdict.MISS
     assert judged(benchmarks.AtMost(0.2), is_judged=False) is verdict.NONE
     assert judged(None) is verdict.NONE
+
+
+def test_a_missed_goal_fails_the_check_and_is_named(benchmarks, capsys):
+    main = import_module("benchmarks.__main__")
+    measured = import_module("benchmarks.benchmark").Measured
+
+    def outcome(*factors):
+        figures = [
+            benchmarks.Figure(
+                f"goal {factor}", benchmarks.Unit.SECONDS, 2.0, "peer", 1.0, benchmarks.MostTimes(factor)
+            )
+            for factor in factors
+        ]
+        return main.check_goals([measured("name", "title", 1.0, tuple(figures))], main.Console(width=200))
+
+    assert outcome(3, 2) == 0
+    assert outcome(3, 1.5) == 1
+    assert "missed: goal 1.5: 2 times peer, goal ≤ 1.5 times peer" in capsys.readouterr().out
+    assert outcome() == 1
+    assert "no goal was judged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

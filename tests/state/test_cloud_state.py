@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from indextables import IndexTable
-from indextables.errors import VersionNotFoundError
+from indextables.errors import StorageError, VersionNotFoundError
 from indextables.log.paths import SHARED_MANIFEST_PREFIX, state_manifest_key
 from indextables.ops.checkpoint.cleanup import clean_up
 from indextables.ops.purge.garbage import collect_garbage
@@ -22,7 +22,7 @@ from indextables.state.manifest_writer import write_manifest
 from indextables.storage import KeyRange, ObjectMeta, ObjectStore, open_store
 from indextables.table import load_snapshot
 from support.clock import VirtualClock
-from support.fault_proxy import FaultProxy
+from support.fault_proxy import Answer, FaultProxy
 from support.faults import FaultStore
 from support.manifest_samples import (
     FULL_VALUES,
@@ -262,25 +262,34 @@ def test_state_is_current_although_the_listing_is_stale(cloud, meanwhile: Callab
 
 
 class RegionProxy(FaultProxy):
-    """Records the regions that requests were signed for."""
+    """An endpoint for buckets of one region: as on S3, it redirects requests that are signed for another one."""
 
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
-        self.regions: set[str] = set()
+    region = "eu-central-1"
 
     def forward(self, method, path, headers, body):
         # Credential=<key>/<day>/<region>/s3/aws4_request
-        self.regions.add(headers["authorization"].split("/")[2])
-        return super().forward(method, path, headers, body)
+        if headers["authorization"].split("/")[2] == self.region:
+            return super().forward(method, path, headers, body)
+        found = {"x-amz-bucket-region": self.region, "Content-Type": "application/xml"}
+        message = b"<Error><Code>PermanentRedirect</Code><Message>another endpoint</Message></Error>"
+        return Answer(301, found, message)
 
 
 def test_table_in_another_region_is_read_by_naming_its_region(s3):
     table = s3.tables().create()
     table.commit(adds=[split(1)])
     table.checkpoint()
-    with s3.watched(RegionProxy, aws_region="eu-central-1") as (store, proxy):
+    with s3.watched(RegionProxy, aws_region="eu-central-1") as (store, _):
         assert load_snapshot(context(store)).entries["path"].to_pylist() == numbered([1])
-        assert proxy.regions == {"eu-central-1"}
+
+
+def test_table_in_another_region_is_not_read_without_naming_its_region(s3):
+    s3.tables().create().commit(adds=[split(1)])
+    with (
+        s3.watched(RegionProxy, aws_region="us-east-1") as (store, _),
+        pytest.raises(StorageError, match="region"),
+    ):
+        load_snapshot(context(store))
 
 
 def test_state_copied_to_another_store_reads_the_same(cloud, tmp_path: Path):

@@ -163,14 +163,36 @@ def test_ids_of_the_other_specification_do_not_confuse_fields():
     assert specified(row) == specified(FULL_VALUES)
 
 
-def test_renamed_field_keeps_its_values_under_its_new_name():
-    fields = [{**field, "name": "statistics"} if field["name"] == "stats" else field for field in SPECIFIED]
-    row = specified(FULL_VALUES)
-    row["statistics"] = row.pop("stats")
-    table = read_manifest(fastavro_file(record(fields), [row]))
+def renamed(field_id=110, keep_old=False):
+    """The bytes of a manifest whose `stats` is called `statistics`."""
+    fields, row = [], specified(FULL_VALUES)
+    for field in SPECIFIED:
+        if field["name"] != "stats":
+            fields.append(field)
+            continue
+        fields += [field] if keep_old else []
+        fields.append({**field, "name": "statistics", "field-id": field_id})
+    row["statistics"] = row["stats"] if keep_old else row.pop("stats")
+    return fastavro_file(record(fields), [row])
+
+
+def test_a_renamed_field_is_found_by_its_id():
+    table = read_manifest(renamed())
+    assert table["stats"].to_pylist() == [FULL_VALUES["stats"]]
+    assert "statistics" not in table.column_names
+
+
+def test_a_field_with_our_name_wins_over_one_with_its_id():
+    table = read_manifest(renamed(keep_old=True))
+    assert table["stats"].to_pylist() == [FULL_VALUES["stats"]]
+    assert table["statistics"].to_pylist() == [FULL_VALUES["stats"]]
+
+
+def test_a_field_with_another_id_is_a_foreign_field():
+    table = read_manifest(renamed(field_id=9110))
     assert table["stats"].to_pylist() == [None]
     assert table["statistics"].to_pylist() == [FULL_VALUES["stats"]]
-    assert table.schema.field("statistics").metadata == {b"field-id": b"110"}
+    assert table.schema.field("statistics").metadata == {b"field-id": b"9110"}
 
 
 @pytest.mark.parametrize(

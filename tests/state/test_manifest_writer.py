@@ -8,13 +8,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from indextables import IndexTable
 from indextables.errors import InvalidActionError, InvalidOptionError, InvalidSchemaError
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.state import manifest_writer
 from indextables.state.avro.container import Codec, Compression, parse_container
 from indextables.state.manifest_reader import read_manifest
-from indextables.state.manifest_writer import ManifestWriter, write_manifest, write_manifests
+from indextables.state.manifest_writer import (
+    ManifestWriter,
+    estimated_bytes,
+    write_manifest,
+    write_manifests,
+)
 from support.manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
@@ -26,6 +33,10 @@ from support.manifest_samples import (
     fastavro_rows,
     numbered_entries,
 )
+from support.state_tables import split, state_of
+
+# The schema, which every manifest begins with.
+HEADER_BYTES = 8_000
 
 CODECS = [
     Codec(Compression.ZSTD, 3),
@@ -311,6 +322,31 @@ def test_blocks_with_wide_entries_stay_small(monkeypatch):
     data = write_manifest(table, Codec(Compression.NONE))
     assert read_manifest(data, expected_entries=20).equals(table)
     assert data.count(data[-16:]) > 5
+
+
+@pytest.mark.parametrize("width", [0, 100, 10_000])
+def test_the_estimated_size_of_a_manifest_is_never_too_small_and_at_most_twice_too_large(width):
+    plain = numbered_entries(300)
+    table = plain.set_column(
+        plain.column_names.index("stats"), "stats", pa.array([f"{n:x}" * width for n in range(300)])
+    )
+    (written,) = write_manifests(table, [300], Codec(Compression.NONE))
+    assert written.uncompressed_bytes <= estimated_bytes(table) + HEADER_BYTES
+    assert estimated_bytes(table) <= 2 * written.uncompressed_bytes
+
+
+def test_wide_entries_make_more_manifests_instead_of_one_that_is_too_large(monkeypatch, tmp_path):
+    monkeypatch.setattr(manifest_writer, "_MAX_MANIFEST_BYTES", 40_000)
+    monkeypatch.setattr(manifest_writer, "_TARGET_MANIFEST_BYTES", 20_000)
+    table = IndexTable.create(str(tmp_path / "table"), pa.schema([("id", pa.int64())]))
+    adds = [replace(split(n), stats="x" * 3000) for n in range(50)]
+    table.commit(adds=adds)
+    table.checkpoint()
+    found = IndexTable(str(tmp_path / "table"))
+    assert found.files()["stats"].to_pylist() == ["x" * 3000] * 50
+    sizes = [info.num_entries for info in state_of(found).manifests]
+    assert sum(sizes) == 50
+    assert max(sizes) <= 7
 
 
 def test_entry_beyond_the_limit_is_refused(monkeypatch):

@@ -123,6 +123,31 @@ OLDER_FORMATS = {
 }
 
 
+STATISTICS = [
+    "path",
+    "numRecords",
+    "minValues",
+    "maxValues",
+    "partitionValues",
+    "size",
+    "tags",
+    "timeRangeStart",
+]
+
+
+@pytest.mark.parametrize("legacy", [*OLDER_FORMATS, "version files only"])
+def test_an_upgrade_changes_no_statistics(tables, legacy):
+    if legacy in OLDER_FORMATS:
+        tables.open(**OLDER_FORMATS[legacy]).checkpoint()
+    before = tables.open().files(columns=STATISTICS).sort_by("path")
+    assert before["minValues"].null_count == before["maxValues"].null_count == 0
+    tables.open().checkpoint()
+    assert format_of(tables.open()) == "avro-state"
+    assert tables.open().files(columns=STATISTICS).sort_by("path").equals(before)
+    assert tables.open().select_files("id > 9").entries.num_rows == 0
+    assert tables.open().select_files("id = 5").entries.num_rows == 2
+
+
 def format_of(table) -> str:
     return dict(zip(*table.describe_state().to_pydict().values(), strict=True))["format"]
 

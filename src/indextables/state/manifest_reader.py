@@ -1,7 +1,7 @@
 """Reads the file entries of manifests, including those of other writers.
 
-Fields are found by name; missing fields take their defaults, and unknown fields become additional columns. A damaged
-manifest raises an error; it never silently drops entries.
+Fields are found by name, or by field id if a writer renamed them; missing fields take their defaults, and unknown
+fields become additional columns. A damaged manifest raises an error; it never silently drops entries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
+from indextables._caching import shared_memo
 from indextables.errors import InvalidOptionError, ManifestCorruptedError, StorageError
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.log.fields import FILE_ENTRY_FIELDS, REQUIRED
 from indextables.state.avro.container import Container, parse_container
 from indextables.state.avro.decode import decode_records
-from indextables.state.avro.types import AvroFormatError
+from indextables.state.avro.types import AvroFormatError, Record
 
 # Every version of the format has these fields.
 _REQUIRED_FIELDS = frozenset(field.name for field in FILE_ENTRY_FIELDS if field.manifest_default is REQUIRED)
@@ -25,6 +26,7 @@ _DEFAULTS = {field.name: field.manifest_default for field in FILE_ENTRY_FIELDS}
 
 _KNOWN_FIELDS = {field.name: field for field in FILE_ENTRY_SCHEMA}
 _KNOWN_TYPES = {name: field.type for name, field in _KNOWN_FIELDS.items()}
+_NAMES_BY_ID = {field.field_id: field.name for field in FILE_ENTRY_FIELDS}
 
 
 def read_manifest(
@@ -104,8 +106,26 @@ def _decode(container: Container, columns: Sequence[str] | None, name: str) -> p
 
 def _parse(data: bytes, expected_entries: int | None) -> Container:
     container = parse_container(data)
+    container = replace(container, schema=_with_known_names(container.schema))
     _validate(container, expected_entries)
     return container
+
+
+@shared_memo("state.manifest_reader.schemas", "manifest schemas with our field names", max_entries=32)
+def _with_known_names(schema: Record) -> Record:
+    """The schema with our name for every renamed field, which its id identifies; a field of that name wins."""
+    present = {field.name for field in schema.fields}
+    renamed = {
+        field.name: known
+        for field in schema.fields
+        if field.name not in _KNOWN_FIELDS
+        and field.field_id is not None
+        and (known := _NAMES_BY_ID.get(field.field_id)) is not None
+        and known not in present
+    }
+    if not renamed or len(set(renamed.values())) < len(renamed):
+        return schema
+    return Record(tuple(replace(field, name=renamed.get(field.name, field.name)) for field in schema.fields))
 
 
 def _validate(container: Container, expected_entries: int | None) -> None:

@@ -46,6 +46,8 @@ BLOCK_BYTES = 16 << 20
 # The limits of a writer are well below those of a reader.
 MAX_ENTRY_BYTES = MAX_BLOCK_BYTES // 4
 _MAX_MANIFEST_BYTES = MAX_FILE_BYTES // 2
+# Where a writer cuts, on average: entries of a manifest may be wider than the average.
+_TARGET_MANIFEST_BYTES = _MAX_MANIFEST_BYTES // 2
 
 _COMPRESSION_THREADS = 2
 _MAX_BLOCKS_IN_FLIGHT = 4
@@ -65,6 +67,21 @@ class EncodedManifest(msgspec.Struct, frozen=True):
 
     data: bytes
     uncompressed_bytes: int
+
+
+def estimated_bytes(entries: pa.Table) -> int:
+    """The uncompressed size of a manifest with these entries, from their size in memory.
+
+    Avro's integers and lengths are shorter than Arrow's, so the estimate is rather too large than too small.
+    """
+    return sum(column.nbytes for column in entries.columns if column.null_count < len(column))
+
+
+def entries_within_target(entries: pa.Table) -> int:
+    """How many of these entries one manifest should hold at most, by their average size; at least one."""
+    if not len(entries):
+        return 1
+    return max(_TARGET_MANIFEST_BYTES * len(entries) // max(estimated_bytes(entries), 1), 1)
 
 
 def write_manifest(entries: pa.Table, codec: Codec = DEFAULT_CODEC) -> bytes:

@@ -46,6 +46,7 @@ from indextables.state.manifest_writer import (
     ManifestForm,
     ManifestGroup,
     NewManifest,
+    entries_within_target,
     write_group,
 )
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
@@ -136,12 +137,11 @@ def write_next_state(
     The manifests of the base are read only if entries were removed or re-added, or for a compaction. Raises
     ManifestCorruptedError if a needed manifest cannot be read; nothing is published then.
     """
-    adds, available = deduplicate(changes.adds, header.doc_mappings)
+    adds, doc_mappings = deduplicate(changes.adds, header.doc_mappings)
     located = locate(base, changes)
     target = replace(target, foreign=located.state.foreign)
     # What the manifests of the base may refer to. Our states register all of it; others may leave it to the metadata.
     registered = dict(base.state.doc_mappings) if base.state.protocol is not None else header.doc_mappings
-    doc_mappings = {**registered, **referred_to(adds, available)}
     trigger = trigger or _trigger(target, located.state, changes, registered, doc_mappings)
     rewritten = {info.path for info in located.with_outdated_entries}
     if trigger is not None:
@@ -181,7 +181,7 @@ def _trigger(
 ) -> Trigger | None:
     """Why the new state should be compacted, or None. `registered` are the doc mappings of the base's manifests."""
     is_due = is_renormalization_due(doc_mappings, target.renormalize_threshold)
-    # A renormalization drops all other hashes. From then on, writes renormalize their new entries alone.
+    # A renormalization drops all other hashes. From then on, writes renormalize their new entries, and those alone.
     if is_due and _have_other_hashes(registered):
         return Trigger.RENORMALIZATION
     return compaction_trigger(
@@ -210,7 +210,8 @@ def _write_together(target: StateTarget, entries: pa.Table) -> list[NewManifest]
 
 
 def _write_manifests(target: StateTarget, entries: pa.Table, limit: int) -> list[NewManifest]:
-    places = layout(entries, target.form.shape, limit)
+    # Entries with wide statistics would otherwise make manifests that no reader accepts.
+    places = layout(entries, target.form.shape, min(limit, entries_within_target(entries)))
     groups = _groups(entries, list(places))
     written = None if target.executor is None else target.executor.write(target.form, groups)
     return _write_here(target, groups) if written is None else written
