@@ -23,6 +23,7 @@ def session(jar: str) -> SparkSession:
         .config("spark.driver.memory", "2g")
         .config("spark.sql.extensions", EXTENSIONS)
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -27,6 +27,7 @@ from indextables.table import Operation, load_snapshot
 from support.clock import VirtualClock
 from support.faults import Moment
 from support.tables import (
+    CONVERT,
     FORMATS,
     AgeingStore,
     add,
@@ -189,7 +190,7 @@ def assert_usable(store: ObjectStore) -> None:
     """The next commit works, and a checkpoint alone is enough to read the table."""
     version = observe(store)[0] if observe(store) is not None else -1
     new_table(store)
-    after = do(load_snapshot(context(store)), append("next"))
+    after = do(load_snapshot(context(store, CONVERT)), append("next"))
     assert after.version == max(version, 0) + 1
     expected = live(after.snapshot)
     checkpoint(store)

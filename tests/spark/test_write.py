@@ -11,8 +11,10 @@ from pyspark.sql.types import StructType
 
 from indextables import IndexTable
 from indextables.spark.types import table_schema
+from indextables.storage import open_store
 from support.row_tables import split_files
 from support.spark_frames import LOGS, TEXT, ids, load, logs
+from support.tables import jvm_table
 
 
 def test_append_adds_and_overwrite_replaces(spark: SparkSession, path: str) -> None:
@@ -281,3 +283,18 @@ def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
         logs(spark).write.format("indextables").mode("append").save()
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         spark.read.format("indextables").load()
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_table_of_the_jvm_is_converted_on_request_only(spark: SparkSession, path: str, mode: str) -> None:
+    jvm_table(open_store(path), "a.split")
+    before = sorted(Path(path).rglob("*"))
+    rows = spark.createDataFrame([(1, "2024-01-01", "a b")], "id long, date string, message string")
+    writer = rows.write.format("indextables").mode(mode)
+    with pytest.raises(PySparkException, match=r"holds splits of the JVM.*protocol\.convertJvmTables"):
+        writer.save(path)
+    assert sorted(Path(path).rglob("*")) == before
+    writer.option("spark.indextables.protocol.convertJvmTables", "true").save(path)
+    table = IndexTable(path)
+    assert (table.protocol.min_reader_version, table.version) == (5, 2)
+    assert table.num_files == (2 if mode == "append" else 1)

@@ -16,19 +16,21 @@ from indextables.state.state_manifest import decode_state_manifest, encode_state
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
 from support.tables import (
+    CONVERT,
     InterruptingStore,
-    add,
     after,
     append,
     checkpoint,
     context,
     do,
+    jvm_table,
     live,
     log_keys,
     memory_store,
     new_table,
     older_table,
     overwrite,
+    remove,
 )
 
 
@@ -92,43 +94,50 @@ def test_state_records_the_protocol_of_its_table(store):
 
 
 def test_next_transaction_after_an_upgrade_by_a_checkpoint_carries_the_protocol(store):
-    do(older_table(store), append("a"))
+    jvm_table(store, "a", "b", "c", protocol=3)
     write_checkpoint(newest(store))
     upgraded = newest(store).protocol
-    assert protocols(store) == {0: 3}
-    after(newest(store), append("b"), append("c"))
-    assert protocols(store) == {0: 3, 2: upgraded.min_reader_version}
-    without_states = load_snapshot(context(store), excluded_bases=[state_manifest_key(1)])
+    assert (protocols(store), upgraded.min_reader_version) == ({0: 3}, 4)
+    after(newest(store), remove("b"), remove("c"))
+    assert protocols(store) == {0: 3, 4: 4}
+    without_states = load_snapshot(context(store), excluded_bases=[state_manifest_key(3)])
     assert without_states.protocol == upgraded
-    assert live(newest(store)) == {"a": 10, "b": 10, "c": 10}
+    assert live(newest(store)) == {"a": 10}
+
+
+def test_first_split_after_an_upgrade_by_a_checkpoint_raises_the_protocol_once(store):
+    jvm_table(store, "a", protocol=3)
+    write_checkpoint(newest(store))
+    after(newest(store, **CONVERT), append("b"), append("c"))
+    assert protocols(store) == {0: 3, 2: 5}
 
 
 def test_later_states_remember_that_the_log_lacks_the_protocol(store):
-    table = do(older_table(store), append("a")).snapshot
+    table = jvm_table(store, "a", "b", "c", "d", protocol=3)
     write_checkpoint(newest(store))
-    do(table, append("b"))  # by a handle from before the upgrade
+    do(table, remove("b"))  # by a handle from before the upgrade
     write_checkpoint(newest(store))
     assert protocols(store) == {0: 3}
-    do(newest(store), append("c"))
-    assert set(protocols(store)) == {0, 3}
+    do(newest(store), remove("c"))
+    assert set(protocols(store)) == {0, 6}
     write_checkpoint(newest(store))
-    do(newest(store), append("d"))
-    assert set(protocols(store)) == {0, 3}
+    do(newest(store), remove("d"))
+    assert set(protocols(store)) == {0, 6}
 
 
 def test_upgrade_by_an_automatic_checkpoint_reaches_the_log(store):
-    older_table(store)
+    jvm_table(store, "a", "b", protocol=3)
     table = newest(store, **{"checkpoint.enabled": "true", "checkpoint.interval": "1"})
-    table = commit_files(table, [add("a")], []).snapshot
-    commit_files(table, [add("b")], [])
-    assert set(protocols(store)) == {0, 2}
+    table = commit_files(table, [], ["a"]).snapshot
+    commit_files(table, [], ["b"])
+    assert set(protocols(store)) == {0, 4}
 
 
 def test_table_that_is_not_upgraded_repeats_no_protocol(store):
-    do(older_table(store), append("a"))
+    jvm_table(store, "a", "b", protocol=3)
     settings = {"protocol.autoUpgrade": "false"}
     write_checkpoint(newest(store, **settings))
-    do(newest(store, **settings), append("b"))
+    do(newest(store, **settings), remove("b"))
     assert protocols(store) == {0: 3}
     assert newest(store).protocol == ProtocolAction(min_reader_version=3, min_writer_version=3)
 
@@ -141,7 +150,7 @@ def test_current_table_repeats_no_protocol(store):
 
 
 def test_explicit_upgrade_after_a_checkpoint_writes_the_protocol_once(store):
-    do(older_table(store), append("a"))
+    jvm_table(store, "a", protocol=3)
     write_checkpoint(newest(store))
     result = upgrade_protocol(newest(store), STATE_PROTOCOL_VERSION, STATE_PROTOCOL_VERSION)
     assert result.is_committed
@@ -150,14 +159,14 @@ def test_explicit_upgrade_after_a_checkpoint_writes_the_protocol_once(store):
 
 
 def test_concurrent_commit_that_repeats_the_protocol_is_no_conflict(store):
-    do(older_table(store), append("a"))
+    jvm_table(store, "a", "b", protocol=3)
     write_checkpoint(newest(store))
     racing = InterruptingStore(store)
     table = load_snapshot(context(racing))
-    racing.before_commit = lambda: do(newest(store), append("b"))
-    result = do(table, overwrite("c"))
-    assert (result.version, live(newest(store))) == (3, {"c": 10})
-    assert set(protocols(store)) == {0, 2}
+    racing.before_commit = lambda: do(newest(store), remove("b"))
+    result = do(table, overwrite())
+    assert (result.version, live(newest(store))) == (4, {})
+    assert set(protocols(store)) == {0, 3}
 
 
 def test_fsck_accepts_an_upgrade_by_a_checkpoint(store):

@@ -77,7 +77,7 @@ def test_checkpoint_in_parts_needs_protocol_3(version, new_format):
 @pytest.mark.parametrize(("version", "has_parts"), [(2, False), (3, True)])
 def test_parquet_checkpoint_in_parts_needs_protocol_3(version, has_parts):
     store = table_of_protocol(version)
-    after(load_snapshot(context(store)), append(*(f"p{number}" for number in range(50))))
+    write_version(store, 3, *(add(f"p{number}") for number in range(50)))
     settings = KEEP | {"state.format": "parquet", "checkpoint.maxFileSize": "1K"}
     report = write_checkpoint(load_snapshot(context(store, settings)))
     assert (report.new_format, report.num_files) == ("parquet", 52)
