@@ -104,7 +104,7 @@ MUTATIONS = (
         ("tests/ops/checkpoint/test_damaged_manifest.py",),
     ),
     Mutation(
-        "append to a version that nobody can read",
+        "append to a version that cannot be read",
         "table/commit.py",
         "    check_may_build_on(snapshot)\n",
         "",

@@ -33,7 +33,7 @@ def tail_with_keys(tail: Tail, root_url: str) -> Tail:
 def with_keys(actions: pa.Table, root_url: str) -> pa.Table:
     """Actions or entries, with the key of each file that they name by an absolute path.
 
-    A path outside of the root stays as it is: whoever opens that file or looks for it gets an error.
+    A path outside of the root stays as it is; opening that file is an error.
     """
     if "path" not in actions.column_names or not has_absolute(actions["path"]):
         return actions

@@ -62,7 +62,7 @@ class _Opener:
 
     def open(self, directory: Path, meta: dict[str, Any]) -> tantivy.Searcher:
         with self._lock:
-            # Somebody may have cleaned up the directory for temporary files.
+            # The directory for temporary files may have been cleaned up meanwhile.
             if self._linked is None or not self._linked.point_to(directory):
                 self._linked = _LinkedIndex(meta, self._mapping)
                 self._linked.point_to(directory)

@@ -1,8 +1,8 @@
 """The same version from a checkpoint that is whole, or from the log alone.
 
 States share manifests. A manifest that is missing or cut off damages every state that refers to it, and would damage
-every state that is built on one of them. So whoever builds on a state checks it first: a commit and an automatic
-checkpoint by the sizes of its files (`file_problem`), CHECKPOINT and COMPACT by reading every entry. If a state is
+every state that is built on one of them. So a state is verified before anything is built on it: commits and automatic
+checkpoints compare the sizes of its files (`file_problem`), CHECKPOINT and COMPACT read every entry. If a state is
 damaged, an older checkpoint and the version files after it may lead to the same version.
 """
 
