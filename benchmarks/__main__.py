@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks.benchmark import Benchmark, Measured, run_benchmarks
 from benchmarks.charts import draw_charts
-from benchmarks.figures import Verdict
+from benchmarks.figures import goal_problems
 from benchmarks.machine import describe_machine
 from benchmarks.report import result_json, result_markdown, result_table, write_json
 from benchmarks.sizes import FULL, QUICK, TINY
@@ -43,21 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.markdown.write_text(
             result_markdown(measured, machine, options.sizes, charts, options.markdown)
         )
-    return check_goals(measured, console) if options.check else 0
+    return _check_goals(measured, console) if options.check else 0
 
 
-def check_goals(measured: Sequence[Measured], console: Console) -> int:
-    """Print the figures that miss their goals. Returns 1 if there is one, or if no goal was judged at all."""
-    figures = [figure for benchmark in measured for figure in benchmark.figures]
-    missed = [figure for figure in figures if figure.verdict is Verdict.MISS]
-    for figure in missed:
-        console.print(
-            f"missed: {figure.name}: {figure.ratio:.3g} times {figure.peer_name}, goal {figure.goal_text}"
-        )
-    if all(figure.verdict is Verdict.NONE for figure in figures):
-        console.print("no goal was judged: run the benchmarks that have goals, at full size")
-        return 1
-    return 1 if missed else 0
+def _check_goals(measured: Sequence[Measured], console: Console) -> int:
+    problems = goal_problems([figure for benchmark in measured for figure in benchmark.figures])
+    for problem in problems:
+        console.print(problem, highlight=False)
+    return 1 if problems else 0
 
 
 def _chosen(names: Sequence[str] | None) -> tuple[Benchmark, ...]:

@@ -1,6 +1,6 @@
 """Figures: one of ours beside one of a peer, and whether it reaches its goal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -79,6 +79,17 @@ class Figure:
                 return f"≤ {amount_text(figure, self.unit)}"
             case None:
                 return ""
+
+
+def goal_problems(figures: Sequence[Figure]) -> list[str]:
+    """One line for each figure that misses its goal, or a line that says that no goal was judged."""
+    if all(figure.verdict is Verdict.NONE for figure in figures):
+        return ["no goal was judged: run the benchmarks that have goals, at full size"]
+    return [
+        f"missed: {figure.name}: {figure.ratio:.3g} times {figure.peer_name}, goal {figure.goal_text}"
+        for figure in figures
+        if figure.verdict is Verdict.MISS
+    ]
 
 
 def amount_text(amount: float, unit: Unit) -> str:

@@ -1,5 +1,7 @@
 """Fixtures that every test may use."""
 
+import os
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -11,6 +13,10 @@ from support.servers import AzuriteServer, S3Server, find_azurite, running_azuri
 # A test that fails must fail again: examples are the same in every run, and none is remembered.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")
+
+# Tests leave nothing in the user's cache. Set here, because the workers of a Spark session inherit it when that starts.
+_CACHES = tempfile.TemporaryDirectory(prefix="indextables-tests-")
+os.environ["XDG_CACHE_HOME"] = _CACHES.name
 
 _STARTED = time.monotonic()
 

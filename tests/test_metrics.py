@@ -221,7 +221,8 @@ def test_a_checkpoint_records_its_time_its_size_and_its_ratio(store, recorded, f
     assert took_ms > 0
     assert form_of_time == form_of_ratio == name
     assert of(recorded, metrics.CHECKPOINT_SIZE_BYTES) == [(size_of_new_files(store, before), name)]
-    assert 1.2 < ratio < 100
+    # Parts as small as in this test have more overhead than entries.
+    assert (0.5 if form == "multi-part parquet" else 1.2) < ratio < 100
 
 
 @pytest.mark.parametrize("settings", [{"state.compression": "none"}, {"checkpoint.compression": "none"}])

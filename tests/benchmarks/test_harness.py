@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -129,24 +128,28 @@ def test_goals_are_judged_by_ratio_or_by_our_figure(benchmarks):
     assert judged(None) is verdict.NONE
 
 
-def test_a_missed_goal_fails_the_check_and_is_named(benchmarks, capsys):
-    main = import_module("benchmarks.__main__")
-    measured = import_module("benchmarks.benchmark").Measured
+def test_a_missed_goal_is_named(benchmarks):
+    def figure(factor):
+        goal = benchmarks.MostTimes(factor)
+        return benchmarks.Figure(f"goal {factor}", benchmarks.Unit.SECONDS, 2.0, "peer", 1.0, goal)
 
-    def outcome(*factors):
-        figures = [
-            benchmarks.Figure(
-                f"goal {factor}", benchmarks.Unit.SECONDS, 2.0, "peer", 1.0, benchmarks.MostTimes(factor)
-            )
-            for factor in factors
-        ]
-        return main.check_goals([measured("name", "title", 1.0, tuple(figures))], main.Console(width=200))
+    assert benchmarks.goal_problems([figure(3), figure(2)]) == []
+    missed = "missed: goal 1.5: 2 times peer, goal ≤ 1.5 times peer"
+    assert benchmarks.goal_problems([figure(3), figure(1.5)]) == [missed]
+    assert "no goal was judged" in benchmarks.goal_problems([])[0]
 
-    assert outcome(3, 2) == 0
-    assert outcome(3, 1.5) == 1
-    assert "missed: goal 1.5: 2 times peer, goal ≤ 1.5 times peer" in capsys.readouterr().out
-    assert outcome() == 1
-    assert "no goal was judged" in capsys.readouterr().out
+
+def test_a_check_without_a_judged_goal_fails(tmp_path):
+    arguments = ["--tiny", "--only", "add", "--check", "--json", str(tmp_path / "latest.json")]
+    finished = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=PROJECT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 1
+    assert "no goal was judged" in finished.stdout
 
 
 @pytest.mark.parametrize(

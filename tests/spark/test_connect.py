@@ -48,7 +48,12 @@ def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path
     done = subprocess.run(
         [sys.executable, "-W", "ignore", script, (tmp_path / "table").as_posix()],
         cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
+        env={
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))
+            },
+            "XDG_CACHE_HOME": str(tmp_path / "caches"),
+        },
         capture_output=True,
         text=True,
         timeout=150,

@@ -359,7 +359,7 @@ def test_a_path_without_a_table_is_an_error(tmp_path):
         "from indextables import sql",
     ],
 )
-def test_sql_is_importable_in_any_order(first):
+def test_sql_is_importable_in_any_order(first, tmp_path):
     code = f"""
 import sys
 {first}
@@ -370,7 +370,8 @@ assert indextables.sql("DESCRIBE INDEXTABLES MERGE JOBS").num_rows == 0
 assert sql("DESCRIBE INDEXTABLES MERGE JOBS").num_rows == 0
 assert indextables.statements.is_statement("MERGE SPLITS 'p'")
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+    own_cache = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-W", "error", "-c", code], env=own_cache, check=True)
 
 
 def test_import_indextables_does_not_load_the_statements():

@@ -125,8 +125,10 @@ def test_a_listing_from_the_hint_reads_no_folder_of_an_older_state(store, folder
 
 
 def test_a_small_commit_reads_the_newest_state_folder_alone(store, folders_read):
+    """And the sizes of the manifests, once for each state that it builds on."""
     after(load_snapshot(context(store)), append("p4"))
-    assert set(folders_read) == {"_transaction_log", state_dir(STATES - 1)}
+    assert set(folders_read) == {"_transaction_log", state_dir(STATES - 1), "manifests"}
+    assert folders_read.count("manifests") == 1
 
 
 def test_a_cleanup_of_a_young_log_reads_the_oldest_state_folder_alone(store, folders_read):

@@ -165,8 +165,8 @@ class Demo(msgspec.Struct):
         rows = self.spark.sql(_SEARCH).collect()
         seconds = time.perf_counter() - started
         hits = tuple(Hit(QUERY, f"{row.path}:{row.line}", row["_score"], row.text) for row in rows)
-        lines = ('hits: spark.read.format("indextables").options(query=…, search="true").load(path)', _SEARCH)
-        return Outcome(lines, hits, (("search with SQL on Spark", duration(seconds)),))
+        load = f'hits: spark.read.format("{_FORMAT}").options(query={QUERY!r}, search="true").load(path)'
+        return Outcome((load, _SEARCH), hits, (("search with SQL on Spark", duration(seconds)),))
 
     def _search(self) -> Outcome:
         table = self._table()
