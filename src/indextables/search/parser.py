@@ -61,7 +61,7 @@ class _Written(msgspec.Struct, frozen=True):
     """A part of a query, compared by everything except its place."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Written) and self._meaning() == other._meaning()
+        return self is other or (isinstance(other, _Written) and self._meaning() == other._meaning())
 
     def __hash__(self) -> int:
         return hash(self._meaning())
