@@ -14,6 +14,7 @@ from indextables.log.version_file import compress
 # Peers have no caches that outlive a table object.
 NO_CACHE = {"spark.indextables.transaction.cache.enabled": "false"}
 NO_CHECKPOINTS = {**NO_CACHE, "spark.indextables.checkpoint.enabled": "false"}
+CHECKPOINT_EVERY_COMMIT = {**NO_CACHE, "spark.indextables.checkpoint.interval": "1"}
 PATIENT = {**NO_CHECKPOINTS, "spark.indextables.transaction.retry.maxAttempts": "1000"}
 
 _STATE_FORMAT = "spark.indextables.state.format"

@@ -83,7 +83,7 @@ from indextables.metrics import (
 )
 from indextables.ops.checkpoint.added_at import with_versions_of_adds
 from indextables.ops.checkpoint.cleanup import has_whole_checkpoint
-from indextables.ops.checkpoint.entry_check import entry_problem
+from indextables.ops.checkpoint.entry_check import EntriesToRewrite, entry_problem
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Runner
 from indextables.state.changes import NetChanges, is_exact, net_changes, net_changes_of_exact_tail
@@ -178,14 +178,17 @@ def compact(
     return _compact(_reloaded(snapshot, runner), trigger, check)
 
 
-def write_state(snapshot: Snapshot, trigger: Trigger | None = None) -> StateWritten:
+def write_state(
+    snapshot: Snapshot, trigger: Trigger | None = None, base_entries: pa.Table | None = None
+) -> StateWritten:
     """Write the snapshot's Avro state, as a change to the previous state if that is an Avro state, too.
 
-    A `trigger` forces a compaction; otherwise the compaction rules decide. Raises LogCorruptedError, with nothing
-    published, if a part of the table that is needed cannot be read.
+    A `trigger` forces a compaction; otherwise the compaction rules decide. `base_entries` are those of the previous
+    state, if they have been read. Raises LogCorruptedError, with nothing published, if a part of the table that is
+    needed cannot be read.
     """
     started = time.perf_counter()
-    written = _write_state(snapshot, trigger)
+    written = _write_state(snapshot, trigger, base_entries)
     table = snapshot.context.url
     STATE_WRITE_DURATION_MS.record((time.perf_counter() - started) * 1000, table)
     STATE_WRITE_COMPACTED.record(1 if written.trigger is not None else 0, table)
@@ -206,17 +209,19 @@ def is_compact(snapshot: Snapshot) -> bool:
     return not would_help(source.state, rules, snapshot.shape)
 
 
-def read_for_rewrite(snapshot: Snapshot, *, keeps_columns: bool = False) -> Checkpoint:
+def read_for_rewrite(
+    snapshot: Snapshot, *, keeps_columns: bool = False, base_entries: pa.Table | None = None
+) -> Checkpoint:
     """Read the complete content of the snapshot, with the fields and actions that this release does not know.
 
-    With `keeps_columns`, foreign columns of a state stay columns, for a writer that can keep them. Raises
-    LogCorruptedError if any part cannot be read.
+    With `keeps_columns`, foreign columns of a state stay columns, for a writer that can keep them; `base_entries` are
+    those of the base with such columns, if they have been read. Raises LogCorruptedError if any part cannot be read.
     """
     segment = snapshot.segment
     header, entries = EMPTY_HEADER, empty_entries()
     if segment.base is not None:
         header, source = read_base(snapshot.context, segment.base, UnknownContent.KEEP)
-        entries = _all_entries(source, keeps_columns=keeps_columns)
+        entries = _all_entries(source, keeps_columns=keeps_columns) if base_entries is None else base_entries
         if segment.base.format is not BaseFormat.AVRO_STATE:
             entries = with_versions_of_adds(snapshot.context, segment.base, entries)
     tail = _read_tail(snapshot)
@@ -249,11 +254,17 @@ def _compact(snapshot: Snapshot, trigger: Trigger, check: Check) -> CheckpointRe
     if _configured_format(snapshot) is not BaseFormat.AVRO_STATE or is_compact(snapshot):
         return _write_verified(snapshot, _WRITERS[_configured_format(snapshot)], check)
     # Checked before the commit, so that a table that cannot be compacted gets no new version.
-    whole = on_whole_base(snapshot, check)
+    entries = EntriesToRewrite()
+    is_read_whole = trigger is Trigger.FORCED and check is entry_problem
+    whole = on_whole_base(snapshot, entries.problem if is_read_whole else check)
     snapshot = whole.snapshot
     if _bases(snapshot.context, snapshot.version, BaseFormat.AVRO_STATE):
         snapshot = commit(snapshot, EmptyCommit(), Operation("COMPACT")).snapshot
-    result = _write_verified(snapshot, lambda snapshot: write_state(snapshot, trigger), file_problem)
+    result = _write_verified(
+        snapshot,
+        lambda snapshot: write_state(snapshot, trigger, entries.of(snapshot.segment.base)),
+        file_problem,
+    )
     if check is entry_problem:
         _delete_damaged(snapshot.context, whole.damaged)
     return result
@@ -516,7 +527,7 @@ def _parts(store: ObjectStore, base: Base) -> list[JsonCheckpointPart | ParquetC
     return [path for path in paths if isinstance(path, JsonCheckpointPart | ParquetCheckpointPart)]
 
 
-def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
+def _write_state(snapshot: Snapshot, trigger: Trigger | None, base_entries: pa.Table | None) -> StateWritten:
     target = StateTarget.from_settings(
         snapshot.context.store,
         snapshot.shape,
@@ -525,7 +536,7 @@ def _write_state(snapshot: Snapshot, trigger: Trigger | None) -> StateWritten:
     )
     base = snapshot.segment.base
     if base is None or base.format is not BaseFormat.AVRO_STATE or trigger is Trigger.FORCED:
-        checkpoint = read_for_rewrite(snapshot, keeps_columns=True)
+        checkpoint = read_for_rewrite(snapshot, keeps_columns=True, base_entries=base_entries)
         target = replace(target, foreign=_foreign_fields(snapshot))
         return write_full_state(target, _as_current(checkpoint.header), checkpoint.entries, trigger)
     base_header, source = read_base(snapshot.context, base, UnknownContent.KEEP)
