@@ -99,7 +99,8 @@ MUTATIONS = (
     Mutation(
         "compaction that commits before it checks",
         "ops/checkpoint/operation.py",
-        "    whole = on_whole_base(snapshot, entries.problem if is_read_whole else check)\n    snapshot = whole.snapshot\n",
+        "    whole = on_whole_base(snapshot, entries.problem if is_read_whole else check)\n"
+        "    snapshot = whole.snapshot\n",
         "    whole = on_whole_base(snapshot, lambda _: None)\n",
         ("tests/ops/checkpoint/test_damaged_manifest.py",),
     ),
