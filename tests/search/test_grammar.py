@@ -217,3 +217,11 @@ def error_position(text):
     except InvalidQueryError as error:
         return error.position
     return 0
+
+
+def test_a_parsed_query_travels_without_its_hash_which_differs_between_processes():
+    query = parse_query('a AND b:"c d"')
+    assert hash(query) == hash(parse_query('a  AND b:"c d"'))
+    copy = pickle.loads(pickle.dumps(query))
+    assert copy == query
+    assert not vars(copy)

@@ -148,9 +148,10 @@ def searches(world: World, seed: int) -> Iterator[Question]:
         query, matches = _query(dice, depth=2)
         where = _condition(dice, world.columns, depth=1) if dice.random() < 0.5 else Condition()
         both = Condition(where.predicate, f"coalesce({matches}, FALSE) AND ({where.sql})", where.values)
-        search = partial(world.table.search, query, where=where.predicate, columns=[ID], limit=ALL)
+        ask = {"where": where.predicate, "fields": [TEXT]}
+        search = partial(world.table.search, query, columns=[ID], limit=ALL, **ask)
         yield Question(f"{query!r} {where}", partial(_ids, search), partial(_duck_ids, world, both))
-        count = partial(world.table.count, query, where=where.predicate)
+        count = partial(world.table.count, query, **ask)
         yield Question(f"count {query!r} {where}", count, partial(_duck_count, world, both))
 
 

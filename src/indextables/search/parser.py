@@ -6,11 +6,11 @@ word itself; `grammar`, which imports lark, parses the rest.
 
 import re
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from indextables._caching import shared_memo
+from indextables._caching import lazy_property, shared_memo
 from indextables._syntax import caret_lines
 from indextables.errors import InvalidQueryError
 
@@ -57,13 +57,22 @@ class Place(msgspec.Struct, frozen=True):
         )
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _Written(msgspec.Struct, frozen=True, dict=True):
     """A part of a query, compared by everything except its place."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Written) and self._meaning() == other._meaning())
 
     def __hash__(self) -> int:
+        # Computed once: parsed queries are keys of a cache that every search looks into.
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the hash, which differs between processes.
+        return type(self), tuple(getattr(self, name) for name in self.__struct_fields__)
+
+    @lazy_property
+    def _hash(self) -> int:
         return hash(self._meaning())
 
     def _meaning(self) -> tuple[object, ...]:
