@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from indextables import IndexTable
 from indextables.cli.app import build_app
+from support import PATIENCE_SECONDS
 from support.cli_tables import SCHEMA, Invoke, RunProcess, add
 
 
@@ -60,7 +61,7 @@ def run_process(command: list[str], plain_environment: dict[str, str]) -> RunPro
             env={**plain_environment, **environment},
             capture_output=True,
             encoding="utf-8",
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
 

@@ -14,6 +14,7 @@ import pytest
 
 from indextables import IndexTable
 from indextables.cli.demo.place import DEMO_MARK, DEMO_PROPERTY, make_room
+from support import PATIENCE_SECONDS
 from support.cli_tables import SCHEMA, Invoke
 
 needs_java = pytest.mark.skipif(
@@ -194,6 +195,6 @@ def test_an_interrupted_demo_is_one_line(tmp_path: Path) -> None:
         if "read the text" in line:
             break
     os.killpg(process.pid, signal.SIGINT)
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=PATIENCE_SECONDS)[1]
     assert process.returncode == 130
     assert "interrupted: stopped by the user" in errors

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from indextables import IndexTable
+from support import PATIENCE_SECONDS
 from support.cli_tables import Invoke
 from support.row_tables import SCHEMA, ids, rows, split_files
 
@@ -109,7 +110,7 @@ def test_ctrl_c_commits_nothing_and_deletes_the_uploads(path: str) -> None:
         [sys.executable, "-c", INTERRUPTED, "merge", path, "--option", "merge.parallelism=1"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert finished.returncode == 128 + signal.SIGINT

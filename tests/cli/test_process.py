@@ -14,8 +14,9 @@ import pytest
 
 import indextables
 from indextables import IndexTable
+from support import PATIENCE_SECONDS
 from support.cli_tables import SCHEMA, RunProcess, add
-from support.terminal import TIMEOUT_SECONDS, run_in_terminal, until_closed
+from support.terminal import run_in_terminal, until_closed
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Well before the timeouts of a store's client.
@@ -157,7 +158,7 @@ def test_closed_pipe_ends_the_command_quietly(
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(TIMEOUT_SECONDS) == 1
+    assert process.wait(PATIENCE_SECONDS) == 1
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_interrupt_during_output_exits_with_130_and_one_line(
     # After the first byte the command is writing output that exceeds the buffer of the pipe.
     assert process.stdout.read(1) == b"["
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert errors == b"interrupted: stopped by the user\n"
 
@@ -207,7 +208,7 @@ def test_interrupt_while_a_store_does_not_respond_exits_with_130_and_one_line(
             stderr=slave,
         )
         os.close(slave)
-        silent.settimeout(TIMEOUT_SECONDS)
+        silent.settimeout(PATIENCE_SECONDS)
         try:
             connection, _ = silent.accept()
             with connection:

@@ -10,6 +10,7 @@ from indextables.errors import TransientStorageError
 from indextables.log.paths import LAST_CHECKPOINT_KEY
 from indextables.log.segment import LastCheckpoint, advance_hint, read_hint
 from indextables.storage import ObjectStore, open_store
+from support import PATIENCE_SECONDS
 from support.faults import FaultStore, Moment
 
 
@@ -248,7 +249,7 @@ def test_racing_processes_move_the_hint_forward_only(tmp_path):
         for process in processes:
             process.stdin.write(b"\n")
             process.stdin.close()
-        assert [process.wait(timeout=120) for process in processes] == [0] * racers
+        assert [process.wait(timeout=PATIENCE_SECONDS) for process in processes] == [0] * racers
     finally:
         is_over.set()
         watcher.join()

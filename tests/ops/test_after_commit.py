@@ -15,6 +15,7 @@ from indextables.ops.write import run, set_properties
 from indextables.storage import ObjectStore
 from indextables.table import Operation, Snapshot, load_snapshot
 from indextables.table.intent import Append
+from support import PATIENCE_SECONDS
 from support.clock import VirtualClock
 from support.faults import FaultStore, Moment
 from support.tables import (
@@ -228,7 +229,7 @@ def test_commit_does_not_wait_for_a_background_checkpoint(store):
     class Slow(FaultStore):
         def put_if_absent(self, key, data):
             if key.startswith(STATE_PREFIX):
-                assert may_go_on.wait(timeout=60)
+                assert may_go_on.wait(timeout=PATIENCE_SECONDS)
             return super().put_if_absent(key, data)
 
     settings = EVERY_3 | {"checkpoint.async.enabled": "true"}

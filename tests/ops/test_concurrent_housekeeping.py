@@ -16,6 +16,7 @@ from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.write import set_properties
 from indextables.storage import ObjectStore
 from indextables.table import Snapshot, load_snapshot
+from support import PATIENCE_SECONDS
 from support.clock import VirtualClock
 from support.tables import (
     FORMATS,
@@ -104,7 +105,7 @@ def test_compactions_at_the_same_time_agree_on_one_state(store):
 
     def race(_: int) -> int:
         snapshot = newest(store)
-        start.wait(timeout=60)
+        start.wait(timeout=PATIENCE_SECONDS)
         return compact(snapshot).num_files
 
     with ThreadPoolExecutor(racers) as pool:

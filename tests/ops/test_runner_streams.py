@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from indextables.ops.runner import ordered_streams, parallel_map
-
-PATIENCE_SECONDS = 60
+from support import PATIENCE_SECONDS
 
 
 class BrokenError(Exception):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
+
 pytest.importorskip("grpc", reason="Spark Connect needs grpcio (pip install pyspark[connect])")
 
 SCRIPT = """
@@ -56,7 +58,7 @@ def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path
         },
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     expected = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import indextables.spark
+from support import PATIENCE_SECONDS
 from support.spark_frames import logs
 
 
@@ -18,7 +19,7 @@ def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**kept, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 

@@ -16,6 +16,7 @@ from indextables.split import index_cache as cache_module
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.reader import open_split
 from indextables.storage import open_store
+from support import PATIENCE_SECONDS
 from support.faults import FaultStore
 from support.split_samples import opened, parsed, write_split
 
@@ -153,7 +154,7 @@ def test_processes_share_a_small_cache_and_always_see_whole_entries(tmp_path):
         for seed in range(3)
     ]
     for worker in workers:
-        _, complaints = worker.communicate(timeout=120)
+        _, complaints = worker.communicate(timeout=PATIENCE_SECONDS)
         assert worker.returncode == 0, complaints
     cache = IndexCache(tmp_path, 1000)
     assert cache.size() <= 1000
@@ -176,7 +177,7 @@ KILLED = """
 
 def test_the_remains_of_a_killed_process_are_swept_and_block_no_other_process(tmp_path):
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)], check=False, timeout=120
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)], check=False, timeout=PATIENCE_SECONDS
     )
     assert result.returncode == -9
     assert len(list((tmp_path / "new").iterdir())) == 1

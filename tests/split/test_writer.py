@@ -24,6 +24,7 @@ from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import open_store
+from support import PATIENCE_SECONDS
 from support.faults import FaultStore, Moment
 from support.split_samples import PREFIX, opened, parsed, read_all, write_split, write_splits
 
@@ -287,7 +288,7 @@ def test_a_full_disk_is_an_error_of_the_writer_and_nothing_is_left(store, scratc
             sys.exit(7)
     """)
     arguments = [sys.executable, "-c", program, str(store.url.removeprefix("file://")), str(scratch)]
-    result = subprocess.run(arguments, check=False, capture_output=True, timeout=120)
+    result = subprocess.run(arguments, check=False, capture_output=True, timeout=PATIENCE_SECONDS)
     assert result.returncode == 7, result.stderr.decode()
     assert keys(store) == []
     assert list(scratch.iterdir()) == []
@@ -337,7 +338,7 @@ KILLED_WRITER = """
 def test_a_killed_writer_leaves_at_most_a_whole_orphan(store, tmp_path, scratch, module, name, splits):
     program = textwrap.dedent(KILLED_WRITER.format(module=module, name=name))
     arguments = [sys.executable, "-c", program, str(tmp_path / "table"), str(scratch)]
-    result = subprocess.run(arguments, check=False, capture_output=True, timeout=120)
+    result = subprocess.run(arguments, check=False, capture_output=True, timeout=PATIENCE_SECONDS)
     assert result.returncode == -9, result.stderr.decode()
     assert len(keys(store)) == splits
     for key in keys(store):

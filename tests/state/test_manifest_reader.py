@@ -15,6 +15,7 @@ from indextables.state.avro.container import Codec, Compression, parse_container
 from indextables.state.avro.decode import decode_rows
 from indextables.state.manifest_reader import read_manifest
 from indextables.state.manifest_writer import write_manifest
+from support import PATIENCE_SECONDS
 from support.manifest_samples import (
     FULL_VALUES,
     REQUIRED_VALUES,
@@ -264,7 +265,7 @@ def test_forked_child_reads_after_its_parent_did():
     child = context.Process(target=_count_in_child, args=(data, results))
     child.start()
     try:
-        assert results.get(timeout=30) == 50
+        assert results.get(timeout=PATIENCE_SECONDS) == 50
     finally:
         child.kill()
         child.join()

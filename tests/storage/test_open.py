@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from indextables import IndexTable
 from indextables.errors import InvalidOptionError, UnsafePathError
 from indextables.storage import PutOutcome, StoreLocation, open_store, parse_root
+from support import PATIENCE_SECONDS
 
 S3_OPTIONS = {"access_key_id": "id", "secret_access_key": "secret-one"}
 
@@ -218,6 +219,8 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_forked_child_gets_an_error_and_does_not_hang(tmp_path):
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, str(tmp_path)], timeout=60, check=False)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, str(tmp_path)], timeout=PATIENCE_SECONDS, check=False
+    )
     assert run.returncode == 0
     assert (tmp_path / "from-child").read_bytes() == b"x"

@@ -14,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any, Self
 
+from support import PATIENCE_SECONDS
+
 SPARK_SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
@@ -39,7 +41,7 @@ class BlockRunner:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=PATIENCE_SECONDS)
 
     def run(self, code: str, *, is_first: bool) -> str | None:
         """Run a block; the first block of a document starts with no names. Returns the error, or None."""

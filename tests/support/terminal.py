@@ -5,7 +5,7 @@ import pty
 import subprocess
 from collections.abc import Iterator
 
-TIMEOUT_SECONDS = 60
+from support import PATIENCE_SECONDS
 
 
 def run_in_terminal(arguments: list[str], environment: dict[str, str]) -> tuple[int, str]:
@@ -15,7 +15,7 @@ def run_in_terminal(arguments: list[str], environment: dict[str, str]) -> tuple[
     os.close(slave)
     written = b"".join(until_closed(master))
     os.close(master)
-    return process.wait(TIMEOUT_SECONDS), written.decode()
+    return process.wait(PATIENCE_SECONDS), written.decode()
 
 
 def until_closed(master: int) -> Iterator[bytes]:

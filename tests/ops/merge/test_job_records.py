@@ -8,6 +8,7 @@ import pytest
 from indextables import IndexTable
 from indextables.ops.merge import job_records, merge_jobs
 from indextables.ops.merge.job_records import JobRecord, RecordLock, read_records
+from support import PATIENCE_SECONDS
 from support.row_tables import SCHEMA, ids, rows
 
 # Merges after its second write, and stops in the middle of the merge until a line arrives.
@@ -61,7 +62,7 @@ def listed(tmp_path) -> list[dict]:
 def test_a_merge_of_another_process_is_listed_while_it_runs_and_when_it_is_done(merging, tmp_path):
     (job,) = listed(tmp_path)
     assert (job["status"], job["groups"], job["finished"]) == ("running", 1, None)
-    _, problems = merging.communicate("go on\n", timeout=60)
+    _, problems = merging.communicate("go on\n", timeout=PATIENCE_SECONDS)
     assert (merging.returncode, problems) == (0, None)
     (done,) = listed(tmp_path)
     assert (done["job_id"], done["status"]) == (job["job_id"], "done")
@@ -71,7 +72,7 @@ def test_a_merge_of_another_process_is_listed_while_it_runs_and_when_it_is_done(
 
 def test_a_merge_whose_process_was_killed_is_listed_as_cancelled(merging, tmp_path):
     merging.kill()
-    merging.wait(timeout=60)
+    merging.wait(timeout=PATIENCE_SECONDS)
     (job,) = listed(tmp_path)
     assert (job["status"], job["finished"]) == ("cancelled", None)
     assert "its process ended first" in job["message"]

@@ -12,6 +12,7 @@ from indextables import IndexTable
 from indextables.ops.merge import merge_jobs, wait_for_merges
 from indextables.ops.write import append
 from indextables.table import create_table, load_snapshot
+from support import PATIENCE_SECONDS
 from support.faults import FaultStore, Moment
 from support.row_tables import SCHEMA, ids, rows, split_files
 from support.tables import UnreliableStore, context, memory_store, options
@@ -196,7 +197,7 @@ def test_an_exiting_process_lets_its_merges_finish_or_rolls_them_back(request, t
         cwd=request.config.rootpath / "tests",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert (finished.returncode, finished.stderr) == (0, "")

@@ -22,6 +22,7 @@ from indextables.storage import PutOutcome
 from indextables.table import Operation, commit, load_snapshot
 from indextables.table.commit import purge_fence_ms
 from indextables.table.intent import Append
+from support import PATIENCE_SECONDS
 from support.clock import VirtualClock
 from support.faults import FaultStore
 from support.purge_tables import (
@@ -143,7 +144,7 @@ def test_rule_9_writer_that_found_its_split_just_before_the_purge_and_commits_ju
     def wait(_, operation, key):
         if operation == "put_if_absent" and key == version_key(2):
             is_about_to_commit.set()
-            assert is_about_to_delete.wait(60)
+            assert is_about_to_delete.wait(PATIENCE_SECONDS)
 
     def let_the_other_go_on(_, operation, key):
         if operation == "delete_many":
@@ -153,7 +154,7 @@ def test_rule_9_writer_that_found_its_split_just_before_the_purge_and_commits_ju
     writing.before_call, purging.before_call = wait, let_the_other_go_on
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(finish, writing)
-        assert is_about_to_commit.wait(60)
+        assert is_about_to_commit.wait(PATIENCE_SECONDS)
         assert run_purge(purging, "24 hours").num_deleted == 1
     assert newest(store).num_files == 1
     assert is_clean(store)
