@@ -14,8 +14,6 @@ import traceback
 from pathlib import Path
 from typing import Any, Self
 
-from support import PATIENCE_SECONDS
-
 SPARK_SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
@@ -37,6 +35,8 @@ class BlockRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
+        from support import PATIENCE_SECONDS  # the process that runs the blocks does not see this package
+
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
