@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import indextables
@@ -257,3 +258,24 @@ def test_help_waits_for_no_large_library() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_search_of_several_splits_does_not_wait_for_masked_arrays(tmp_path: Path) -> None:
+    """pyarrow imports it to convert a numpy array, which takes longer than the search."""
+    table = IndexTable.create(tmp_path / "table", pa.schema([("message", pa.string())]), text=["message"])
+    for number in range(2):
+        table.append(pa.table({"message": [f"disk {number} is full"]}))
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "indextables",
+        "search",
+        str(tmp_path / "table"),
+        "disk",
+    ]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in shown.stderr.splitlines()}
+    assert "indextables.ops.search" in imported
+    assert "numpy.ma" not in imported

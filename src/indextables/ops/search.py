@@ -271,7 +271,7 @@ def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) 
         return rows
     names = sorted(columns_of(predicate))
     number = "~".join(["row", *names])  # longer than any of the names
-    numbered = split.take(rows, names).append_column(number, pa.array(rows))
+    numbered = split.take(rows, names).append_column(number, arrow_from_numpy(rows))
     matching: NDArray[np.int64] = numbered.filter(to_arrow_filter(predicate))[number].to_numpy()
     return matching
 
@@ -312,7 +312,7 @@ def _rows(snapshot: Snapshot, refs: Sequence[SplitRef], hits: MergedHits, schema
     rows = pa.concat_tables([schema.empty_table(), *taken])
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
-    return rows.take(pa.array(back))
+    return rows.take(arrow_from_numpy(back))
 
 
 def _aggregate(
