@@ -4,10 +4,13 @@ The model knows the rows of every version, and when each file was added and was 
 files may have been deleted.
 """
 
+import itertools
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from unittest import mock
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -65,6 +68,14 @@ PURGES = {
 # A commit at the same time as the previous one gets a slightly later timestamp.
 HAIR_MS = 1000
 
+# Operations take files in the order of their names. Names in the order of their creation make a sequence repeatable.
+_NUMBERS = itertools.count(1)
+
+
+def _next_name() -> uuid.UUID:
+    return uuid.UUID(int=next(_NUMBERS))
+
+
 T = TypeVar("T")
 Rows = Counter[tuple[int, str]]
 
@@ -93,6 +104,12 @@ class MaintenanceMachine(RuleBasedStateMachine):
     `stored` are the splits that must exist. `loose_ms` maps unreferenced splits to the time since when no version needs
     them. `contents` are the rows of splits that were written, as opposed to merged.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: list[Version] = []
+        self._names = mock.patch("uuid.uuid4", _next_name)
+        self._names.start()
 
     @initialize()
     def create(self) -> None:
@@ -162,7 +179,6 @@ class MaintenanceMachine(RuleBasedStateMachine):
     @rule(which=WHICH)
     def remove(self, which: int) -> None:
         written = self._newest.paths & self.contents.keys()
-        # Not by name: writers choose new names each time.
         path = _pick(sorted(written, key=lambda path: sorted(self.contents[path])), which)
         commit_files(self._table(), [], [path])
         self._committed(self._newest.rows - self.contents[path])
@@ -252,6 +268,10 @@ class MaintenanceMachine(RuleBasedStateMachine):
         assert report.is_clean, report.findings
 
     def teardown(self) -> None:
+        self._names.stop()
+        # An example may be abandoned before its first step, and is torn down all the same.
+        if not self.versions:
+            return
         for version in self.kept:
             self._check_version(version)
         report = fsck(context(self.store), LocalRunner(), deep=True)
