@@ -55,6 +55,8 @@ def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path
                 name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))
             },
             "XDG_CACHE_HOME": str(tmp_path / "caches"),
+            # The server takes any free port, and the client asks for it: another suite may run on this machine.
+            "SPARK_TESTING": "yes",
         },
         capture_output=True,
         text=True,
