@@ -39,6 +39,8 @@ WORK = """
 import sys
 import pyarrow as pa
 from indextables import IndexTable
+# On a busy machine, `late` would be refreshed before its first try, and meet no conflict.
+sys.modules["indextables.table.commit"]._STALE_AFTER_MS = 3_600_000
 prefix = "spark.indextables."
 options = {
     prefix + "cache.disk.path": sys.argv[2],
