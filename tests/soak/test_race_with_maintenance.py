@@ -1,5 +1,7 @@
 """Sixteen processes commit while others constantly write checkpoints, compact, truncate and collect garbage."""
 
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 
@@ -70,9 +72,16 @@ def race_with_maintenance(folder, *, writers: int, commits: int, maintainers: in
     history = table.history()
     commit_ids = history["commit_id"].drop_null().to_pylist()
     assert len(set(commit_ids)) == len(commit_ids)
-    newest = table.version
-    assert history["version"].to_pylist() == list(range(newest, newest - history.num_rows, -1))
-    return newest
+    versions = history["version"].to_pylist()
+    assert versions[0] == table.version
+    # A slow checkpoint may be finished after a truncation has passed it. Then the versions that follow it are gone.
+    checkpoints = {
+        int(state.name.removeprefix("state-v")) for state in path.glob("_transaction_log/state-v*")
+    }
+    assert all(
+        newer - older == 1 or (newer > older and older in checkpoints) for newer, older in pairwise(versions)
+    )
+    return table.version
 
 
 @pytest.mark.soak

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyspark
 
 from indextables import IndexTable
+from support import PATIENCE_SECONDS
 from support.row_tables import SCHEMA, ids, rows
 
 STARTUP_SECONDS = 120.0
-SCRIPT_SECONDS = 240.0
 
 _DRIVER = Path(__file__).with_name("spark_cluster_driver.py")
 _SPARK_HOME = Path(pyspark.__file__).parent
@@ -70,7 +70,7 @@ class Cluster:
             env=_environment(),
             capture_output=True,
             text=True,
-            timeout=SCRIPT_SECONDS,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         (self.logs / f"driver-{time.monotonic_ns()}.log").write_text(done.stdout + done.stderr)
