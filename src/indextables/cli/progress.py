@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from indextables.cli.formatting import visible
+from indextables.cli.output import takes_style
 
 if TYPE_CHECKING:
     from indextables.ops.runner import Progress
@@ -24,8 +25,8 @@ _displays: list[_Display] = []
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show `what` with a spinner on stderr after a delay, if stderr is a terminal. Erases it at the end."""
-    if not sys.stderr.isatty():
+    """Show `what` with a spinner on stderr after a delay, if stderr takes escapes. Erases it at the end."""
+    if not takes_style(sys.stderr):
         yield
         return
     # rich is slow to import, and only a terminal needs it.
@@ -49,8 +50,8 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def progressing() -> Iterator[Callable[["Progress"], None]]:
-    """A callback that shows progress as a bar on stderr, if stderr is a terminal. Erases it at the end."""
-    if not sys.stderr.isatty():
+    """A callback that shows progress as a bar on stderr, if stderr takes escapes. Erases it at the end."""
+    if not takes_style(sys.stderr):
         yield lambda _: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
