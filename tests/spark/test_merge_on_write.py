@@ -1,10 +1,12 @@
 """Merges that writes of Spark start: they run in a process of Spark, and the session lists them."""
 
+from functools import partial
+
 from pyspark.sql import SparkSession
 
 from indextables import IndexTable
-from support import PATIENCE_SECONDS
 from support.spark_frames import ids, load, logs
+from support.streams import completed
 
 # The merge is done when the write returns.
 MERGING = {
@@ -35,7 +37,7 @@ def test_a_merge_that_a_stream_started_is_listed(spark: SparkSession, path: str)
     copy = f"{path}-copy"
     writer = stream.writeStream.format("indextables").options(**MERGING)
     writer = writer.option("checkpointLocation", f"{path}-checkpoint").trigger(availableNow=True)
-    assert writer.start(copy).awaitTermination(PATIENCE_SECONDS)
+    completed(partial(writer.start, copy))
     assert ids(load(spark, copy)) == [1, 2]
     assert IndexTable(copy).num_files == 1
     assert [(status, groups) for status, groups, _ in merge_jobs(spark, copy)] == [("done", 1)]

@@ -1,6 +1,7 @@
 """Streaming queries from and to tables: each row exactly once, through any restart."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from indextables.spark.stream_write import BatchWritten, StreamWriter
 from indextables.spark.write import SplitsWritten
 from support.row_tables import SCHEMA, rows, split_files
 from support.row_tables import ids as ids_of
+from support.streams import caught_up, completed
 
 Restart = Callable[..., Any]
 
@@ -43,7 +45,8 @@ def run(frame: DataFrame, path: str, mode: str = "append", **options: Any) -> No
     """Write all available rows, and stop."""
     checkpoint = f"{path}-checkpoint"
     writer = frame.writeStream.format("indextables").outputMode(mode).options(**options)
-    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(path).awaitTermination()
+    writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    completed(partial(writer.start, path))
 
 
 def forget_last_commit(path: str) -> None:
@@ -111,18 +114,14 @@ def test_complete_mode_replaces_everything_despite_the_overwrite_mode_of_the_ses
 def test_a_table_is_followed_while_it_is_written_and_merged(
     spark: SparkSession, source: str, path: str
 ) -> None:
-    frame = follow(spark, source)
-    query = (
-        frame.writeStream.format("indextables").option("checkpointLocation", f"{path}-checkpoint").start(path)
-    )
-    try:
-        table = IndexTable(source)
-        for number in (4, 5, 6):
-            table.append(rows(number))
-            table.merge_splits()
-        query.processAllAvailable()
-    finally:
-        query.stop()
+    writer = follow(spark, source).writeStream.format("indextables")
+    writer = writer.option("checkpointLocation", f"{path}-checkpoint")
+    running = [writer.start(path)]
+    table = IndexTable(source)
+    for number in (4, 5, 6):
+        table.append(rows(number))
+        table.merge_splits()
+    caught_up(lambda: running.pop() if running else writer.start(path))
     assert ids_of(IndexTable(path)) == [1, 2, 3, 4, 5, 6]
 
 
@@ -160,7 +159,7 @@ def test_settings_of_the_session_and_partition_by_reach_the_stream(
     try:
         writer = follow(spark, source).writeStream.format("indextables").partitionBy("day")
         writer = writer.option("checkpointLocation", f"{path}-checkpoint").trigger(availableNow=True)
-        writer.start(path).awaitTermination()
+        completed(partial(writer.start, path))
     finally:
         spark.conf.unset("spark.indextables.indexing.typemap.body")
     table = IndexTable(path)
@@ -178,9 +177,8 @@ def test_optimized_write_shuffles_streams_by_partition(spark: SparkSession, sour
         writer = frame.where("id >= 10").writeStream.format("indextables").outputMode("append")
         writer = writer.options(**{"spark.indextables.write.optimizeWrite.enabled": True})
         writer = writer.option("checkpointLocation", f"{path}-{number}").trigger(availableNow=True)
-        query = (writer.partitionBy("p.a`rt") if number == 2 else writer).queryName(f"q{number}").start(path)
-        query.awaitTermination()
-        assert query.name == f"q{number}"
+        writer = (writer.partitionBy("p.a`rt") if number == 2 else writer).queryName(f"q{number}")
+        assert completed(partial(writer.start, path)).name == f"q{number}"
         assert IndexTable(path).num_files == before + 4 * number
     assert IndexTable(path).num_rows == 3 + 2 * 40
 
