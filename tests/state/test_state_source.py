@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from indextables.errors import ManifestCorruptedError
 from indextables.log.entries import Selection
 from indextables.log.paths import LOG_PREFIX
 from indextables.predicates import bind, parse_predicate
@@ -95,6 +96,15 @@ def test_entries_come_in_the_order_of_the_manifests(store, parallelism):
     tables = [with_paths_of_its_own(table, place) for place, table in enumerate(tables)]
     source = StateSource(store, state_of([put_manifest(store, table) for table in tables]), parallelism)
     assert source.load(None, None).entries.equals(pa.concat_tables(tables))
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_damaged_manifest_is_an_error_and_not_fewer_entries(store, parallelism):
+    manifests = [put_manifest(store, in_month(month, "eu")) for month in range(1, 4)]
+    key = LOG_PREFIX + manifests[1].path
+    store.put(key, store.get(key)[:-20])
+    with pytest.raises(ManifestCorruptedError):
+        StateSource(store, state_of(manifests), parallelism).load(None, ["path"])
 
 
 def test_many_tombstones_hide_exactly_their_files(store):
