@@ -59,7 +59,8 @@ def test_large_object_reads_back(store):
 
 
 def test_absent_object_is_not_found(store):
-    for read in (store.get, store.head, lambda key: store.get_range(key, 0, 1)):
+    ranges = (lambda key: store.get_range(key, 0, 1), lambda key: store.get_ranges(key, [(0, 1), (2, 3)]))
+    for read in (store.get, store.head, *ranges):
         with pytest.raises(ObjectNotFoundError, match="nothing/here"):
             read("nothing/here")
 
@@ -83,6 +84,23 @@ def test_range_beyond_the_object_is_refused_and_not_cut(store, start, end):
     store.put("object", b"0123456789")
     with pytest.raises(StorageError, match="object") as caught:
         store.get_range("object", start, end)
+    assert type(caught.value) is StorageError
+
+
+def test_ranges_come_in_the_order_asked_for(store):
+    data = bytes(range(256)) * 4_000
+    store.put("object", data)
+    ranges = [(900_000, 900_010), (0, 3), (4, 4), (1, 2), (1, 2), (0, 700_000)]
+    assert store.get_ranges("object", ranges) == [data[start:end] for start, end in ranges]
+    assert store.get_ranges("object", [(7, 7)]) == [b""]
+    assert store.get_ranges("object", []) == []
+
+
+@pytest.mark.parametrize("ranges", [[(0, 2), (5, 11)], [(0, 2), (20, 30)], [(5, 4), (0, 1)]])
+def test_one_range_beyond_the_object_refuses_all(store, ranges):
+    store.put("object", b"0123456789")
+    with pytest.raises(StorageError, match="object") as caught:
+        store.get_ranges("object", ranges)
     assert type(caught.value) is StorageError
 
 

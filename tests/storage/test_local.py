@@ -85,6 +85,7 @@ class TestLinks:
             store.get,
             store.head,
             lambda key: store.get_range(key, 0, 1),
+            lambda key: store.get_ranges(key, [(0, 1)]),
             lambda key: store.put(key, b"overwritten"),
             lambda key: store.put_if_absent(key, b"new"),
             lambda key: store.delete_many([key]),

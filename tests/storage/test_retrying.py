@@ -37,6 +37,7 @@ def retried(inner: ObjectStore, clock: VirtualClock, **faults) -> tuple[Retrying
 OPERATIONS = {
     "get": lambda store: store.get("object"),
     "get_range": lambda store: store.get_range("object", 0, 3),
+    "get_ranges": lambda store: store.get_ranges("object", [(0, 1), (2, 3)]),
     "head": lambda store: store.head("object"),
     "put": lambda store: store.put("object", b"new"),
     "put_if_absent": lambda store: store.put_if_absent("new", b"ours"),

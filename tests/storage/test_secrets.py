@@ -148,6 +148,7 @@ def operations(store):
     return (
         lambda: store.get("object"),
         lambda: store.get_range("object", 0, 5),
+        lambda: store.get_ranges("object", [(0, 2), (3, 5)]),
         lambda: store.head("object"),
         lambda: store.put("object", b"x"),
         lambda: store.put_if_absent("object", b"x"),

@@ -3,7 +3,7 @@
 import enum
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -101,6 +101,11 @@ class FaultStore:
         """Return the bytes from `start` to `end`, truncated for a key in `short_reads`."""
         data = self._perform("get_range", key, lambda: self._inner.get_range(key, start, end))
         return self._shortened(key, data)
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of several ranges, each truncated for a key in `short_reads`."""
+        found = self._perform("get_ranges", key, lambda: self._inner.get_ranges(key, ranges))
+        return [self._shortened(key, data) for data in found]
 
     def open_local(self, key: str) -> None:
         """Return None, so every read goes through this store."""

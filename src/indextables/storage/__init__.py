@@ -13,6 +13,7 @@ from indextables.storage.store import (
     RetryingStore,
     RetryPolicy,
     SystemClock,
+    coalesce,
     require_put_if_absent,
     with_time_limit,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Secret",
     "StoreLocation",
     "SystemClock",
+    "coalesce",
     "escape_partition_value",
     "open_store",
     "parse_root",

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -85,14 +85,14 @@ class LocalStore:
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
-        what = f"{self._url}: get bytes {start} to {end} of {key}"
-        if not 0 <= start <= end:
-            raise StorageError(f"{what}: not a valid range")
+        return self.get_ranges(key, ((start, end),))[0]
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return exactly the bytes of several ranges. Raises ObjectNotFoundError and StorageError."""
+        what = f"{self._url}: get bytes of {key}"
         with translating(what), self._open(key, what) as descriptor:
             size = os.fstat(descriptor).st_size
-            if size < end:
-                raise StorageError(f"{what}: the object has only {size} bytes")
-            return _read(descriptor, start, end - start)
+            return [_read_exactly(descriptor, start, end, size, what) for start, end in ranges]
 
     def open_local(self, key: str) -> pa.NativeFile:
         """Open the file of an object. Raises ObjectNotFoundError."""
@@ -245,6 +245,14 @@ def _real(path: Path) -> Path:
 
 def _meta(key: str, status: os.stat_result) -> ObjectMeta:
     return ObjectMeta(key, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _read_exactly(descriptor: int, start: int, end: int, size: int, what: str) -> bytes:
+    if not 0 <= start <= end:
+        raise StorageError(f"{what}: {start} to {end} is not a valid range")
+    if size < end:
+        raise StorageError(f"{what}: the range {start} to {end} is beyond its {size} bytes")
+    return _read(descriptor, start, end - start)
 
 
 def _read(descriptor: int, start: int, length: int) -> bytes:

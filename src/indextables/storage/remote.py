@@ -3,6 +3,7 @@
 It opens clients lazily, and translates obstore's errors into ours by class, never by message.
 """
 
+import bisect
 import contextlib
 import datetime
 import itertools
@@ -37,7 +38,7 @@ from indextables.errors import (
 )
 from indextables.storage.credentials import ClientSettings
 from indextables.storage.redaction import Redactor, fingerprint
-from indextables.storage.store import Clock, KeyRange, ObjectMeta, PutOutcome, probe_key
+from indextables.storage.store import Clock, KeyRange, ObjectMeta, PutOutcome, coalesce, probe_key
 from indextables.storage.urls import Location, Scheme, validate_folder, validate_key
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 _PAGE = 1000
 _DELETE_BATCH = 1000
 _DELETE_THREADS = 16
+_RANGE_THREADS = 16
 
 
 class RemoteStore:
@@ -121,6 +123,21 @@ class RemoteStore:
             self._require_size(key, end, what)
             raise TransientStorageError(f"{self._url}: {what}: received only {len(data)} bytes")
         return data
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return exactly the bytes of several ranges. Raises ObjectNotFoundError and StorageError."""
+        for start, end in ranges:
+            if not 0 <= start <= end:
+                raise StorageError(f"{self._url}: get bytes {start} to {end} of {key}: not a valid range")
+        # obstore's own call for several ranges panics if one of them is beyond the end of the object.
+        spans = coalesce(ranges)
+        if len(spans) <= 1:
+            received = [self.get_range(key, start, end) for start, end in spans]
+        else:
+            with ThreadPoolExecutor(min(len(spans), _RANGE_THREADS)) as threads:
+                received = list(threads.map(lambda span: self.get_range(key, *span), spans))
+        starts = [start for start, _ in spans]
+        return [_cut(received, starts, start, end) for start, end in ranges]
 
     def open_local(self, key: str) -> None:
         """Return None: remote objects are not local files."""
@@ -314,6 +331,12 @@ class RemoteStore:
                 f"{self._url}: {what}: the bucket or container {self._location.container!r} does not exist; create it"
             )
         return translated
+
+
+def _cut(spans: Sequence[bytes], starts: Sequence[int], start: int, end: int) -> bytes:
+    """Return the bytes of a range, which lies in one of the spans."""
+    span = bisect.bisect_right(starts, start) - 1
+    return spans[span][start - starts[span] : end - starts[span]]
 
 
 def _version_of(meta: "ClientMeta") -> "UpdateVersion":

@@ -9,7 +9,7 @@ import enum
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -84,6 +84,10 @@ class ObjectMeta(msgspec.Struct, frozen=True):
     last_modified_ms: int
 
 
+# A request costs more than reading this many bytes, so ranges this close are fetched as one.
+_MAX_GAP_BYTES: Final = 256 * 1024
+
+
 class ObjectStore(Protocol):
     """The root of one table in an object store. Thread-safe.
 
@@ -117,6 +121,14 @@ class ObjectStore(Protocol):
         """Return exactly the bytes from `start` to `end` (exclusive).
 
         Raises ObjectNotFoundError, and StorageError if the object ends before `end`.
+        """
+        ...
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return exactly the bytes of several ranges, in their order, within one round trip.
+
+        The store joins ranges that are close together, and requests the rest at the same time. Raises what `get_range`
+        raises.
         """
         ...
 
@@ -177,6 +189,17 @@ class ObjectStore(Protocol):
     def now_ms(self) -> int:
         """Return the time by the store's clock, which also sets `ObjectMeta.last_modified_ms`."""
         ...
+
+
+def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return byte ranges in order, with those joined that are close together."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if joined and start - joined[-1][1] <= _MAX_GAP_BYTES:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def probe_key() -> str:
@@ -263,6 +286,10 @@ class RetryingStore:
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
         return self._repeat(lambda: self._inner.get_range(key, start, end))
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return exactly the bytes of several ranges. Raises ObjectNotFoundError and StorageError."""
+        return self._repeat(lambda: self._inner.get_ranges(key, ranges))
 
     def open_local(self, key: str) -> pa.NativeFile | None:
         """Open an object as a local file, if it is one. Raises ObjectNotFoundError."""
