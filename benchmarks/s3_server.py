@@ -1,7 +1,8 @@
-"""An S3 server on loopback (moto's), and tables copied to it."""
+"""An S3 server on loopback (MiniStack), and tables copied to it."""
 
 import contextlib
 import http.client
+import os
 import socket
 import subprocess
 import sys
@@ -61,7 +62,8 @@ def running_s3() -> Iterator[S3Server]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "ministack"],
+        env={**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "SERVICES": "s3"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -39,7 +39,7 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         peer_name="deltalake",
         peer=times["deltalake"].median,
         goal=AtMost(2),
-        note="The S3 server is moto on the same machine: there is no network, and it is slower than S3.",
+        note="The S3 server is MiniStack on the same machine: there is no network, and it is slower than S3.",
         samples={"ours": times["ours"].values, "peer": times["deltalake"].values},
     )
 

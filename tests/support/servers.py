@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,15 +87,18 @@ class AzuriteServer:
 
 @contextlib.contextmanager
 def running_s3() -> Iterator[S3Server]:
-    command = [sys.executable, str(Path(__file__).with_name("s3_process.py"))]
-    with _running(command) as port:
+    """MiniStack, whose single event loop makes conditional puts atomic, as they are on S3."""
+    with _running(
+        lambda port: [sys.executable, "-m", "ministack"],
+        lambda port: {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "SERVICES": "s3"},
+    ) as port:
         yield S3Server(port)
 
 
 @contextlib.contextmanager
 def running_azurite(command: str) -> Iterator[AzuriteServer]:
     quiet = ["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence"]
-    with _running([command, *quiet, "--blobHost", "127.0.0.1", "--blobPort"]) as port:
+    with _running(lambda port: [command, *quiet, "--blobHost", "127.0.0.1", "--blobPort", str(port)]) as port:
         yield AzuriteServer(port)
 
 
@@ -110,11 +113,15 @@ def find_azurite() -> str | None:
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str]) -> Iterator[int]:
+def _running(
+    command_for: Callable[[int], Sequence[str]],
+    settings_for: Callable[[int], Mapping[str, str]] = lambda port: {},
+) -> Iterator[int]:
     for _ in range(STARTUP_ATTEMPTS):
         port = _free_port()
         process = subprocess.Popen(
-            [*command, str(port)],
+            command_for(port),
+            env={**os.environ, **settings_for(port)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -131,7 +138,7 @@ def _running(command: Sequence[str]) -> Iterator[int]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    raise RuntimeError(f"{command[0]} does not start")
+    raise RuntimeError(f"{' '.join(command_for(port))} does not start")
 
 
 def _free_port() -> int:
