@@ -20,7 +20,7 @@ from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.table import Snapshot, TableContext, create_table, load_snapshot
 from indextables.table.history import version_at
-from indextables.table.load import catch_up, reload_from_newest_base
+from indextables.table.load import catch_up
 from indextables.table_reader import TableReader, as_predicate, choose_runner
 from indextables.table_repair import repair_context
 
@@ -337,9 +337,8 @@ class IndexTable(TableReader):
             >>> table.checkpoint().new_format
             'avro-state'
         """
-        snapshot = self._newest()
-        result = ops.checkpoint.checkpoint_with_cleanup(snapshot, runner)
-        self._bind(reload_from_newest_base(snapshot), is_pinned=False)
+        result = ops.checkpoint.checkpoint_with_cleanup(self._newest(), runner)
+        self.refresh()
         return result
 
     def compact(self, *, runner: Runner | None = None) -> CheckpointResult:

@@ -125,8 +125,9 @@ def test_damaged_checkpoint_of_the_newest_version_is_rebuilt_from_an_older_one()
     store._inner.put(damaged, store.get(damaged)[:-20])
     store.clock.advance(2 * DAY)
     assert older in truncate(store, dry_run=True).files["path"].to_pylist()
-    truncate(store)
+    files = truncate(store).files.to_pylist()
     assert older in manifests(store)
+    assert {file["path"] for file in files if not file["is_deleted"]} == {older}
     assert live_paths(store) == {"a.split", "b.split", "c.split"}
     assert is_clean(store)
 

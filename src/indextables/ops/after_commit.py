@@ -102,13 +102,22 @@ def _checkpoint_if_due(snapshot: Snapshot) -> Snapshot:
         return reload_if_tail_is_long(snapshot)
     report = ops.checkpoint.write_checkpoint(snapshot, check=file_problem)
     _clean_up(snapshot, report.version)
-    return reload_from_newest_base(snapshot)
+    return _reloaded(snapshot)
 
 
 def _compact(snapshot: Snapshot) -> Snapshot:
     report = ops.checkpoint.compact(snapshot, trigger=Trigger.AFTER_MERGE, check=file_problem)
     _clean_up(snapshot, report.version)
-    return reload_from_newest_base(snapshot)
+    return _reloaded(snapshot)
+
+
+def _reloaded(snapshot: Snapshot) -> Snapshot:
+    """The snapshot, loaded from its new checkpoint; as it is if the log no longer holds it or cannot be read."""
+    try:
+        return reload_from_newest_base(snapshot)
+    except IndexTablesError as error:
+        logger.debug("%s: version %d stays as it was read: %s", snapshot.context.url, snapshot.version, error)
+        return snapshot
 
 
 def _clean_up(snapshot: Snapshot, checkpoint_version: int) -> None:

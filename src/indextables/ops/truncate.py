@@ -7,7 +7,6 @@ number of a deleted version, because the remaining checkpoint records which comm
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,13 +94,13 @@ def truncate_time_travel(snapshot: Snapshot, runner: Runner, *, dry_run: bool) -
     head = load_snapshot(context)
     _check_may_truncate(head)
     files = _doomed(head, metas, now_ms)
-    if not dry_run:
-        _execute(head, files, runner)
+    deleted = _execute(head, files, runner) if not dry_run else []
+    is_deleted = pc.is_in(files["path"], value_set=pa.array(deleted, pa.string())).to_numpy()
     return TruncateResult(
         table_path=context.url,
         version=head.version,
         is_dry_run=dry_run,
-        files=with_outcome(files, np.full(files.num_rows, not dry_run), [None] * files.num_rows),
+        files=with_outcome(files, is_deleted, [None] * files.num_rows),
         writes_checkpoint=head.version not in build_listing(metas).bases,
     )
 
@@ -140,8 +139,10 @@ def _remaining_bases(head: Snapshot) -> list[Base]:
     return [*listing.bases_newest_first(), *origin]
 
 
-def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
+def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> list[str]:
+    """Delete the files, except for manifests that turn out to be in use. Returns the keys of those that are gone."""
     context = head.context
+    deleted: list[str] = []
     write_checkpoint(head)
     listing = list_log(context.store, from_version=head.version)
     if not has_whole_checkpoint(context, listing.bases.get(head.version, ())):
@@ -158,8 +159,10 @@ def _execute(head: Snapshot, files: pa.Table, runner: Runner) -> None:
                 f"{context.url}: a log file could not be deleted: {deletion.first_error}; version {head.version} is "
                 f"intact: truncate again to delete the rest"
             )
+        deleted += keys
     context.store.remove_empty_folders(STATE_PREFIX)
     context.cache.invalidate(context.store)
+    return deleted
 
 
 def _unusable_checkpoint(head: Snapshot) -> CheckpointCorruptionError | ConcurrentMaintenanceError:

@@ -130,7 +130,10 @@ def _commits(context: TableContext, listing: LogListing, newest_version: int) ->
         if (summary := summaries.get(version)) is not None:
             commit = Commit(version, summary.timestamp_ms, summary.actions.commit_info)
         elif version in listing.bases:
-            commit = Commit(version, _time_of_base(context, listing.bases[version]))
+            recorded_ms = _time_of_base(context, listing.bases[version])
+            if recorded_ms is None:
+                continue
+            commit = Commit(version, recorded_ms)
         else:
             commit = Commit(version, latest_ms)
         latest_ms = max(latest_ms, commit.timestamp_ms)
@@ -168,15 +171,22 @@ def _operation_of_version(version: int) -> str | None:
     return CREATE_TABLE if version == 0 else None
 
 
-def _time_of_base(context: TableContext, bases: Sequence[Base]) -> int:
-    """The commit time that a checkpoint records, or the time of its file if it is unreadable."""
+def _time_of_base(context: TableContext, bases: Sequence[Base]) -> int | None:
+    """The commit time that a checkpoint records, or the time of its file if it is unreadable.
+
+    None if a concurrent cleanup deleted the checkpoint after it was listed: then its version is gone.
+    """
+    damaged: Base | None = None
     for base in bases:
         try:
             header, _ = read_base(context, base)
-        except (LogCorruptedError, ObjectNotFoundError):
+        except LogCorruptedError:
+            damaged = base
+        except ObjectNotFoundError:
             continue
-        return header.timestamp_ms
-    return bases[0].meta.last_modified_ms
+        else:
+            return header.timestamp_ms
+    return None if damaged is None else damaged.meta.last_modified_ms
 
 
 def _iso(timestamp_ms: int) -> str:

@@ -449,7 +449,11 @@ def catch_up(snapshot: Snapshot) -> CaughtUp:
     reload = (
         reload_from_newest_base if _has_another_base(caught_up.snapshot, listing) else reload_if_tail_is_long
     )
-    return replace(caught_up, snapshot=_reported(reload(caught_up.snapshot)))
+    try:
+        return replace(caught_up, snapshot=_reported(reload(caught_up.snapshot)))
+    except VersionNotFoundError:
+        # A concurrent truncate removed the version after it was read, so there is a newer one.
+        return CaughtUp(load_snapshot(context), None)
 
 
 def follow(snapshot: Snapshot) -> CaughtUp:

@@ -1,9 +1,13 @@
 """Maintenance that stalls until concurrent maintenance has cleaned up what it has just written."""
 
+import logging
+
 import pytest
 
+from indextables import IndexTable
 from indextables.errors import CheckpointWriteError, ConcurrentMaintenanceError
 from indextables.log.paths import LAST_CHECKPOINT_KEY, LOG_PREFIX, state_manifest_key
+from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.purge.garbage import collect_garbage
 from indextables.ops.runner import LocalRunner
@@ -236,3 +240,40 @@ def test_manifests_that_a_new_state_goes_on_to_use_are_not_deleted(maintain):
         truncate_time_travel(load_snapshot(context(maintaining)), LocalRunner(), dry_run=False)
     assert maintaining.before_call is None
     assert is_clean(store)
+
+
+def truncating_after(store: ClockedStore, call: tuple[str, str]) -> ClockedStore:
+    """A store on which, right after a call, a concurrent process commits and truncates time travel."""
+    overtaken_store, seen = another(store), []
+
+    def interrupt(_, operation, key):
+        if seen and seen[-1] == call:
+            overtaken_store.before_call = None
+            add_split(newest(store), "later.split")
+            truncate_time_travel(load_snapshot(context(store)), LocalRunner(), dry_run=False)
+        seen.append((operation, key))
+
+    overtaken_store.before_call = interrupt
+    return overtaken_store
+
+
+def test_checkpoint_whose_version_was_truncated_right_afterwards_has_succeeded():
+    store = clocked_store()
+    table_of(store, "a.split", "b.split")
+    own = truncating_after(store, ("put_if_absent", LAST_CHECKPOINT_KEY))
+    table = IndexTable.__new__(IndexTable)
+    table._bind(newest(own), is_pinned=False)
+    assert table.checkpoint().version == 2
+    assert own.before_call is None
+    assert (table.version, len(table.files())) == (3, 3)
+
+
+def test_commit_whose_version_was_truncated_after_its_checkpoint_keeps_its_version(caplog):
+    store = clocked_store()
+    table = table_of(store, "a.split", "b.split")
+    own = truncating_after(store, ("put_if_absent", LAST_CHECKPOINT_KEY))
+    with caplog.at_level(logging.WARNING):
+        later = after_commit(newest(own, {"checkpoint.enabled": "true", "checkpoint.interval": "2"}))
+    assert own.before_call is None
+    assert later.version == table.version == 2
+    assert "no checkpoint" not in caplog.text
