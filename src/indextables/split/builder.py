@@ -1,7 +1,7 @@
 """Builds one split on local disk: rows, index, and the bundle of both.
 
-Rows are written to the start of the bundle file, which makes it a valid Parquet file until the index is appended. The
-index is built beside it.
+Rows are written to the bundle file, a Parquet file. The index is built beside it. In the end the metadata is cut off,
+and follows again after the index.
 """
 
 import contextlib
@@ -18,23 +18,21 @@ import pyarrow as pa
 from indextables.errors import SplitWriteError
 from indextables.pruning import ColumnStatistics, StatisticsOptions, column_statistics, merge_statistics
 from indextables.schema import TableShape
-from indextables.split.bundle import (
-    ROWS_MEMBER,
-    Member,
-    SplitInfo,
-    encode_footer,
-    encode_info,
-    encode_manifest,
-)
+from indextables.split.bundle import IndexMember, SplitInfo, encode_tail
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.index_builder import IndexBuilder
-from indextables.split.rows_file import ROWS_PER_GROUP, RowsFile, read_rows_footer
+from indextables.split.index_chunks import pack
+from indextables.split.pages import find_pages
+from indextables.split.parquet_footer import detach_metadata, uncompressed_bytes
+from indextables.split.rows_file import MAX_GROUP_BYTES, ROWS_PER_GROUP, RowsFile
 
-# Rows are buffered up to these bounds, to amortize the cost per column and per row group.
-CHUNK_ROWS: Final = 16 * ROWS_PER_GROUP
+# Rows are added in chunks of at most these bounds, to amortize the cost per column.
+CHUNK_ROWS: Final = 32 * 1024
 CHUNK_BYTES: Final = 16 * 1024**2
 
-_COPY_BYTES: Final = 1024**2
+# A split of several row groups knows its size early enough to keep to its target.
+_MIN_GROUP_BYTES: Final = 256 * 1024
+_GROUPS_PER_SPLIT: Final = 4
 
 
 class SplitShape(msgspec.Struct, frozen=True):
@@ -44,8 +42,14 @@ class SplitShape(msgspec.Struct, frozen=True):
     mapping: DocMapping
     statistics: StatisticsOptions
     heap_bytes: int
+    target_bytes: int
     split_tags: tuple[str, ...] = ()
     merged_from: tuple[str, ...] = ()
+
+    @property
+    def group_bytes(self) -> int:
+        """The size in memory of a row group."""
+        return min(max(self.target_bytes // _GROUPS_PER_SPLIT, _MIN_GROUP_BYTES), MAX_GROUP_BYTES)
 
     @property
     def text_columns(self) -> frozenset[str]:
@@ -105,7 +109,7 @@ class SplitBuilder:
         self.memory_bytes += rows.nbytes
         self.buffered_bytes += rows.nbytes
         self.num_records += rows.num_rows
-        if self._buffered_rows >= CHUNK_ROWS or self.buffered_bytes >= CHUNK_BYTES:
+        if self._buffered_rows >= ROWS_PER_GROUP or self.buffered_bytes >= self._shape.group_bytes:
             self.flush(self._buffered_rows - self._buffered_rows % ROWS_PER_GROUP or self._buffered_rows)
 
     def flush(self, row_count: int | None = None) -> None:
@@ -119,7 +123,7 @@ class SplitBuilder:
         self._add_statistics(rows)
         self._write_rows(rows)
         if self._index is not None:
-            for batch in rows.combine_chunks().to_batches():
+            for batch in rows.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
                 self._index.add(batch)
 
     def finish(self, created_time_ms: int) -> BuiltSplit:
@@ -128,37 +132,37 @@ class SplitBuilder:
         rows = self._open_rows(self._shape.table.data_schema.empty_table())
         with _writing(self._directory):
             rows.close()
-            rows_footer = read_rows_footer(self._bundle_path)
         if self._index is None:
             self._index = self._new_index()
             for batch in rows.batches():
                 self._index.add(batch)
         index_files = self._index.finish()
         with _writing(self._directory):
-            members, checksums = _assemble(self._bundle_path, index_files)
-            info = SplitInfo(
-                schema=self._shape.table.schema,
-                partition_columns=self._shape.table.partition_columns,
-                partition_values=self._partition_values,
-                mapping=self._shape.mapping,
-                num_records=self.num_records,
-                statistics=self._statistics or ColumnStatistics(),
-                uncompressed_size_bytes=rows_footer.uncompressed_bytes,
-                created_time_ms=created_time_ms,
-                split_tags=self._shape.split_tags,
-                checksums=checksums,
-                rows_footer_bytes=rows_footer.length,
-                rows_footer_checksum=rows_footer.checksum,
-                merged_from=self._shape.merged_from,
-            )
-            manifest = encode_manifest(members)
-            footer = encode_footer(manifest, encode_info(info, manifest))
-            with self._bundle_path.open("ab") as bundle:
+            metadata = detach_metadata(self._bundle_path)
+            pages = find_pages(self._bundle_path, metadata)
+            with self._bundle_path.open("r+b") as bundle:
+                rows_bytes = bundle.seek(0, 2)
+                packed = pack(index_files, bundle)
                 footer_start = bundle.tell()
-                bundle.write(footer)
-        return BuiltSplit(
-            self._bundle_path, info, footer_start + len(footer), footer_start, members[ROWS_MEMBER].size
-        )
+                bundle.seek(0)
+                info = SplitInfo(
+                    schema=self._shape.table.schema,
+                    partition_columns=self._shape.table.partition_columns,
+                    partition_values=self._partition_values,
+                    mapping=self._shape.mapping,
+                    num_records=self.num_records,
+                    statistics=self._statistics or ColumnStatistics(),
+                    uncompressed_size_bytes=uncompressed_bytes(metadata),
+                    created_time_ms=created_time_ms,
+                    split_tags=self._shape.split_tags,
+                    body_checksum=hashlib.file_digest(bundle, "sha256").hexdigest(),
+                    merged_from=self._shape.merged_from,
+                )
+                members = {name: IndexMember(*place) for name, place in packed.places.items()}
+                tail = encode_tail(footer_start, info, members, packed.chunks, pages, metadata)
+                bundle.seek(footer_start)
+                bundle.write(tail)
+        return BuiltSplit(self._bundle_path, info, footer_start + len(tail), footer_start, rows_bytes)
 
     def discard(self) -> None:
         """Remove the split from local disk, complete or not."""
@@ -199,27 +203,6 @@ class SplitBuilder:
             self._statistics = merge_statistics(self._statistics, found, self._shape.table.data_schema)
 
 
-def _assemble(bundle: Path, index_files: list[Path]) -> tuple[dict[str, Member], dict[str, str]]:
-    """Append the index to the rows; return the range and the checksum of each member."""
-    rows_end = bundle.stat().st_size
-    members = {ROWS_MEMBER: Member(0, rows_end)}
-    checksums = {ROWS_MEMBER: _checksum(bundle)}
-    with bundle.open("ab") as target:
-        for path in index_files:
-            start = target.tell()
-            with path.open("rb") as source:
-                shutil.copyfileobj(source, target, _COPY_BYTES)
-            members[path.name] = Member(start, target.tell())
-            checksums[path.name] = _checksum(path)
-            path.unlink()
-    return members, checksums
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def memory_mapped(path: Path) -> memoryview:
     """Map a file into memory. The bytes stay valid after the file is deleted."""
     with path.open("rb") as file:
@@ -230,5 +213,5 @@ def memory_mapped(path: Path) -> memoryview:
 def _writing(directory: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise SplitWriteError(f"cannot write a split in {directory}: {error}") from error

@@ -24,7 +24,6 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
 from indextables.schema import TableShape, to_spark_json
-from indextables.split.bundle import read_member
 from indextables.split.doc_mapping import (
     ARRAY_KEY,
     DEFAULT,
@@ -38,9 +37,11 @@ from indextables.split.doc_mapping import (
 )
 from indextables.split.doc_mapping_settings import is_wrapped, kind_of_type
 from indextables.split.index_builder import IndexBuilder
-from indextables.split.index_files import META_FILE, fetch_members, translating
+from indextables.split.index_files import META_FILE, translating
 from indextables.split.index_opener import open_index
-from indextables.split.split import RowNumbers, Split, matching, needed_columns
+from indextables.split.jvm_bundle import JvmBundle, fetch_members, read_member
+from indextables.split.split import RowNumbers, Split, TableColumns, matching, needed_columns
+from indextables.storage import ObjectStore
 
 _Convert: TypeAlias = Callable[[Any], Any]
 
@@ -53,6 +54,14 @@ _FAST_TYPES: Final = frozenset({"i64", "u64", "f64", "bool"})
 
 class JvmSplit(Split):
     """A split written by IndexTables on the JVM."""
+
+    def __init__(self, store: ObjectStore, key: str, bundle: JvmBundle, table: TableColumns) -> None:
+        super().__init__(store, key, table)
+        self._bundle = bundle
+
+    @property
+    def footer_bytes(self) -> int:
+        return len(self._bundle.manifest) + len(self._bundle.hot_cache)
 
     @property
     def num_records(self) -> int:
@@ -99,7 +108,9 @@ class JvmSplit(Split):
         return self._rows(searcher, [addresses[number] for number in numbers], names)
 
     def _index_parts(self) -> list[str | bytes]:
-        return ["jvm", *self._identity(), self.mapping.to_json(), to_spark_json(self._table.shape.schema)]
+        bundle = self._bundle
+        version = [str(bundle.size), bundle.manifest, bundle.hot_cache]
+        return ["jvm", *self._identity(), *version, self.mapping.to_json(), to_spark_json(self._table.shape.schema)]
 
     def _fill(self, directory: Path) -> None:
         builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)

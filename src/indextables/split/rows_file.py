@@ -1,7 +1,8 @@
-"""Writes the rows of a split as a Parquet file with small row groups, so reading a few rows costs little."""
+"""Writes the rows of a split as a Parquet file: large row groups for scans, small pages for reading a few rows.
 
-import hashlib
-import os
+The pages of all columns start at the same rows, and the page index says where they are.
+"""
+
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
@@ -12,14 +13,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from indextables.errors import InvalidSchemaError
-from indextables.split.bundle import U32_BYTES
 
-ROWS_PER_GROUP: Final = 2048
+ROWS_PER_GROUP: Final = 128 * 1024
+ROWS_PER_PAGE: Final = 1024
 # Text offsets in a row group have 32 bits, and a reader holds a whole row group in memory.
 MAX_GROUP_BYTES: Final = 64 * 1024**2
 
-# A Parquet file ends with the length of its metadata and four magic bytes.
-PARQUET_TAIL_BYTES: Final = 8
+# Pages are cut by rows alone: a cut by size would not be at the same row in all columns.
+_MAX_PAGE_BYTES: Final = 1024**3
+# To read one row of a column chunk, its whole dictionary is read.
+_MAX_DICTIONARY_BYTES: Final = 32 * 1024
+# So many rows decide the encoding.
+_SAMPLE_ROWS: Final = 2048
+_BATCH_ROWS: Final = 32 * 1024
 
 
 class RowsFile:
@@ -30,7 +36,7 @@ class RowsFile:
 
     def __init__(self, path: Path, first_rows: pa.Table, text_columns: Collection[str]) -> None:
         self._path = path
-        encoding = choose_encoding(first_rows.slice(0, ROWS_PER_GROUP), text_columns)
+        encoding = choose_encoding(first_rows.slice(0, _SAMPLE_ROWS), text_columns)
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = encoding.writer(self._sink, first_rows.schema)
 
@@ -53,27 +59,7 @@ class RowsFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the rows back, in order, after `close`."""
         with pq.ParquetFile(self._path) as file:
-            yield from file.iter_batches(batch_size=ROWS_PER_GROUP * 16)
-
-
-class RowsFooter(msgspec.Struct, frozen=True):
-    """The end of a Parquet file, starting at its metadata."""
-
-    length: int
-    checksum: str
-    uncompressed_bytes: int
-
-
-def read_rows_footer(path: Path) -> RowsFooter:
-    """Read the footer of a complete Parquet file. Raises OSError and Arrow's errors."""
-    metadata = pq.read_metadata(path)
-    with path.open("rb") as file:
-        file.seek(-PARQUET_TAIL_BYTES, os.SEEK_END)
-        length = int.from_bytes(file.read(U32_BYTES), "little") + PARQUET_TAIL_BYTES
-        file.seek(-length, os.SEEK_END)
-        checksum = hashlib.sha256(file.read()).hexdigest()
-    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-    return RowsFooter(length, checksum, sum(group.total_byte_size for group in groups))
+            yield from file.iter_batches(batch_size=_BATCH_ROWS)
 
 
 def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
@@ -139,6 +125,12 @@ class RowsEncoding(msgspec.Struct, frozen=True):
             schema,
             compression=self.compression,
             write_page_checksum=True,
+            write_page_index=True,
+            max_rows_per_page=ROWS_PER_PAGE,
+            data_page_size=_MAX_PAGE_BYTES,
+            dictionary_pagesize_limit=_MAX_DICTIONARY_BYTES,
+            # Every type of a table is one of Parquet's, and metadata that only Arrow reads would double the footer.
+            store_schema=False,
             use_dictionary=self.dictionary,
             write_statistics=self.statistics,
             column_encoding=self.others,

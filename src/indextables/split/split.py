@@ -19,7 +19,6 @@ from indextables.metrics import CACHE_HITS, CACHE_MISSES
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column
-from indextables.split.bundle import Bundle
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.index_opener import open_index
@@ -37,10 +36,9 @@ class Split(ABC):
     SplitCorruptedError for a damaged file.
     """
 
-    def __init__(self, store: ObjectStore, key: str, bundle: Bundle, table: "TableColumns") -> None:
+    def __init__(self, store: ObjectStore, key: str, table: "TableColumns") -> None:
         self._store = store
         self._key = key
-        self._bundle = bundle
         self._table = table
         self._place = f"{store.url}: {key}"
 
@@ -60,9 +58,9 @@ class Split(ABC):
         return self._table.assemble(_ONE_ROW, self._table.shape.partition_columns)
 
     @property
+    @abstractmethod
     def footer_bytes(self) -> int:
         """The encoded size of what stays in memory while the split is open."""
-        return len(self._bundle.manifest) + len(self._bundle.hot_cache)
 
     @property
     @abstractmethod
@@ -141,9 +139,8 @@ class Split(ABC):
         return open_index(directory, self.mapping, self._place)
 
     def _identity(self) -> list[str | bytes]:
-        """Return what identifies this version of this file."""
-        bundle = self._bundle
-        return [self._store.url, self._key, str(bundle.size), bundle.manifest, bundle.hot_cache]
+        """Return what identifies this file, whatever its content."""
+        return [self._store.url, self._key]
 
 
 class SplitFile(msgspec.Struct, frozen=True):

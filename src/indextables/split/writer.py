@@ -98,6 +98,7 @@ class SplitWriter:
             _without_partitions(statistics, table.partition_columns),
             # With partitions, one index grows with its rows while another one is completed.
             self._options.heap_bytes // 2 if table.is_partitioned else self._options.heap_bytes,
+            self._options.target_bytes,
             self._options.split_tags,
             self._options.merged_from,
         )

@@ -14,10 +14,11 @@ from indextables.ops.repair.report import Problem
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, results
 from indextables.ops.write import add_of
 from indextables.schema import to_spark_json
-from indextables.split.bundle import Bundle, SplitInfo, decode_info, is_ours, read_bundle, read_member
+from indextables.split.bundle import Bundle, SplitInfo, read_bundle
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_files import META_FILE
 from indextables.split.jvm import IndexedField, decode_meta
+from indextables.split.jvm_bundle import JvmBundle, read_member
 from indextables.split.split import SplitFile
 from indextables.storage import ObjectMeta, ObjectStore, unescape_partition_value
 
@@ -142,8 +143,8 @@ def _describe(store: ObjectStore, meta: ObjectMeta) -> FoundSplit | Problem:
     try:
         bundle = read_bundle(store, meta.key, meta.size)
         place = f"{store.url}: {meta.key}"
-        if is_ours(bundle):
-            return _describe_own(meta, bundle, decode_info(bundle, place))
+        if isinstance(bundle, Bundle):
+            return _describe_own(meta, bundle, bundle.info)
         index = decode_meta(read_member(store, meta.key, bundle, META_FILE), place)
         return FoundSplit(_jvm_add(meta, bundle, index.num_docs), fields=tuple(index.fields.values()))
     except (AccessDeniedError, TransientStorageError):
@@ -179,7 +180,7 @@ def _describe_own(meta: ObjectMeta, bundle: Bundle, info: SplitInfo) -> FoundSpl
     return FoundSplit(add, own)
 
 
-def _jvm_add(meta: ObjectMeta, bundle: Bundle, num_docs: int) -> AddAction:
+def _jvm_add(meta: ObjectMeta, bundle: JvmBundle, num_docs: int) -> AddAction:
     values = values_of_path(meta.key)
     return AddAction(
         path=meta.key,
