@@ -39,6 +39,8 @@ MOMENTS = [datetime(2024, 1, 1, 12) + timedelta(microseconds=n) for n in (-1, 0,
 MOMENTS += [datetime(1, 1, 3), datetime(9999, 12, 29)]
 DAYS = [date(1, 1, 1), date(2023, 12, 31), date(2024, 1, 1), date(2024, 1, 9), date(9999, 12, 31)]
 TEXTS = ["", "a", "ab", "a b", "a_b", "é", "a\ue000", "a\U00010000", "nul\0nul", "nul\0", "A"]
+# More digits than Python's default context keeps, and neighbours in the last of them.
+WIDE_DECIMALS = [f"1234567890123456789012345678.012345678{digit}" for digit in (8, 9)]
 WORDS = ["error", "err", "disk", "full", "timeout", "time", "out", "node"]
 
 COLUMNS: Mapping[str, tuple[pa.DataType, Sequence[object]]] = {
@@ -50,7 +52,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, Sequence[object]]] = {
     "d": (pa.decimal128(6, 2), [Decimal(text) for text in ("-9.50", "0.00", "9.50", "9.51", "9999.99")]),
     "wide": (
         pa.decimal128(38, 10),
-        [Decimal(text).scaleb(-10) for text in ("1", "-1", "12345678901234567890123")],
+        [Decimal(text) for text in ("1E-10", "-1E-10", "1234567890123.4567890123", *WIDE_DECIMALS)],
     ),
     "b": (pa.bool_(), [False, True]),
     "s": (pa.string(), TEXTS),
