@@ -28,11 +28,8 @@ from indextables.split.doc_mapping import (
     FieldKind,
     FieldMapping,
 )
-from indextables.split.index_files import MANAGED_FILE, META_FILE, translating
-
-# Tantivy's limits for one thread.
-MIN_HEAP_BYTES: Final = 15_000_000
-MAX_HEAP_BYTES: Final = 4_000_000_000
+from indextables.split.index_files import META_FILE, translating
+from indextables.split.slim_index import MAX_HEAP_BYTES, MIN_HEAP_BYTES, complete_index, create_index
 
 _Objects: TypeAlias = npt.NDArray[np.object_]
 _Convert: TypeAlias = Callable[[Any], Any]
@@ -45,19 +42,18 @@ _MAX_ECHO_LENGTH: Final = 80
 class IndexBuilder:
     """One index under construction. Rows are numbered in the order in which they are added.
 
-    One thread writes the index: one segment, or several if the heap is too small. Each document stores its row number.
-    The index is incomplete until `finish`. To discard a builder, call `abort`, because its thread writes into the
-    directory.
+    One thread writes the index: one segment, or several if the heap is too small, which `finish` merges. Documents are
+    in row order, and each stores its row number. The index is incomplete until `finish`. To discard a builder, call
+    `abort`, because its thread writes into the directory.
     """
 
     def __init__(self, directory: Path, mapping: DocMapping, heap_bytes: int) -> None:
         self._directory = directory
+        self._mapping = mapping
         self._what = f"building an index in {directory}"
         heap = min(max(heap_bytes, MIN_HEAP_BYTES), MAX_HEAP_BYTES)
         with translating(self._what, SplitWriteError):
-            index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
-            mapping.register_tokenizers(index)
-            self._writer = index.writer(heap, num_threads=1)
+            self._writer = create_index(directory, mapping).writer(heap, num_threads=1)
         self._encoder = DocumentEncoder(mapping)
         self._next_row = 0
 
@@ -79,6 +75,7 @@ class IndexBuilder:
             self._writer.commit()
             # Background merges replace segment files.
             self._writer.wait_merging_threads()
+            complete_index(self._directory, self._mapping)
         return index_files(self._directory)
 
     def abort(self) -> None:
@@ -111,7 +108,7 @@ def index_files(directory: Path) -> list[Path]:
     meta = orjson.loads((directory / META_FILE).read_bytes())
     segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
     files = [path for path in directory.iterdir() if path.name.partition(".")[0] in segments]
-    return [*sorted(files), directory / MANAGED_FILE, directory / META_FILE]
+    return [*sorted(files), directory / META_FILE]
 
 
 class DocumentEncoder:
