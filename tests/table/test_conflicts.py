@@ -138,7 +138,7 @@ def test_each_transaction_commits_without_a_concurrent_commit(start, transaction
 def test_concurrent_metadata_changes_are_both_kept(start):
     do(start, ChangeProperties({"owner": "w"}))
     final = do(start, ChangeProperties({"purpose": "l"})).snapshot
-    assert final.metadata.configuration == {"owner": "w", "purpose": "l"}
+    assert final.metadata.configuration == {**start.metadata.configuration, "owner": "w", "purpose": "l"}
 
 
 def test_concurrent_changes_of_the_same_property_conflict(store, start):

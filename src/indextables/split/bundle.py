@@ -29,7 +29,13 @@ from indextables.errors import (
     UnsupportedSplitError,
 )
 from indextables.pruning import ColumnStatistics
-from indextables.schema import from_spark_json, to_spark_json
+from indextables.schema import (
+    FieldIds,
+    from_spark_json,
+    record_field_ids,
+    recorded_field_ids,
+    to_spark_json,
+)
 from indextables.split.doc_mapping import DocMapping
 from indextables.storage import ObjectStore
 
@@ -245,6 +251,14 @@ class SplitInfo(msgspec.Struct, frozen=True):
     rows_footer_checksum: str
     # The source splits, if a merge wrote this one: REPAIR, which has no log, must not count rows twice.
     merged_from: tuple[str, ...] = ()
+    # The ids of the table's columns, including partition columns; none if the writer did not know them.
+    field_ids: FieldIds = ()
+
+    @property
+    def schema_string(self) -> str:
+        """The schema in Spark's form, with field ids."""
+        schema_string = to_spark_json(self.schema)
+        return record_field_ids(schema_string, self.field_ids) if self.field_ids else schema_string
 
 
 def is_ours(bundle: Bundle) -> bool:
@@ -256,7 +270,7 @@ def encode_info(info: SplitInfo, manifest: bytes) -> bytes:
     """Encode the hot cache of a bundle with this manifest."""
     document = {
         "formatVersion": FORMAT_VERSION,
-        "schema": to_spark_json(info.schema),
+        "schema": info.schema_string,
         "partitionColumns": info.partition_columns,
         "partitionValues": dict(info.partition_values),
         "docMapping": info.mapping.to_json(),
@@ -317,6 +331,7 @@ def _info(document: dict[str, Any]) -> SplitInfo:
         rows_footer_bytes=int(document["rowsFooterBytes"]),
         rows_footer_checksum=str(document["rowsFooterChecksum"]),
         merged_from=tuple(map(str, document.get("mergedFrom", ()))),
+        field_ids=recorded_field_ids(document["schema"]),
     )
 
 

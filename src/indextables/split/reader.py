@@ -23,7 +23,7 @@ from indextables.predicates import BoundPredicate, columns_of
 from indextables.pruning.evaluate import evaluate
 from indextables.pruning.ranges import ColumnRange, partition_range, unknown_range
 from indextables.pruning.values import order_keys
-from indextables.schema import TableShape, find_column
+from indextables.schema import TableShape
 from indextables.split.bundle import (
     ROWS_MEMBER,
     Bundle,
@@ -84,7 +84,8 @@ def open_split(
     if shape is not None:
         table = TableColumns(shape.checked(), dict(partition_values or {}))
     elif info is not None:
-        table = TableColumns(TableShape(info.schema, info.partition_columns), info.partition_values)
+        shape = TableShape(info.schema, info.partition_columns, info.field_ids)
+        table = TableColumns(shape, info.partition_values)
     else:
         raise UnsupportedSplitError(
             f"{place}: this split was written on the JVM; open it with the table's schema"
@@ -179,7 +180,7 @@ class RowsReader:
                 self._plain_leaves(),
                 self._table.partition_texts(),
             )
-        for _, rows in self._read(groups, self._table.stored(needed)):
+        for _, rows in self._read(groups, self._columns_of(needed)):
             found = matching(self._table.assemble(rows, needed), bound)
             if found.num_rows:
                 yield from found.select(list(names)).to_batches()
@@ -188,7 +189,7 @@ class RowsReader:
         """Return the rows with these numbers, in the given order. Only their row groups are read."""
         numbers = np.asarray(row_numbers, np.int64)
         self._check_numbers(numbers)
-        stored = self._columns_of(self._table.stored(names))
+        stored = self._columns_of(names)
         if not stored:
             # The table knows the values of partition columns and of columns added later; only the row count is needed.
             return self._table.assemble(pa.table({"": numbers}), names)
@@ -238,10 +239,9 @@ class RowsReader:
             yield group, rows
 
     def _read(
-        self, groups: Sequence[int], names: Sequence[str], *, at_a_time: int = _GROUPS_AT_A_TIME
+        self, groups: Sequence[int], columns: Sequence[str], *, at_a_time: int = _GROUPS_AT_A_TIME
     ) -> Iterator[tuple[Sequence[int], pa.Table]]:
-        """Yield row groups, some at a time, with these stored columns."""
-        columns = self._columns_of(names)
+        """Yield row groups, some at a time, with these columns of the file."""
         # Offsets in the split and in its Parquet file agree only if the rows come first.
         local = self._store.open_local(self._key) if not self._member.start else None
         if local is None:
@@ -322,16 +322,19 @@ class RowsReader:
     def _plain_leaves(self) -> dict[str, int]:
         """Return the leaf of each column that is stored as a plain value of the table's type."""
         plain: dict[str, int] = {}
-        for field in self._table.shape.schema:
-            stored = find_column(self._schema, field.name)
-            if stored is not None and stored.type.equals(field.type) and not pa.types.is_nested(field.type):
-                plain[field.name] = self._leaves[stored.name].start
+        for name, in_file in self._names_in_file.items():
+            data_type = self._table.shape.type_of(name)
+            if self._schema.field(in_file).type.equals(data_type) and not pa.types.is_nested(data_type):
+                plain[name] = self._leaves[in_file].start
         return plain
 
     def _columns_of(self, names: Sequence[str]) -> list[str]:
-        """Return the file's spelling of these columns, without those added to the table later."""
-        found = (find_column(self._schema, name) for name in names)
-        return [field.name for field in found if field is not None]
+        """Return the names in the file of those columns that it has: no partition columns, and none added later."""
+        return [self._names_in_file[name] for name in names if name in self._names_in_file]
+
+    @lazy_property
+    def _names_in_file(self) -> dict[str, str]:
+        return self._table.names_in_file(self._schema, self._table.shape.schema.names)
 
     @lazy_property
     def _group_sizes(self) -> npt.NDArray[np.int64]:
