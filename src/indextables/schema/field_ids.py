@@ -4,7 +4,7 @@ A sequence of ids follows the fields of its schema depth first. The log records 
 StructFields, under the keys that Spark and Delta use for Parquet; a Parquet file has them in its own schema.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -95,7 +95,7 @@ def with_field_ids(schema: pa.Schema, ids: FieldIds) -> pa.Schema:
     return pa.schema([_with_id(field, remaining) for field in schema], schema.metadata)
 
 
-def names_in_file(stored: pa.Schema, wanted: pa.Schema) -> dict[str, str]:
+def names_in_file(stored: pa.Schema, wanted: Iterable[pa.Field]) -> dict[str, str]:
     """Return, for each wanted column that a file has, its name in the file: the only way to find a column.
 
     The column with the same id counts, whatever its name. Only if the file or the table has no ids, names count,
@@ -132,9 +132,11 @@ def _in_table(stored: pa.Field, name: str, wanted: pa.Field) -> pa.Field:
 
 
 def _counterparts(stored: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> dict[str, str]:
-    by_id = {_id_of(field): field.name for field in stored if _id_of(field) is not None}
-    if by_id and any(_id_of(field) is not None for field in wanted):
-        return {field.name: by_id[_id_of(field)] for field in wanted if _id_of(field) in by_id}
+    by_id = {field_id: field.name for field in stored if (field_id := _id_of(field)) is not None}
+    if by_id:
+        ids = {field.name: _id_of(field) for field in wanted}
+        if any(field_id is not None for field_id in ids.values()):
+            return {name: by_id[field_id] for name, field_id in ids.items() if field_id in by_id}
     exact = {field.name for field in stored}
     lowered = {field.name.lower(): field.name for field in reversed(stored)}
     return {

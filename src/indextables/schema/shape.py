@@ -46,6 +46,8 @@ class TableShape(msgspec.Struct, frozen=True, dict=True):
     def checked(self) -> "TableShape":
         """The shape with its partition columns as the schema spells them. Raises as `check_partition_columns` does."""
         partition_columns = check_partition_columns(self.schema, self.partition_columns)
+        if partition_columns == self.partition_columns:
+            return self
         return msgspec.structs.replace(self, partition_columns=partition_columns)
 
 

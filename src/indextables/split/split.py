@@ -184,13 +184,12 @@ class TableColumns(msgspec.Struct, frozen=True):
 
     def stored(self, names: Sequence[str]) -> list[str]:
         """Return the columns that are not partition columns."""
-        return [name for name in names if name not in self.partition_texts()]
+        return [name for name in names if name not in self.shape.partition_columns]
 
     def names_in_file(self, file_schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
         """Return the name in a file of each of these columns that it has: found by field id, or else by name."""
-        return names_in_file(
-            file_schema, pa.schema([self.shape.schema_with_ids.field(name) for name in self.stored(names)])
-        )
+        wanted = self.shape.schema_with_ids
+        return names_in_file(file_schema, [wanted.field(name) for name in self.stored(names)])
 
     def partition_texts(self) -> dict[str, str | None]:
         """Return the recorded text of every partition column; None where the log has no value."""

@@ -156,9 +156,7 @@ def _joined(schemas: Sequence[pa.Schema], undecided: list[str]) -> pa.Schema:
     """The newest schema, followed by the columns that only older schemas have. Schemas have field ids."""
     fields = {field.name: field for field in schemas[0]}
     for schema in schemas[1:]:
-        in_newer = {
-            name: newer for newer, name in names_in_file(schema, pa.schema(list(fields.values()))).items()
-        }
+        in_newer = {name: newer for newer, name in names_in_file(schema, fields.values()).items()}
         for field in schema:
             newer = in_newer.get(field.name)
             if newer is None and field.name in fields:
