@@ -114,7 +114,7 @@ def _fetched_chunks(
     ends = table.ends
     count = len(table.sizes)
     firsts = np.searchsorted(ends, np.arange(0, max(int(ends[-1]), 1), _PIECE_BYTES))
-    bounds = np.unique(np.append(firsts, count)).tolist()
+    bounds = sorted({*firsts.tolist(), count})
     pieces = [(first, last) for first, last in pairwise(bounds) if last > first]
 
     def fetch(piece: tuple[int, int]) -> bytes:

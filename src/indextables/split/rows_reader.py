@@ -115,7 +115,7 @@ class RowsReader:
         pages = np.concatenate([self._pages_of(group) for group in groups])
         found = pages[pruned.matching(bound, statistics, len(pages))]
         of_group = self._bundle.pages.groups_of(found)
-        return [(group, found[of_group == group]) for group in np.unique(of_group).tolist()]
+        return [(group, found[of_group == group]) for group in sorted(set(of_group.tolist()))]
 
     def _page_statistics(self, groups: Sequence[int], leaves: Sequence[int]) -> dict[int, PlaceStatistics]:
         """Read the statistics of the pages of these row groups, by leaf, in one round trip."""
