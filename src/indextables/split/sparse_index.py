@@ -1,0 +1,407 @@
+"""The files of one index on local disk, of which only the chunks that searches needed are present.
+
+    <segment>.<type>   the files of the index, sparse, under segment ids of this copy
+    meta.json          complete, with these segment ids
+    <copy>.chunks      one byte per chunk of all files: see `_PRESENT` and `_WRITING`
+
+Threads and processes fill the same files at the same time, without a lock: a chunk is written whole, always with the
+same bytes, and its byte in the map is set afterwards. All is written by `pwrite`, which reports a full disk, where a
+store to a mapping would kill the process. Files are never truncated: a process may have them mapped.
+"""
+
+import contextlib
+import os
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from indextables._caching import lazy_property
+from indextables.errors import IndexCacheError, SplitCorruptedError
+from indextables.metrics import INDEX_FETCHED_BYTES
+from indextables.split.byte_ranges import prefetched, read_ranges
+from indextables.split.index_chunks import CHUNK_BYTES, ChunkTable
+from indextables.split.index_files import META_FILE, META_LOCK_FILE
+from indextables.split.needs import ByteRange
+from indextables.split.residency import PAGE_BYTES, PageCache, cached_parts
+from indextables.storage import ObjectStore
+
+_MAP_SUFFIX: Final = ".chunks"
+
+# The low bits of a chunk's byte say which of its pages are present: all of them, or those that opening needs.
+_PAGES: Final = CHUNK_BYTES // PAGE_BYTES
+_PRESENT: Final = (1 << _PAGES) - 1
+# The chunk may be partly written. A killed process leaves it so.
+_WRITING: Final = 0x80
+
+# Much data is fetched in batches of this size, several at a time.
+_BATCH_BYTES: Final = 8 * 1024**2
+_BATCHES_AHEAD: Final = 4
+
+# `os.pwritev` takes at most 1,024 buffers.
+_CHUNKS_PER_WRITE: Final = 512
+
+
+Growth: TypeAlias = Callable[[int], AbstractContextManager[None]]
+
+
+class LostEntryError(IndexCacheError):
+    """The files were removed while they were in use."""
+
+
+class Holes(NamedTuple):
+    """The parts of the files that were not present when the map had this content."""
+
+    chunk_map: bytes
+    ranges: tuple[ByteRange, ...]
+
+
+class ChunkedIndex:
+    """The index inside a split: the lengths of its files, and where their chunks are."""
+
+    def __init__(
+        self, store: ObjectStore, key: str, sizes: Mapping[str, int], start: int, table: ChunkTable
+    ) -> None:
+        self.store = store
+        self.key = key
+        self.sizes = dict(sizes)
+        self.table = table
+        self._start = start
+        counts = [-(-size // CHUNK_BYTES) for size in self.sizes.values()]
+        firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        if int(firsts[-1]) != len(table.sizes):
+            raise SplitCorruptedError(f"{store.url}: {key}: the chunks do not match the files of the index")
+        self._firsts = dict(zip(self.sizes, firsts.tolist(), strict=False))
+        self.lengths = np.full(len(table.sizes), CHUNK_BYTES, np.int64)
+        for (name, size), count in zip(self.sizes.items(), counts, strict=True):
+            if count:
+                self.lengths[self._firsts[name] + count - 1] = size - (count - 1) * CHUNK_BYTES
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of all chunks in the split."""
+        return int(self._ends[-1])
+
+    def chunks_of(self, part: ByteRange) -> slice:
+        """Return the numbers of the chunks that hold these bytes."""
+        first = self._firsts[part.name]
+        end = min(part.end, self.sizes[part.name])
+        return slice(first + part.start // CHUNK_BYTES, first + -(-end // CHUNK_BYTES))
+
+    def place_of(self, chunk: int) -> tuple[str, int]:
+        """Return the file of a chunk, and where the chunk starts in it."""
+        file = int(np.searchsorted(self._file_starts, chunk, side="right")) - 1
+        name = self._file_names[file]
+        return name, (chunk - self._firsts[name]) * CHUNK_BYTES
+
+    def fetch(self, chunks: npt.NDArray[np.int64]) -> Iterator[tuple[int, list[bytes | memoryview]]]:
+        """Yield the content of these chunks, in ascending order: the first of some that follow each other, and all.
+
+        They are fetched in one round trip; many of them in batches. Raises storage errors and SplitCorruptedError.
+        """
+        codec = pa.Codec("zstd")
+        for batch, found in prefetched(self._read, self._batches(chunks), _BATCHES_AHEAD):
+            INDEX_FETCHED_BYTES.record(sum(map(len, found)), self.store.url)
+            for (first, last), data in zip(batch, found, strict=True):
+                view, base = memoryview(data), int(self._ends[first])
+                bounds = (self._ends[first : last + 1] - base).tolist()
+                pieces = [view[start:end] for start, end in pairwise(bounds)]
+                yield first, [self._unpacked(codec, first + at, piece) for at, piece in enumerate(pieces)]
+
+    @lazy_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return self.table.ends
+
+    @lazy_property
+    def _file_names(self) -> list[str]:
+        return [name for name, size in self.sizes.items() if size]
+
+    @lazy_property
+    def _file_starts(self) -> npt.NDArray[np.int64]:
+        return np.array([self._firsts[name] for name in self._file_names], np.int64)
+
+    def _batches(self, chunks: npt.NDArray[np.int64]) -> list[list[tuple[int, int]]]:
+        """Group chunks into runs that do not cross files, and these into batches of bounded size."""
+        stored = np.cumsum(self.table.sizes[chunks], dtype=np.int64)
+        batch = stored // _BATCH_BYTES
+        file = np.searchsorted(self._file_starts, chunks, side="right")
+        cuts = np.flatnonzero((np.diff(chunks) != 1) | (np.diff(batch) != 0) | (np.diff(file) != 0)) + 1
+        firsts = np.concatenate([[0], cuts])
+        lasts = np.concatenate([cuts, [len(chunks)]])
+        batches: dict[int, list[tuple[int, int]]] = {}
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            batches.setdefault(int(batch[first]), []).append((int(chunks[first]), int(chunks[last - 1]) + 1))
+        return list(batches.values())
+
+    def _read(self, runs: Sequence[tuple[int, int]]) -> list[bytes]:
+        ends = self._ends
+        ranges = [(self._start + int(ends[first]), self._start + int(ends[last])) for first, last in runs]
+        return read_ranges(self.store, self.key, ranges)
+
+    def _unpacked(self, codec: pa.Codec, chunk: int, stored: memoryview) -> bytes | memoryview:
+        if zlib.crc32(stored) != int(self.table.checksums[chunk]):
+            raise SplitCorruptedError(
+                f"{self.store.url}: {self.key}: the checksum of a chunk of {self.place_of(chunk)[0]} is wrong; "
+                f"the file is damaged"
+            )
+        length = int(self.lengths[chunk])
+        if len(stored) == length:
+            return stored
+        try:
+            unpacked: bytes = codec.decompress(stored, decompressed_size=length, asbytes=True)
+        except (OSError, pa.ArrowException) as error:
+            raise SplitCorruptedError(
+                f"{self.store.url}: {self.key}: a chunk of {self.place_of(chunk)[0]} cannot be decompressed: {error}"
+            ) from error
+        return unpacked
+
+
+class SparseIndex:
+    """The files of an index in a directory; they grow in blocks of `growth`, which gets the number of bytes.
+
+    One thread uses an instance, others have their own on the same directory. Names and offsets are those of the index
+    in the split. Methods raise IndexCacheError if the directory is unusable, and LostEntryError if it is gone.
+    """
+
+    def __init__(self, directory: Path, index: ChunkedIndex, copy: str, growth: Growth) -> None:
+        self._directory = directory
+        self._index = index
+        self._copy = copy
+        self._growth = growth
+        self._descriptors: dict[str, int] = {}
+
+    @classmethod
+    def create(cls, directory: Path, index: ChunkedIndex, opening: Sequence[tuple[ByteRange, bytes]]) -> None:
+        """Write the files of an index into an empty directory, with what Tantivy reads when it opens the index.
+
+        Raises SplitCorruptedError if that does not fit the files, and storage errors.
+        """
+        copy = uuid.uuid4().hex
+        with (
+            contextlib.closing(cls(directory, index, copy, lambda _: contextlib.nullcontext())) as files,
+            files._local(),
+        ):
+            for name, size in index.sizes.items():
+                descriptor = os.open(
+                    directory / files._local_name(name),
+                    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                    0o600,
+                )
+                files._descriptors[name] = descriptor
+                os.ftruncate(descriptor, size)
+            (directory / (copy + _MAP_SUFFIX)).write_bytes(files._write_opening(opening))
+            # Tantivy creates this file when it opens an index, and would mistake a full disk for a damaged index.
+            (directory / META_LOCK_FILE).touch()
+            files._rename_segments()
+
+    @classmethod
+    def find(cls, directory: Path, index: ChunkedIndex, growth: Growth) -> "SparseIndex":
+        """Find the files that `create` wrote. Raises LostEntryError and IndexCacheError."""
+        with _local(directory), os.scandir(directory) as found:
+            copies = [
+                file.name.removesuffix(_MAP_SUFFIX) for file in found if file.name.endswith(_MAP_SUFFIX)
+            ]
+        if len(copies) != 1:
+            raise LostEntryError(f"{directory} holds no index")
+        return cls(directory, index, copies[0], growth)
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    @property
+    def copy(self) -> str:
+        """The id of this copy of the index; no other one has had it."""
+        return self._copy
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the length of every file."""
+        return self._index.sizes
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Return bytes that are present."""
+        with self._local():
+            if name == META_FILE:
+                return self._renamed(os.pread(self._open(name), self._index.sizes[name], 0))[start:end]
+            return os.pread(self._open(name), end - start, start)
+
+    def ensure(self, ranges: Sequence[ByteRange]) -> None:
+        """Make these bytes present, and with them all others once more than half of the index would be.
+
+        Raises storage errors and SplitCorruptedError.
+        """
+        chunk_map = np.frombuffer(self._chunk_map(), np.uint8)
+        is_present = chunk_map == _PRESENT
+        wanted = np.zeros(len(chunk_map), np.bool_)
+        for part in ranges:
+            wanted[self._index.chunks_of(part)] = True
+        missing = wanted & ~is_present
+        if not missing.any():
+            return
+        lengths = self._index.lengths
+        if 2 * int(lengths[missing | is_present].sum()) > int(lengths.sum()):
+            missing = ~is_present
+        self._fill(np.flatnonzero(missing), chunk_map)
+
+    def complete(self) -> None:
+        """Make all bytes present. Raises what `ensure` raises."""
+        self.ensure([ByteRange(name, 0, size) for name, size in self._index.sizes.items()])
+
+    def holes(self, known: Holes | None = None) -> Holes:
+        """Return what is not present now; `known` saves work if nothing has changed since."""
+        chunk_map = self._chunk_map()
+        if known is not None and known.chunk_map == chunk_map:
+            return known
+        return Holes(chunk_map, self._absent(np.frombuffer(chunk_map, np.uint8)))
+
+    def read_holes(self, holes: Holes, cache: PageCache) -> list[ByteRange]:
+        """Return the parts of former holes that a process has read or filled since then."""
+        with self._local():
+            return [
+                ByteRange(part.name, start, end)
+                for part in holes.ranges
+                for start, end in cached_parts(cache, self._open(part.name), part.start, part.end, PAGE_BYTES)
+            ]
+
+    def still_absent(self, ranges: Sequence[ByteRange]) -> list[ByteRange]:
+        """Return those of the ranges whose chunks no process has filled or begun to fill."""
+        chunk_map = np.frombuffer(self._chunk_map(), np.uint8)
+        return [part for part in ranges if (chunk_map[self._index.chunks_of(part)] < _PRESENT).all()]
+
+    def _write_opening(self, opening: Sequence[tuple[ByteRange, bytes]]) -> bytes:
+        """Write what opening needs, and return the map of the chunks."""
+        chunk_map = np.zeros(len(self._index.lengths), np.uint8)
+        for part, data in opening:
+            size = self._index.sizes.get(part.name, -1)
+            is_aligned = part.start % PAGE_BYTES == 0 and (part.end % PAGE_BYTES == 0 or part.end == size)
+            if not (
+                0 <= part.start <= part.end <= size and len(data) == part.end - part.start and is_aligned
+            ):
+                raise SplitCorruptedError(
+                    f"{self._index.store.url}: {self._index.key}: the cold data does not fit the file {part.name}"
+                )
+            os.pwrite(self._descriptors[part.name], data, part.start)
+            first = self._index.chunks_of(ByteRange(part.name, 0, 0)).start
+            pages = np.arange(part.start // PAGE_BYTES, -(-part.end // PAGE_BYTES))
+            np.bitwise_or.at(chunk_map, first + pages // _PAGES, (1 << pages % _PAGES).astype(np.uint8))
+        # The last chunk of a file may have fewer pages.
+        pages_of_chunk = -(-self._index.lengths // PAGE_BYTES)
+        chunk_map[chunk_map == (1 << pages_of_chunk) - 1] = _PRESENT
+        return chunk_map.tobytes()
+
+    def _rename_segments(self) -> None:
+        """Put the segment ids of this copy into `meta.json`.
+
+        Tantivy keeps the mapping of a file by its path as long as a searcher uses it. If a copy that was removed
+        had the same names as this one, a searcher of this one could read holes of the other.
+        """
+        size = self._index.sizes.get(META_FILE, 0)
+        self.ensure([ByteRange(META_FILE, 0, size)] if size else [])
+        if size:
+            descriptor = self._open(META_FILE)
+            os.pwrite(descriptor, self._renamed(os.pread(descriptor, size, 0)), 0)
+
+    def _renamed(self, meta: bytes) -> bytes:
+        """Replace the segment ids in `meta.json` by those of this copy, or the other way round."""
+        for segment in {name.partition(".")[0] for name in self._index.sizes}:
+            if (renamed := self._segment(segment)) != segment:
+                ours, theirs = str(uuid.UUID(renamed)).encode(), str(uuid.UUID(segment)).encode()
+                meta = meta.replace(ours, theirs) if ours in meta else meta.replace(theirs, ours)
+        return meta
+
+    def _local_name(self, name: str) -> str:
+        segment, dot, kind = name.partition(".")
+        return f"{self._segment(segment)}{dot}{kind}"
+
+    def _segment(self, segment: str) -> str:
+        """Return the id of a segment in this copy; other names stay."""
+        try:
+            return f"{int(segment, 16) ^ int(self._copy, 16):032x}" if len(segment) == 32 else segment
+        except ValueError:
+            return segment
+
+    def _fill(self, chunks: npt.NDArray[np.int64], chunk_map: npt.NDArray[np.uint8]) -> None:
+        """Fetch and write chunks."""
+        size = int((-(-self._index.lengths[chunks] // PAGE_BYTES)).sum()) * PAGE_BYTES
+        with self._local(), self._growth(size):
+            for first, contents in self._index.fetch(chunks):
+                name, start = self._index.place_of(first)
+                last = first + len(contents)
+                self._set_map((chunk_map[first:last] | _WRITING).tobytes(), first)
+                for done in range(0, len(contents), _CHUNKS_PER_WRITE):
+                    some = contents[done : done + _CHUNKS_PER_WRITE]
+                    _write_all(self._open(name), some, start + done * CHUNK_BYTES)
+                self._set_map(bytes([_PRESENT]) * len(contents), first)
+
+    def _absent(self, chunk_map: npt.NDArray[np.uint8]) -> tuple[ByteRange, ...]:
+        """Return the runs of pages that are not present."""
+        found: list[ByteRange] = []
+        for name, size in self._index.sizes.items():
+            states = chunk_map[self._index.chunks_of(ByteRange(name, 0, size))]
+            if (states == _PRESENT).all():
+                continue
+            pages = (states[:, None] >> np.arange(_PAGES)) & 1
+            # A whole page on both sides, so that each run has a start and an end.
+            edges = np.flatnonzero(np.diff(np.concatenate([[1], pages.ravel(), [1]]))) * PAGE_BYTES
+            found.extend(
+                ByteRange(name, start, min(end, size))
+                for start, end in edges.reshape(-1, 2).tolist()
+                if start < size
+            )
+        return tuple(found)
+
+    def _chunk_map(self) -> bytes:
+        with self._local():
+            count = len(self._index.lengths)
+            chunk_map = os.pread(self._open(_MAP_SUFFIX), count, 0)
+        if len(chunk_map) != count:
+            raise LostEntryError(f"the map of the chunks in {self._directory} is incomplete")
+        return chunk_map
+
+    def _set_map(self, states: bytes, first: int) -> None:
+        _write_all(self._open(_MAP_SUFFIX), [states], first)
+
+    def _open(self, name: str) -> int:
+        found = self._descriptors.get(name)
+        if found is None:
+            local_name = self._copy + name if name == _MAP_SUFFIX else self._local_name(name)
+            found = os.open(self._directory / local_name, os.O_RDWR | os.O_CLOEXEC)
+            self._descriptors[name] = found
+            # Reading ahead would bring pages of holes into the page cache.
+            os.posix_fadvise(found, 0, 0, os.POSIX_FADV_RANDOM)
+        return found
+
+    def _local(self) -> AbstractContextManager[None]:
+        return _local(self._directory)
+
+
+@contextlib.contextmanager
+def _local(directory: Path) -> Iterator[None]:
+    """Translate errors of the local directory."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LostEntryError(f"the index in {directory} was removed while it was in use: {error}") from error
+    except OSError as error:
+        raise IndexCacheError(
+            f"the index in {directory} cannot be filled: {error}; free disk space, or set another cache directory"
+        ) from error
+
+
+def _write_all(descriptor: int, buffers: Sequence[bytes | memoryview], start: int) -> None:
+    """Write buffers one after another. Raises OSError."""
+    written = os.pwritev(descriptor, buffers, start)
+    total = sum(map(len, buffers))
+    if written != total:
+        # A full disk takes a part of the data, and refuses the rest.
+        rest = b"".join(buffers)
+        while written < total:
+            written += os.pwrite(descriptor, rest[written:], start + written)
