@@ -16,7 +16,7 @@ from indextables.split.cold_search import CachedIndex, search_sparse
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_cache import IndexCache, cache_key
-from indextables.split.index_chunks import pack
+from indextables.split.index_chunks import ChunkTable, pack
 from indextables.split.index_opener import open_index
 from indextables.split.needs import NOTHING, ByteRange, Needs
 from indextables.split.residency import PAGE_BYTES
@@ -50,13 +50,21 @@ def store_index(path: Path, rows: int) -> StoredIndex:
     builder.add(pa.record_batch({"n": range(rows), "body": body}))
     files = builder.finish()
     shutil.copytree(directory, whole)
-    store = open_store(path / "store")
-    with (path / "packed").open("wb") as target:
+    (path / "store").mkdir()
+    with (path / "store" / KEY).open("wb") as target:
         packed = pack(files, target)
-    store.put(KEY, (path / "packed").read_bytes())
     sizes = {name: place[2] for name, place in packed.places.items()}
-    index = ChunkedIndex(store, KEY, sizes, 0, packed.chunks)
-    return StoredIndex(store, index, opening_of(whole, sizes), whole)
+    (path / "sizes").write_bytes(msgspec.json.encode(sizes))
+    (path / "chunks").write_bytes(packed.chunks.encode())
+    return load_index(path)
+
+
+def load_index(path: Path) -> StoredIndex:
+    """Return an index that `store_index` wrote, perhaps in another process."""
+    sizes = msgspec.json.decode((path / "sizes").read_bytes(), type=dict[str, int])
+    store = open_store(path / "store")
+    index = ChunkedIndex(store, KEY, sizes, 0, ChunkTable.decode((path / "chunks").read_bytes()))
+    return StoredIndex(store, index, opening_of(path / "whole", list(sizes)), path / "whole")
 
 
 def opening_of(directory: Path, names: Sequence[str]) -> tuple[tuple[ByteRange, bytes], ...]:
@@ -69,8 +77,9 @@ def opening_of(directory: Path, names: Sequence[str]) -> tuple[tuple[ByteRange, 
     return tuple(found)
 
 
-def cached(cache: IndexCache, name: str = "index") -> CachedIndex:
-    return CachedIndex(cache, cache_key([name]), lambda directory: open_index(directory, MAPPING, "test"), "test")
+def cached(cache: IndexCache) -> CachedIndex:
+    """The entry of an index in a cache."""
+    return CachedIndex(cache, cache_key([KEY]), lambda directory: open_index(directory, MAPPING, KEY), KEY)
 
 
 def search(
@@ -80,12 +89,16 @@ def search(
     text: str,
     needs: Needs = NOTHING,
 ) -> list[tuple[float, int]]:
-    """The scores and row numbers of the best rows for a query, and the number of all rows that match it."""
+    """Search through the cache; see `answer`."""
     cold = ColdData(tuple(opening))
     return search_sparse(cached(cache), index, lambda: cold, needs, lambda searcher: answer(searcher, text))
 
 
 def answer(searcher: tantivy.Searcher, text: str) -> list[tuple[float, int]]:
+    """The number of rows that match a query, and the scores and numbers of the best ones."""
     query = compile_query(parse_query(text), SearchScope(MAPPING))
     hits = search_index(searcher, query, 20)
-    return [(float(count_index(searcher, query)), -1), *zip(hits.scores.tolist(), hits.rows.tolist(), strict=True)]
+    return [
+        (float(count_index(searcher, query)), -1),
+        *zip(hits.scores.tolist(), hits.rows.tolist(), strict=True),
+    ]

@@ -9,14 +9,14 @@ A hole reads as zeros, and the answer may be wrong without an error, so every se
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import tantivy
 
-from indextables._caching import LruCache
+from indextables._caching import LruCache, shared_cache
 from indextables.errors import IndexCacheError, SplitCorruptedError
 from indextables.metrics import CACHE_HITS, CACHE_MISSES, INDEX_PREDICTION_MISSES
 from indextables.split.cold_data import ColdData
@@ -58,6 +58,12 @@ class _CompleteIndex(NamedTuple):
     searcher: tantivy.Searcher
 
 
+# Indexes whose files a process keeps open. An index has up to ten files.
+_OPEN_FILES: LruCache[str, SparseIndex] = shared_cache(
+    "split.cold_search.files", "open files of incomplete indexes", max_entries=32
+)
+
+
 class _SparseSearcher:
     """A searcher of an incomplete index, which the threads of a process share.
 
@@ -66,8 +72,9 @@ class _SparseSearcher:
     searcher that fails a check is not used again.
     """
 
-    def __init__(self, searcher: tantivy.Searcher, copy: str, holes: Holes) -> None:
+    def __init__(self, searcher: tantivy.Searcher, directory: Path, copy: str, holes: Holes) -> None:
         self.searcher = searcher
+        self.directory = directory
         self.copy = copy
         self.satisfied: LruCache[Needs, bool] = LruCache(max_entries=_REMEMBERED_NEEDS)
         self._holes = holes
@@ -76,13 +83,13 @@ class _SparseSearcher:
         self._running = 1
         self._is_spoiled = False
 
-    def start(self, index: SparseIndex) -> Holes | None:
+    def start(self, files: SparseIndex) -> Holes | None:
         """Start another search, and return the holes that it must not have read; None if the searcher is spoiled."""
         with self._lock:
             if self._is_spoiled:
                 return None
             if not self._running:
-                self._holes = index.holes(self._holes)
+                self._holes = files.holes(self._holes)
             self._running += 1
             return self._holes
 
@@ -138,7 +145,9 @@ def search_sparse(
         if isinstance(kept, _CompleteIndex):
             cached.record(is_hit=True)
             return function(kept.searcher)
-        return _Search(cached, index, cold, needs, function).run()
+        search = _Search(cached, index, cold, needs, function)
+        answer = search.again(kept) if isinstance(kept, _SparseSearcher) else None
+        return search.run() if answer is None else answer[0]
 
     return _with_sound_entry(cached, search)
 
@@ -180,17 +189,35 @@ class _Search(Generic[T]):
         self._is_hit = True
         self._misses = 0
 
+    def again(self, kept: _SparseSearcher) -> tuple[T] | None:
+        """Search with an open searcher if it has what the query needs; None if that fails.
+
+        An entry that another process removes meanwhile stays usable.
+        """
+        pages = self._page_cache()
+        if pages is None or kept.satisfied.get(self._needs) is None:
+            return None
+        files = _OPEN_FILES.get(kept.copy)
+        if files is None:
+            files = SparseIndex(kept.directory, self._index, kept.copy, self._cached.cache.growth)
+            files = _OPEN_FILES.setdefault(kept.copy, files)
+        holes = kept.start(files)
+        answer = None if holes is None else self._checked(files, pages, holes, kept)
+        if answer is not None:
+            self._cached.record(is_hit=True)
+        return answer
+
     def run(self) -> T:
         """Search until an answer passes the check."""
-        with (
-            self._cached.cache.lease(self._cached.key, self._create) as directory,
-            contextlib.closing(SparseIndex.find(directory, self._index, self._growth)) as files,
-        ):
+        cache = self._cached.cache
+        with cache.lease(self._cached.key, self._create) as directory:
+            files = SparseIndex.find(directory, self._index, cache.growth)
+            files = _OPEN_FILES.setdefault(files.copy, files)
             pages = self._page_cache()
             searches = 0
             while True:
                 if pages is None or self._misses > _MAX_MISSES or searches >= _MAX_SEARCHES:
-                    files.complete()
+                    self._is_hit &= not files.complete()
                 answer = self._search_once(files, directory, pages)
                 if answer is not None:
                     self._cached.record(is_hit=self._is_hit)
@@ -202,6 +229,7 @@ class _Search(Generic[T]):
         self._is_hit = False
         SparseIndex.create(directory, self._index, self._cold().opening)
         if self._index.stored_bytes <= _SMALL_INDEX_BYTES or self._page_cache() is None:
+            # The cache measures a new entry itself.
             new = SparseIndex.find(directory, self._index, lambda _: contextlib.nullcontext())
             with contextlib.closing(new):
                 new.complete()
@@ -215,18 +243,12 @@ class _Search(Generic[T]):
                 f"the index cache in {root} is unusable: {error}; free disk space, or set another directory"
             ) from error
 
-    @contextlib.contextmanager
-    def _growth(self, size: int) -> Iterator[None]:
-        self._is_hit = False
-        with self._cached.cache.growth(size):
-            yield
-
     def _search_once(self, files: SparseIndex, directory: Path, pages: PageCache | None) -> tuple[T] | None:
         """Fetch what is predicted, search, and return the answer if the search read nothing else."""
         kept = self._kept(files)
         if kept is None or kept.satisfied.get(self._needs) is None:
             for ranges in rounds(files, self._cold(), self._needs):
-                files.ensure(ranges)
+                self._is_hit &= not files.ensure(ranges)
         holes = files.holes()
         if not holes.ranges or pages is None:
             return (self._function(self._open_complete(directory)),)
@@ -246,7 +268,7 @@ class _Search(Generic[T]):
                 raise
             return None
         read_single_pages(directory)
-        opened = _SparseSearcher(searcher, files.copy, holes)
+        opened = _SparseSearcher(searcher, directory, files.copy, holes)
         answer = self._checked(files, pages, holes, opened)
         if answer is not None:
             self._cached.cache.keep(self._cached.key, directory, opened)

@@ -109,7 +109,6 @@ class IndexCache:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._is_over_full = False
         self._kept: LruCache[str, _KeptValue] = LruCache(max_entries=_OPEN_ENTRIES)
 
     @property
@@ -168,8 +167,7 @@ class IndexCache:
                 yield path
         finally:
             os.close(lock)
-            if self._is_over_full:
-                self._is_over_full = self._reserve(0).used > self._max_bytes
+            self._shrink()
 
     @contextlib.contextmanager
     def growth(self, size: int) -> Iterator[None]:
@@ -179,8 +177,6 @@ class IndexCache:
         IndexCacheError.
         """
         reserved = self._reserve(size)
-        if reserved.used > self._max_bytes:
-            self._is_over_full = True
         try:
             yield
         finally:
@@ -260,6 +256,17 @@ class IndexCache:
             _write_room(descriptor, room)
         return room
 
+    def _shrink(self) -> None:
+        """Make room if entries that were in use exceed the bound. The last process that used one does it."""
+        with self._translating():
+            descriptor = os.open(self._room, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                room = _read_room(descriptor)
+            finally:
+                os.close(descriptor)
+        if room is not None and room.used > self._max_bytes:
+            self._reserve(0)
+
     def _count_again(self, size: int, reserved: _Room) -> None:
         """Add bytes to the total if all entries were measured while these were written, and may not have counted."""
         with self._locked_room() as descriptor:
@@ -269,8 +276,7 @@ class IndexCache:
 
     @contextlib.contextmanager
     def _locked_room(self) -> Iterator[int]:
-        path = self._root / "locks" / self._name("room")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._room, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
@@ -324,6 +330,10 @@ class IndexCache:
 
     def _name(self, key: str) -> str:
         return key if self._boot is None else f"{key}.{self._boot}"
+
+    @lazy_property
+    def _room(self) -> str:
+        return str(self._root / "locks" / self._name("room"))
 
     @lazy_property
     def _boot(self) -> str | None:

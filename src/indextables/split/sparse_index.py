@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -166,16 +167,16 @@ class ChunkedIndex:
 class SparseIndex:
     """The files of an index in a directory; they grow in blocks of `growth`, which gets the number of bytes.
 
-    One thread uses an instance, others have their own on the same directory. Names and offsets are those of the index
-    in the split. Methods raise IndexCacheError if the directory is unusable, and LostEntryError if it is gone.
+    Files stay open as long as an instance lives, which threads may share. Names and offsets are those of the index in
+    the split. Methods raise IndexCacheError if the directory is unusable, and LostEntryError if it is gone.
     """
 
     def __init__(self, directory: Path, index: ChunkedIndex, copy: str, growth: Growth) -> None:
-        self._directory = directory
+        self._descriptors: dict[str, int] = {}
+        self._directory = str(directory)
         self._index = index
         self._copy = copy
         self._growth = growth
-        self._descriptors: dict[str, int] = {}
 
     @classmethod
     def create(cls, directory: Path, index: ChunkedIndex, opening: Sequence[tuple[ByteRange, bytes]]) -> None:
@@ -204,13 +205,17 @@ class SparseIndex:
     @classmethod
     def find(cls, directory: Path, index: ChunkedIndex, growth: Growth) -> "SparseIndex":
         """Find the files that `create` wrote. Raises LostEntryError and IndexCacheError."""
-        with _local(directory), os.scandir(directory) as found:
+        with _local(str(directory)), os.scandir(directory) as found:
             copies = [
                 file.name.removesuffix(_MAP_SUFFIX) for file in found if file.name.endswith(_MAP_SUFFIX)
             ]
         if len(copies) != 1:
             raise LostEntryError(f"{directory} holds no index")
         return cls(directory, index, copies[0], growth)
+
+    def __del__(self) -> None:
+        # A thread that uses a descriptor also uses the instance.
+        self.close()
 
     def close(self) -> None:
         """Close the files."""
@@ -233,10 +238,10 @@ class SparseIndex:
                 return self._renamed(os.pread(self._open(name), self._index.sizes[name], 0))[start:end]
             return os.pread(self._open(name), end - start, start)
 
-    def ensure(self, ranges: Sequence[ByteRange]) -> None:
+    def ensure(self, ranges: Sequence[ByteRange]) -> bool:
         """Make these bytes present, and with them all others once more than half of the index would be.
 
-        Raises storage errors and SplitCorruptedError.
+        Returns whether anything was fetched. Raises storage errors and SplitCorruptedError.
         """
         chunk_map = np.frombuffer(self._chunk_map(), np.uint8)
         is_present = chunk_map == _PRESENT
@@ -245,15 +250,16 @@ class SparseIndex:
             wanted[self._index.chunks_of(part)] = True
         missing = wanted & ~is_present
         if not missing.any():
-            return
+            return False
         lengths = self._index.lengths
         if 2 * int(lengths[missing | is_present].sum()) > int(lengths.sum()):
             missing = ~is_present
         self._fill(np.flatnonzero(missing), chunk_map)
+        return True
 
-    def complete(self) -> None:
-        """Make all bytes present. Raises what `ensure` raises."""
-        self.ensure([ByteRange(name, 0, size) for name, size in self._index.sizes.items()])
+    def complete(self) -> bool:
+        """Make all bytes present. Returns and raises what `ensure` does."""
+        return self.ensure([ByteRange(name, 0, size) for name, size in self._index.sizes.items()])
 
     def holes(self, known: Holes | None = None) -> Holes:
         """Return what is not present now; `known` saves work if nothing has changed since."""
@@ -265,9 +271,12 @@ class SparseIndex:
     def read_holes(self, holes: Holes, cache: PageCache) -> list[ByteRange]:
         """Return the parts of former holes that a process has read or filled since then."""
         with self._local():
+            touched = [
+                part for part in holes.ranges if cache.holds(self._open(part.name), part.start, part.end)
+            ]
             return [
                 ByteRange(part.name, start, end)
-                for part in holes.ranges
+                for part in touched
                 for start, end in cached_parts(cache, self._open(part.name), part.start, part.end, PAGE_BYTES)
             ]
 
@@ -373,27 +382,40 @@ class SparseIndex:
         found = self._descriptors.get(name)
         if found is None:
             local_name = self._copy + name if name == _MAP_SUFFIX else self._local_name(name)
-            found = os.open(self._directory / local_name, os.O_RDWR | os.O_CLOEXEC)
-            self._descriptors[name] = found
+            opened = os.open(f"{self._directory}/{local_name}", os.O_RDWR | os.O_CLOEXEC)
             # Reading ahead would bring pages of holes into the page cache.
-            os.posix_fadvise(found, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_RANDOM)
+            found = self._descriptors.setdefault(name, opened)
+            if found != opened:
+                os.close(opened)
         return found
 
-    def _local(self) -> AbstractContextManager[None]:
+    def _local(self) -> "_local":
         return _local(self._directory)
 
 
-@contextlib.contextmanager
-def _local(directory: Path) -> Iterator[None]:
-    """Translate errors of the local directory."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise LostEntryError(f"the index in {directory} was removed while it was in use: {error}") from error
-    except OSError as error:
-        raise IndexCacheError(
-            f"the index in {directory} cannot be filled: {error}; free disk space, or set another cache directory"
-        ) from error
+class _local:  # noqa: N801  # read as a statement
+    """Translate the errors of a local directory. A class instead of a generator, because every search enters it."""
+
+    __slots__ = ("_directory",)
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, FileNotFoundError):
+            raise LostEntryError(
+                f"the index in {self._directory} was removed while it was in use: {error}"
+            ) from error
+        if isinstance(error, OSError):
+            raise IndexCacheError(
+                f"the index in {self._directory} cannot be used: {error}; free disk space, or set another directory"
+            ) from error
 
 
 def _write_all(descriptor: int, buffers: Sequence[bytes | memoryview], start: int) -> None:
