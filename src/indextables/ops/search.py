@@ -41,10 +41,10 @@ from indextables.search.compile import (
     Target,
     compile_query,
     compile_with_predicate,
-    everything,
 )
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
+from indextables.search.index_query import all_rows
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import QueryNode, parse_query
 from indextables.search.split_aggregate import PartialAggregate, aggregate_index
@@ -327,7 +327,7 @@ def _aggregate(
     mapping = _mapping_of(aggregation, compiled.scope)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
     found = row_index(split.take(rows, columns), mapping)
-    return aggregate_index(found, everything(), aggregation, replace(compiled.scope, mapping=mapping))
+    return aggregate_index(found, all_rows(), aggregation, replace(compiled.scope, mapping=mapping))
 
 
 def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:
