@@ -4,6 +4,7 @@ The bytes that Tantivy reads when it opens the index, and where the parts of eac
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from indextables.split.tantivy_files import (
     read_fast_columns,
     store_index_start,
 )
-from indextables.split.term_dictionary import Dictionary, read_dictionary
+from indextables.split.term_dictionary import WHOLE_DICTIONARY_BYTES, Dictionary, read_dictionary
 
 PAGE_BYTES: Final = 4096
 
@@ -62,9 +63,9 @@ class EncodedNodes(msgspec.Struct, frozen=True, array_like=True):
         ends = np.cumsum(np.frombuffer(self.sizes, "<u2"), dtype=np.int64).tolist()
         if len(addresses) != len(ends) or (ends or [0])[-1] != len(self.data):
             raise ValueError("the nodes of a dictionary do not match their sizes")
-        starts = [0, *ends[:-1]]
+        places = pairwise([0, *ends])
         return {
-            address: self.data[start:end] for address, start, end in zip(addresses, starts, ends, strict=True)
+            address: self.data[start:end] for address, (start, end) in zip(addresses, places, strict=True)
         }
 
 
@@ -117,25 +118,25 @@ class ColdData(msgspec.Struct, frozen=True, array_like=True):
     segments: tuple[SegmentParts, ...] | None
 
     @classmethod
-    def of(cls, directory: Path) -> "ColdData":
-        """Collect the cold data of a complete index. Raises OSError."""
+    def of(cls, directory: Path, *, whole_bytes: int = WHOLE_DICTIONARY_BYTES) -> "ColdData":
+        """Collect the cold data of a complete index; dictionaries beyond `whole_bytes` are large. Raises OSError."""
         files = DirectoryFiles(directory)
         try:
-            return cls._collected(files)
+            return cls._collected(files, whole_bytes)
         except (ValueError, KeyError):
             return cls((), None)
         finally:
             files.close()
 
     @classmethod
-    def _collected(cls, files: IndexFiles) -> "ColdData":
+    def _collected(cls, files: IndexFiles, whole_bytes: int) -> "ColdData":
         sizes = files.sizes()
         meta = orjson.loads(files.read(META_FILE, 0, sizes[META_FILE]))
         names = [field["name"] for field in meta["schema"]]
         opening = {name: [Section(0, sizes[name])] for name in (META_FILE, MANAGED_FILE) if name in sizes}
         segments = []
         for segment in meta["segments"]:
-            parts, touched = _read_segment(files, segment["segment_id"].replace("-", ""), names)
+            parts, touched = _read_segment(files, segment["segment_id"].replace("-", ""), names, whole_bytes)
             segments.append(parts)
             opening |= touched
         pages = [
@@ -168,7 +169,7 @@ class ColdData(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _read_segment(
-    files: IndexFiles, identifier: str, names: Sequence[str]
+    files: IndexFiles, identifier: str, names: Sequence[str], whole_bytes: int
 ) -> tuple[SegmentParts, dict[str, list[Section]]]:
     """Return where the parts of a segment are, and what opening it reads. Raises ValueError and KeyError."""
     terms, postings, positions, norms = (
@@ -179,7 +180,7 @@ def _read_segment(
     for number, section in terms.sections.items():
         if number >= len(names):
             raise ValueError(f"the schema has no field {number}")
-        numbers = read_dictionary(files, f"{identifier}.term", section)
+        numbers = read_dictionary(files, f"{identifier}.term", section, whole_bytes=whole_bytes)
         fields[names[number]] = FieldParts(
             terms=section,
             postings=postings.sections[number],

@@ -72,7 +72,8 @@ class Dictionary(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        return self.section.end - self.section.start > WHOLE_DICTIONARY_BYTES
+        """Whether lookups fetch parts of the dictionary, instead of all of it."""
+        return bool(self.data_offsets)
 
     @property
     def metas_start(self) -> int:
@@ -99,8 +100,13 @@ class Dictionary(NamedTuple):
         ]
 
 
-def read_dictionary(files: IndexFiles, name: str, section: Section) -> Dictionary:
-    """Return the numbers of a dictionary that is completely present. Raises ValueError for an unknown layout."""
+def read_dictionary(
+    files: IndexFiles, name: str, section: Section, *, whole_bytes: int = WHOLE_DICTIONARY_BYTES
+) -> Dictionary:
+    """Return the numbers of a dictionary that is completely present; it is large beyond `whole_bytes`.
+
+    Raises ValueError for an unknown layout.
+    """
     size = section.end - section.start
 
     def read(layout: struct.Struct, start: int) -> tuple[int, ...]:
@@ -119,7 +125,7 @@ def read_dictionary(files: IndexFiles, name: str, section: Section) -> Dictionar
     if metas_bytes != -(-num_terms // _TERMS_PER_BLOCK) * _META.size:
         raise ValueError(f"a dictionary of {name} has metas of {metas_bytes} bytes for {num_terms} terms")
     found = Dictionary(name, section, fst_bytes, root, num_terms, {}, ())
-    if not found.is_large:
+    if size <= whole_bytes or not num_terms:
         return found
     return found._replace(nodes=_frequent_nodes(files, found), data_offsets=_data_offsets(files, found))
 
