@@ -91,9 +91,9 @@ def prefix_needs(field: str, key: bytes) -> Needs:
     return span_needs(field, key, after_prefix(key))
 
 
-def span_needs(field: str, lower: bytes, upper: bytes | None) -> Needs:
+def span_needs(field: str, lower: bytes, upper: bytes | None, *, with_positions: bool = False) -> Needs:
     """Return the needs of the terms from `lower` to `upper`, which is exclusive; None means to the last one."""
-    return Needs(frozenset({SpanNeed(field, lower, upper)}))
+    return Needs(frozenset({SpanNeed(field, lower, upper, with_positions)}))
 
 
 def field_needs(field: str, *, with_positions: bool = False) -> Needs:

@@ -1,9 +1,9 @@
 """The interface of an open split, whichever writer wrote it, and its rows in the table's schema."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,9 +22,12 @@ from indextables.schema import TableShape, find_column
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.index_opener import open_index
+from indextables.split.needs import Needs
 from indextables.storage import ObjectStore
 
 _ONE_ROW = pa.table({"row": arrow_from_numpy(np.zeros(1, np.int64))})
+
+T = TypeVar("T")
 
 RowNumbers: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 
@@ -88,6 +91,18 @@ class Split(ABC):
     def take(self, row_numbers: RowNumbers, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these numbers, in the given order; a repeated number repeats its row."""
         return self._take(row_numbers, self._table.names(columns))
+
+    def search_index(
+        self,
+        cache: IndexCache,
+        needs: Needs,  # noqa: ARG002  # the cache fetches the whole index
+        function: Callable[[tantivy.Searcher], T],
+    ) -> T:
+        """Return what a function finds in the index, of which it reads no more than `needs`.
+
+        The function may be called several times. Raises what it raises, and IndexCacheError.
+        """
+        return function(self.searcher(cache))
 
     def searcher(self, cache: IndexCache) -> tantivy.Searcher:
         """Open the index from the cache, which fetches it on a miss.
