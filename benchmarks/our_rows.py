@@ -9,7 +9,6 @@ from benchmarks.rows import SCHEMA, TEXT_COLUMN
 from indextables import IndexTable
 from indextables.config import Settings
 from indextables.ops.search import SearchRequest, best_hits
-from indextables.split.bundle import ROWS_MEMBER, read_bundle, read_member
 from indextables.storage import open_store
 from indextables.table import TableContext, load_snapshot
 
@@ -50,8 +49,7 @@ def open_search(path: Path, cache: Path, limit: int) -> Callable[[str], list[int
     return search_rows
 
 
-def copy_rows(path: Path, target: Path) -> None:
-    """Extract the Parquet file from the table's only split."""
+def split_file(path: Path) -> Path:
+    """The file of the table's only split."""
     (split,) = path.glob("*.split")
-    store = open_store(str(path))
-    target.write_bytes(read_member(store, split.name, read_bundle(store, split.name), ROWS_MEMBER))
+    return split

@@ -120,3 +120,12 @@ def test_path_with_control_characters_is_escaped_in_text_and_exact_in_json(
     assert "\\u202eevil-é.split" in plain
     rows = json.loads(invoke("files", f"{tmp_path}/odd", "--json").stdout)
     assert evil in [row["path"] for row in rows]
+
+
+def test_paths_are_what_other_engines_open(invoke: Invoke, table_path: str) -> None:
+    result = invoke("files", table_path + "/", "--format", "paths", "--where", "date = '2026-01-31'")
+    assert result.stdout == f"{table_path}/date=2026-01-31/b.split\n"
+    assert invoke("files", table_path, "--format", "paths", "--limit", "0").stdout == ""
+    for wrong in (("--json",), ("--columns", "size")):
+        result = invoke("files", table_path, "--format", "paths", *wrong)
+        assert (result.exit_code, "--format" in result.stderr) == (2, True)

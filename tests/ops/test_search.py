@@ -331,7 +331,7 @@ def index_ranges(snapshot):
     found = set()
     for ref in split_refs(snapshot.entries):
         members = open_ref(snapshot, ref)._bundle.members
-        found |= {(ref.path, m.start, m.end) for name, m in members.items() if name != "rows.parquet"}
+        found |= {(ref.path, member.start, member.end) for member in members.values()}
     return found
 
 

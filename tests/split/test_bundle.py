@@ -1,149 +1,28 @@
-"""The bundle: its exact layout, and every kind of damage."""
+"""The layout of a split: a Parquet file with an index, one request for its tail, and every kind of damage."""
 
 import contextlib
+import hashlib
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indextables.errors import (
-    ObjectNotFoundError,
-    SplitCorruptedError,
-    UnsupportedSplitError,
-)
-from indextables.schema import TableShape
-from indextables.split import bundle as bundle_module
-from indextables.split.bundle import (
-    MAX_FOOTER_BYTES,
-    Member,
-    decode_footer,
-    encode_footer,
-    encode_manifest,
-    is_ours,
-    read_bundle,
-    read_member,
-)
+from indextables.errors import SplitCorruptedError, UnsupportedSplitError
+from indextables.split.bundle import METADATA_KEY, decode_tail, read_bundle
 from indextables.split.index_cache import IndexCache
+from indextables.split.jvm_bundle import MAX_FOOTER_BYTES
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
 from support.split_samples import PREFIX, opened, read_all, write_split
 
 
-def bundle_bytes(members: dict[str, bytes], hot_cache: bytes = b"hot") -> tuple[bytes, int]:
-    """Return a bundle with these members, and the offset of its footer."""
-    places, data = {}, b""
-    for name, content in members.items():
-        places[name] = Member(len(data), len(data) + len(content))
-        data += content
-    return data + encode_footer(encode_manifest(places), hot_cache), len(data)
-
-
-def with_manifest(text: str, body: bytes = b"12345") -> bytes:
-    """A bundle whose list of files is this text."""
-    manifest = bytes.fromhex("AEBE1218 01000000") + text.encode()
-    return body + encode_footer(manifest, b"")
-
-
 @pytest.fixture
 def store(tmp_path):
     return open_store(tmp_path / "table")
-
-
-def test_the_layout_is_that_of_existing_splits():
-    data, footer_start = bundle_bytes({"a": b"xyz", "b": b""}, b"HOT")
-    files = b'{"files":{"a":{"start":0,"end":3},"b":{"start":3,"end":3}}}'
-    manifest = b"\xae\xbe\x12\x18\x01\x00\x00\x00" + files
-    assert data == b"xyz" + manifest + len(manifest).to_bytes(4, "little") + b"HOT" + b"\x03\x00\x00\x00"
-    assert footer_start == 3
-
-
-def test_the_footer_is_read_with_one_range_request(store):
-    data, footer_start = bundle_bytes({"a": b"xyz", "b": b"12"})
-    store.put("x.split", data)
-    counting = FaultStore(store)
-    bundle = read_bundle(counting, "x.split", len(data), footer_start, len(data))
-    assert [call.operation for call in counting.calls] == ["get_range"]
-    assert bundle.members == {"a": Member(0, 3), "b": Member(3, 5)}
-    assert (bundle.hot_cache, bundle.footer_start, bundle.size) == (b"hot", footer_start, len(data))
-
-
-def test_the_footer_is_found_without_offsets(store):
-    data, footer_start = bundle_bytes({"a": b"xyz"})
-    store.put("x.split", data)
-    assert read_bundle(store, "x.split").footer_start == footer_start
-    assert read_member(store, "x.split", read_bundle(store, "x.split", len(data)), "a") == b"xyz"
-    with pytest.raises(SplitCorruptedError, match="no file 'zzz'"):
-        read_member(store, "x.split", read_bundle(store, "x.split"), "zzz")
-
-
-def test_a_missing_split_is_not_found(store):
-    with pytest.raises(ObjectNotFoundError):
-        read_bundle(store, "gone.split", 100, 10, 100)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"files":[]}',
-        '{"files":{"a":{"start":0}}}',
-        '{"files":{"a":{"start":0,"end":6}}}',
-        '{"files":{"a":{"start":-1,"end":3}}}',
-        '{"files":{"a":{"start":4,"end":3}}}',
-        '{"files":{"a":{"start":0.0,"end":3}}}',
-        '{"files":{"a":{"start":true,"end":3}}}',
-        '{"files":{"a":{"start":0,"end":3},"b":{"start":2,"end":4}}}',
-        '{"files":{"../a":{"start":0,"end":3}}}',
-        '{"files":{"..":{"start":0,"end":3}}}',
-        '{"files":{"/etc/passwd":{"start":0,"end":3}}}',
-        '{"files":{"a\\u0000":{"start":0,"end":3}}}',
-        '{"files":{"":{"start":0,"end":3}}}',
-        '{"files":' + "[" * 5000,
-        '{"files":{"a":{"start":0,"end":4611686018427387904}}}',
-    ],
-)
-def test_an_invalid_file_list_is_rejected(store, text):
-    data = with_manifest(text)
-    store.put("x.split", data)
-    with pytest.raises(SplitCorruptedError, match=r"x\.split"):
-        read_bundle(store, "x.split")
-
-
-def test_a_newer_layout_version_is_reported(store):
-    data = bytearray(with_manifest('{"files":{}}'))
-    data[5 + 4] = 2
-    store.put("x.split", bytes(data))
-    with pytest.raises(UnsupportedSplitError, match="version 2"):
-        read_bundle(store, "x.split")
-
-
-@pytest.mark.parametrize(("start", "end"), [(5, 4), (-1, 50), (0, 10), (0, MAX_FOOTER_BYTES + 1), (3, 2**62)])
-def test_impossible_offsets_are_rejected_without_reading(store, start, end):
-    store.put("x.split", bundle_bytes({"a": b"xyz"})[0])
-    counting = FaultStore(store)
-    with pytest.raises(SplitCorruptedError):
-        read_bundle(counting, "x.split", None, start, end)
-    assert not counting.calls
-
-
-def test_corrupt_lengths_allocate_no_memory(store):
-    store.put("x.split", b"\x00" * 50 + b"\xff\xff\xff\xff")
-    with pytest.raises(SplitCorruptedError, match=r"allowed|fit"):
-        read_bundle(store, "x.split")
-
-
-@settings(max_examples=200)
-@given(data=st.binary(max_size=200))
-@example(data=b"")
-@example(data=b"\x00" * 16)
-def test_arbitrary_bytes_are_not_a_footer(data):
-    with pytest.raises((SplitCorruptedError, UnsupportedSplitError)):
-        decode_footer(data, 0, "anything")
 
 
 @pytest.fixture(scope="module")
@@ -202,33 +81,109 @@ def test_a_short_read_of_the_store_is_detected(real_split, store):
         opened(FaultStore(store, short_reads=[file.path], seed=1), file)
 
 
-def test_our_footer_is_readable_json(real_split, store):
-    data, file, _ = real_split
-    store.put(file.path, data)
-    bundle = read_bundle(store, file.path)
-    assert is_ours(bundle)
-    document = json.loads(bundle.hot_cache)
-    assert document["numRecords"] == 300
-    assert set(document["checksums"]) == set(bundle.members)
-
-
-def test_a_newer_version_of_our_format_is_reported(real_split, store):
-    data, file, _ = real_split
-    store.put(file.path, data)
-    bundle = read_bundle(store, file.path)
-    body = bundle.hot_cache[bundle_module._BODY_START :].replace(b'"formatVersion":1', b'"formatVersion":9')
-    hot_cache = bundle_module._CHECKSUM_START + bundle_module._checksum(bundle.manifest, body) + body
-    newer = data[: bundle.footer_start] + encode_footer(bundle.manifest, hot_cache)
-    store.put("newer.split", newer)
-    with pytest.raises(UnsupportedSplitError, match="format version 9"):
-        open_split(store, "newer.split")
-
-
-def test_our_rows_without_our_footer_are_damage_not_a_jvm_split(real_split, store):
+def test_a_split_is_a_parquet_file_that_describes_itself(real_split, store):
     data, file, table = real_split
+    parquet = pq.ParquetFile(pa.BufferReader(data))
+    assert parquet.read().equals(table)
+    document = json.loads(parquet.metadata.metadata[METADATA_KEY])
+    assert (document["formatVersion"], document["numRecords"]) == (2, 300)
+    start, end = document["manifest"]
+    manifest = json.loads(data[start:end])
+    assert document["coldData"] == [file.footer_start_offset, start]
+    assert {"meta.json"} < set(manifest["files"])
+    assert document["bodyChecksum"] == hashlib.sha256(data[: file.footer_start_offset]).hexdigest()
+
+
+def test_one_request_reads_the_tail(real_split, store):
+    data, file, _ = real_split
+    store.put(file.path, data)
+    counting = FaultStore(store)
+    opened(counting, file)
+    assert [call.operation for call in counting.calls] == ["get_range"]
+
+
+def test_the_tail_is_found_without_offsets(real_split, store):
+    data, file, _ = real_split
     store.put(file.path, data)
     bundle = read_bundle(store, file.path)
-    foreign = data[: bundle.footer_start] + encode_footer(bundle.manifest, b"another hot cache")
-    store.put("odd.split", foreign)
-    with pytest.raises(SplitCorruptedError, match="checksum"):
-        open_split(store, "odd.split", shape=TableShape(table.schema))
+    assert (bundle.footer_start, bundle.footer_end) == (file.footer_start_offset, len(data))
+
+
+@pytest.mark.parametrize("first_read", [1, 8, 100, 2000])
+def test_a_tail_longer_than_the_first_read_is_read_on(real_split, store, monkeypatch, first_read):
+    data, file, _ = real_split
+    monkeypatch.setattr("indextables.split.bundle._FIRST_READ_BYTES", max(first_read, 8))
+    store.put(file.path, data)
+    assert read_bundle(store, file.path).footer_start == file.footer_start_offset
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 4), (-1, 50), (0, MAX_FOOTER_BYTES + 1), (3, 2**62)])
+def test_impossible_offsets_of_a_tail_are_rejected_without_reading(real_split, store, start, end):
+    data, file, _ = real_split
+    store.put(file.path, data)
+    counting = FaultStore(store)
+    with pytest.raises(SplitCorruptedError):
+        read_bundle(counting, file.path, None, start, end)
+    assert not counting.calls
+
+
+@pytest.mark.parametrize("shift", [-5, 1, 20])
+def test_a_tail_that_starts_elsewhere_is_an_error(real_split, store, shift):
+    data, file, _ = real_split
+    store.put(file.path, data)
+    with pytest.raises(SplitCorruptedError):
+        open_split(store, file.path, file.size, file.footer_start_offset + shift, file.footer_end_offset)
+
+
+def resealed(tail: bytes, old: bytes, new: bytes) -> bytes:
+    """Replace bytes of a tail by as many others, and correct its checksum, as a malicious writer would."""
+    assert len(old) == len(new)
+    assert old in tail
+    changed = tail.replace(old, new)
+    at = changed.rindex(b'{"checksum":"') + 13
+    digest = hashlib.sha256(changed[:at] + b"0" * 64 + changed[at + 64 :]).hexdigest().encode()
+    return changed[:at] + digest + changed[at + 64 :]
+
+
+def test_a_newer_version_of_the_format_is_reported(real_split):
+    data, file, _ = real_split
+    tail = resealed(data[file.footer_start_offset :], b'"formatVersion":2', b'"formatVersion":9')
+    with pytest.raises(UnsupportedSplitError, match="format version 9"):
+        decode_tail(tail, file.footer_start_offset, "here")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"meta.json"', b'"../a.json"'),
+        (b'"meta.json"', b'"meta/json"'),
+        (b'"chunkBytes":16384', b'"chunkBytes":99999'),
+        (b'"numRecords":300', b'"numRecords":"x"'),
+        (b'"coldData":[', b'"coldDatX":['),
+        (b'"files":{', b'"filez":{'),
+    ],
+)
+def test_a_tail_with_a_right_checksum_and_wrong_content_is_an_error(real_split, old, new):
+    data, file, _ = real_split
+    tail = resealed(data[file.footer_start_offset :], old, new)
+    with pytest.raises(SplitCorruptedError):
+        decode_tail(tail, file.footer_start_offset, "here")
+
+
+def test_a_parquet_file_without_an_index_is_not_a_split(store):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [1]}), sink)
+    store.put("x.split", sink.getvalue().to_pybytes())
+    with pytest.raises(SplitCorruptedError, match="without an index"):
+        open_split(store, "x.split")
+
+
+def test_a_split_written_again_by_a_parquet_tool_is_not_a_split(real_split, store):
+    data, _, _ = real_split
+    source = pq.ParquetFile(pa.BufferReader(data))
+    sink = pa.BufferOutputStream()
+    table = source.read().replace_schema_metadata({METADATA_KEY: source.metadata.metadata[METADATA_KEY]})
+    pq.write_table(table, sink)
+    store.put("x.split", sink.getvalue().to_pybytes())
+    with pytest.raises(SplitCorruptedError):
+        open_split(store, "x.split")

@@ -6,7 +6,7 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitCorruptedError, SplitWriteError
-from indextables.split.bundle import prefetched
+from indextables.split.byte_ranges import prefetched
 from indextables.split.index_cache import new_guarded_directory, sweep_abandoned
 from indextables.split.index_files import translating
 

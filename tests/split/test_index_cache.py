@@ -258,7 +258,7 @@ def test_a_damaged_index_in_the_split_is_an_error_and_not_cached(split_and_store
     data = bytearray(store.get(file.path))
     data[split._bundle.members["meta.json"].start + 5] ^= 1
     store.put(file.path, bytes(data))
-    with pytest.raises(SplitCorruptedError, match=r"checksum of meta\.json"):
+    with pytest.raises(SplitCorruptedError, match=r"chunk of meta\.json"):
         opened(store, file).searcher(cache)
     assert cache.entries() == []
 

@@ -13,10 +13,10 @@ import tantivy
 from indextables.errors import SplitCorruptedError, UnsupportedSplitError
 from indextables.predicates import col
 from indextables.schema import TableShape, from_spark_json
-from indextables.split.bundle import Member, encode_footer, encode_manifest
 from indextables.split.doc_mapping import ROW_FIELD, FieldKind
 from indextables.split.index_builder import index_files
 from indextables.split.index_cache import IndexCache
+from indextables.split.jvm_bundle import Member, encode_footer, encode_manifest
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore

@@ -94,7 +94,7 @@ def test_a_reopened_split_is_read_again(store, file):
     split = opened(store, file)
     split.take([5])
     data = bytearray(store.get(file.path))
-    data[100] ^= 0xFF
+    data[40] ^= 0xFF
     store.put(file.path, bytes(data))
     with pytest.raises(SplitCorruptedError):
         opened(store, file).take([5])

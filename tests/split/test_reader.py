@@ -19,7 +19,7 @@ from indextables.errors import (
 )
 from indextables.predicates import bind, col, parse_predicate, to_arrow_filter
 from indextables.schema import TableShape
-from indextables.split import reader
+from indextables.split import rows_reader
 from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
@@ -116,16 +116,34 @@ def test_pruning_row_groups_never_loses_or_adds_a_row(sample, predicate):
     assert found == expected.to_pylist()
 
 
-def test_a_scan_for_one_row_group_reads_little_and_never_the_index(sample):
+def test_a_scan_for_one_page_reads_little_and_never_the_index(sample):
     store, file, _ = sample
     counting = RangeCounter(store)
     split = opened(counting, file)
     counting.ranges.clear()
+    counting.round_trips = 0
     assert read_all(split, ["id"], col("id") == 5000).num_rows == 1
-    rows_end = split._bundle.members["rows.parquet"].end
+    rows_end = split._bundle.index_start
     assert all(end <= rows_end for _, end in counting.ranges)
-    assert len(counting.ranges) == 2
-    assert sum(end - start for start, end in counting.ranges) < rows_end / 3
+    # The statistics of the pages, and one page.
+    assert counting.round_trips == 2
+    assert sum(end - start for start, end in counting.ranges) < rows_end / 50
+
+
+def test_row_groups_that_match_in_a_few_pages_are_read_by_page(sample, monkeypatch):
+    store, file, table = sample
+    predicate = bind((col("id") == 5000) | (col("id") > 8990), table.schema)
+    read = []
+    read_pages = rows_reader.RowsReader._read_pages
+
+    def recording(self, pages, columns):
+        read.append(pages.tolist())
+        return read_pages(self, pages, columns)
+
+    monkeypatch.setattr(rows_reader.RowsReader, "_read_pages", recording)
+    batches = opened(store, file).scan(["id"], predicate)
+    assert [row for batch in batches for row in batch.column(0).to_pylist()] == [5000, *range(8991, ROWS)]
+    assert read == [[4, 8]]
 
 
 class RangeCounter(FaultStore):
@@ -134,15 +152,22 @@ class RangeCounter(FaultStore):
     def __init__(self, inner):
         super().__init__(inner)
         self.ranges = []
+        self.round_trips = 0
 
     def get_range(self, key, start, end):
         self.ranges.append((start, end))
+        self.round_trips += 1
         return super().get_range(key, start, end)
+
+    def get_ranges(self, key, ranges):
+        self.ranges += ranges
+        self.round_trips += 1
+        return super().get_ranges(key, ranges)
 
 
 @pytest.mark.parametrize("window_bytes", [1, 20_000, 16 * 1024**2])
 def test_a_scan_from_a_store_gives_what_one_from_a_file_gives(sample, monkeypatch, window_bytes):
-    monkeypatch.setattr(reader, "_WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(rows_reader, "_WINDOW_BYTES", window_bytes)
     store, file, table = sample
     for names in (table.schema.names, ["nested"], ["flag", "id"]):
         found = read_all(opened(FaultStore(store), file), names)
@@ -152,13 +177,11 @@ def test_a_scan_from_a_store_gives_what_one_from_a_file_gives(sample, monkeypatc
 
 def test_fetched_bytes_are_released_after_decoding(sample):
     store, file, _ = sample
-    bundle = opened(store, file)._bundle
-    member = bundle.members["rows.parquet"]
-    sparse = reader._SparseFile(store, file.path, member)
-    sparse.fetch([(0, member.size)])
+    sparse = rows_reader._SparseFile(store, file.path, file.size)
+    sparse.fetch([(0, file.size)])
     whole = sparse.reader().read()
-    assert whole == store.get_range(file.path, member.start, member.end)
-    sparse.forget([(100, member.size)])  # from the first whole page on
+    assert whole == store.get(file.path)
+    sparse.forget([(100, file.size)])  # from the first whole page on
     left = sparse.reader().read()
     assert left[:100] == whole[:100]
     assert left[mmap.PAGESIZE : 2 * mmap.PAGESIZE] == bytes(mmap.PAGESIZE)
@@ -184,15 +207,19 @@ def test_taken_rows_follow_the_requested_order_and_repetition(sample, rows):
     assert taken.equals(table.select(["id", "nested"]).take(pa.array(rows, pa.int64())))
 
 
-def test_taking_rows_reads_only_their_row_groups(sample):
+def test_taking_rows_reads_only_their_pages_in_one_round_trip(sample):
     store, file, _ = sample
     counting = RangeCounter(store)
     split = opened(counting, file)
     split.take([0])
     counting.ranges.clear()
-    split.take([5000, 5001, 4999], ["id"])
-    assert len(counting.ranges) == 1
-    assert sum(end - start for start, end in counting.ranges) < 20_000
+    counting.round_trips = 0
+    split.take([5000, 5001, 4999, 17], ["id", "nested"])
+    assert counting.round_trips == 1
+    assert sum(end - start for start, end in counting.ranges) < 40_000
+    counting.ranges.clear()
+    split.take([5002, 18], ["id", "nested"])
+    assert counting.ranges == []  # the pages are kept
 
 
 @pytest.mark.parametrize("rows", [[ROWS], [-1], [0, 2**40]])

@@ -329,8 +329,8 @@ KILLED_WRITER = """
     ("module", "name", "splits"),
     [
         ("builder", "column_statistics", 0),
-        ("builder", "_assemble", 0),
-        ("builder", "encode_footer", 0),
+        ("builder", "pack", 0),
+        ("builder", "encode_tail", 0),
         ("writer", "memory_mapped", 0),
         ("writer", "SplitFile", 1),
     ],

@@ -6,7 +6,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import tantivy
 
 from indextables.config import Settings
@@ -162,14 +161,18 @@ def read_all(
     return pa.Table.from_batches(batches, schema=batches[0].schema if batches else split.schema)
 
 
-def member_file(store: ObjectStore, split: Split, name: str, directory: Path) -> Path:
-    """Return a member of a split as a separate file."""
-    member = split._bundle.members[name]
-    path = directory / name
-    path.write_bytes(store.get_range(split.path, member.start, member.end))
-    return path
-
-
-def parquet_of(store: ObjectStore, split: Split, directory: Path) -> pq.ParquetFile:
-    """Read the rows of a split with plain pyarrow."""
-    return pq.ParquetFile(member_file(store, split, "rows.parquet", directory))
+def unpacked_index(store: ObjectStore, split: Split, directory: Path) -> tantivy.Index:
+    """Unpack the index of a split with nothing but the layout, and open it with plain Tantivy."""
+    bundle = split._bundle
+    chunk = 0
+    place = bundle.index_start
+    for name, member in bundle.members.items():
+        data = b""
+        while len(data) < member.size:
+            stored = store.get_range(split.path, place, place + int(bundle.chunks.sizes[chunk]))
+            length = min(16384, member.size - len(data))
+            data += stored if len(stored) == length else pa.decompress(stored, length, "zstd", asbytes=True)
+            place += len(stored)
+            chunk += 1
+        (directory / name).write_bytes(data)
+    return tantivy.Index.open(str(directory))

@@ -23,7 +23,7 @@ from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_chunks import pack
 from indextables.split.pages import find_pages
-from indextables.split.parquet_footer import detach_metadata, uncompressed_bytes
+from indextables.split.parquet_footer import detach_metadata, uncompressed_bytes, without_statistics
 from indextables.split.rows_file import MAX_GROUP_BYTES, ROWS_PER_GROUP, RowsFile
 
 # Rows are added in chunks of at most these bounds, to amortize the cost per column.
@@ -138,7 +138,8 @@ class SplitBuilder:
                 self._index.add(batch)
         index_files = self._index.finish()
         with _writing(self._directory):
-            metadata = detach_metadata(self._bundle_path)
+            # Bounds leave NaN out, and readers that take NaN for the largest number would lose rows.
+            metadata = without_statistics(detach_metadata(self._bundle_path), rows.chunks_with_nan)
             pages = find_pages(self._bundle_path, metadata)
             with self._bundle_path.open("r+b") as bundle:
                 rows_bytes = bundle.seek(0, 2)

@@ -27,7 +27,7 @@ from indextables.split.index_chunks import CHUNK_BYTES, ChunkTable
 from indextables.split.jvm_bundle import MAX_FOOTER_BYTES, JvmBundle, decode_footer, read_footer_from_end
 from indextables.split.pages import PageTable
 from indextables.split.parquet_footer import PARQUET_MAGIC, PARQUET_TAIL_BYTES, metadata_with_entry
-from indextables.split.thrift import Struct
+from indextables.split.thrift import Struct, decode_struct
 from indextables.storage import ObjectStore
 
 FORMAT_VERSION: Final = 2
@@ -90,8 +90,7 @@ class Bundle(msgspec.Struct, frozen=True, eq=False):
     info: SplitInfo
     members: Mapping[str, IndexMember]
     chunks: ChunkTable
-    # None if the pages of the columns do not start at the same rows.
-    pages: PageTable | None
+    pages: PageTable
     metadata: pq.FileMetaData
     checksum: str
     tail: bytes
@@ -105,12 +104,23 @@ class Bundle(msgspec.Struct, frozen=True, eq=False):
     def size(self) -> int:
         return self.footer_end
 
+    @property
+    def index_start(self) -> int:
+        """Where the chunks of the index start."""
+        return min((member.start for member in self.members.values()), default=self.footer_start)
+
+    def parquet_metadata(self) -> Struct:
+        """Decode the Parquet metadata."""
+        end = len(self.tail) - PARQUET_TAIL_BYTES
+        length = int.from_bytes(self.tail[end : end + 4], "little")
+        return decode_struct(self.tail, end - length)[0]
+
 
 class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     files: dict[str, IndexMember]
     chunk_bytes: int
     chunks: Place
-    pages: Place | None
+    pages: Place
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -121,20 +131,20 @@ def encode_tail(
     info: SplitInfo,
     members: Mapping[str, IndexMember],
     chunks: ChunkTable,
-    pages: PageTable | None,
+    pages: PageTable,
     metadata: Struct,
 ) -> bytes:
     """Encode the tail of a split that starts at this offset; `metadata` is that of the rows."""
-    cold = chunks.encode()
-    chunk_place = Place(start, start + len(cold))
-    page_place = None
-    if pages is not None:
-        cold += pages.encode()
-        page_place = Place(chunk_place.end, start + len(cold))
+    chunk_data, page_data = chunks.encode(), pages.encode()
+    cold = chunk_data + page_data
+    chunk_place = Place(start, start + len(chunk_data))
     manifest_start = start + len(cold)
+    page_place = Place(chunk_place.end, manifest_start)
     manifest = msgspec.json.encode(_Manifest(dict(members), CHUNK_BYTES, chunk_place, page_place))
     place = Place(manifest_start, manifest_start + len(manifest))
-    entry = metadata_with_entry(metadata, METADATA_KEY, _encode_info(info, Place(start, manifest_start), place))
+    entry = metadata_with_entry(
+        metadata, METADATA_KEY, _encode_info(info, Place(start, manifest_start), place)
+    )
     tail = cold + manifest + entry + len(entry).to_bytes(4, "little") + PARQUET_MAGIC
     at = tail.rindex(_CHECKSUM_START) + len(_CHECKSUM_START)
     checksum = hashlib.sha256(tail).hexdigest().encode()
@@ -211,16 +221,24 @@ def decode_tail(tail: bytes, start: int, place: str) -> Bundle:
     try:
         cold, listed = Place(*document["coldData"]), Place(*document["manifest"])
         if (cold.start, cold.end) != (start, listed.start):
-            raise SplitCorruptedError(f"{place}: the tail does not start at offset {start}")
+            raise ValueError(f"the tail does not start at offset {start}")  # noqa: TRY301
         manifest = msgspec.json.decode(tail[listed.start - start : listed.end - start], type=_Manifest)
         chunks = ChunkTable.decode(tail[manifest.chunks.start - start : manifest.chunks.end - start])
-        pages = None
-        if manifest.pages is not None:
-            pages = PageTable.decode(tail[manifest.pages.start - start : manifest.pages.end - start])
+        pages = PageTable.decode(tail[manifest.pages.start - start : manifest.pages.end - start])
+        if (
+            int(pages.first_rows[-1]) != metadata.num_rows
+            or len(pages.first_pages) != metadata.num_row_groups + 1
+        ):
+            raise ValueError("the page table does not match the Parquet metadata")  # noqa: TRY301
         info = _info(document)
-    except SplitCorruptedError:
-        raise
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, IndexTablesError, pa.ArrowException) as error:
+    except (
+        msgspec.MsgspecError,
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexTablesError,
+        pa.ArrowException,
+    ) as error:
         raise SplitCorruptedError(f"{place}: the tail is invalid: {error!r}") from error
     _check_members(manifest, chunks, start, place)
     return Bundle(info, manifest.files, chunks, pages, metadata, checksum, tail, start)

@@ -5,6 +5,7 @@ A checksum of a whole file could not be verified on a part of it, and a part is 
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -114,7 +115,7 @@ def _fetched_chunks(
     count = len(table.sizes)
     firsts = np.searchsorted(ends, np.arange(0, max(int(ends[-1]), 1), _PIECE_BYTES))
     bounds = np.unique(np.append(firsts, count)).tolist()
-    pieces = [(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if last > first]
+    pieces = [(first, last) for first, last in pairwise(bounds) if last > first]
 
     def fetch(piece: tuple[int, int]) -> bytes:
         return read_range(store, key, start + int(ends[piece[0]]), start + int(ends[piece[1]]))

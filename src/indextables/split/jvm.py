@@ -109,8 +109,15 @@ class JvmSplit(Split):
 
     def _index_parts(self) -> list[str | bytes]:
         bundle = self._bundle
-        version = [str(bundle.size), bundle.manifest, bundle.hot_cache]
-        return ["jvm", *self._identity(), *version, self.mapping.to_json(), to_spark_json(self._table.shape.schema)]
+        return [
+            "jvm",
+            *self._identity(),
+            str(bundle.size),
+            bundle.manifest,
+            bundle.hot_cache,
+            self.mapping.to_json(),
+            to_spark_json(self._table.shape.schema),
+        ]
 
     def _fill(self, directory: Path) -> None:
         builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)

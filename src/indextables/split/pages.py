@@ -19,7 +19,7 @@ from indextables.split.byte_ranges import read_ranges
 from indextables.split.parquet_footer import (
     PARQUET_MAGIC,
     Leaf,
-    Pages,
+    PagesPlace,
     RowsSchema,
     column_chunks,
     column_index_place,
@@ -32,6 +32,12 @@ from indextables.split.thrift import Struct, decode_struct
 from indextables.storage import ObjectStore
 
 _Numbers = npt.NDArray[np.int64]
+
+# A table of more numbers is damaged: this many pages hold a hundred billion values.
+_MAX_NUMBERS: Final = 128 * 1024**2
+
+# The fields of a page's header.
+_COMPRESSED_PAGE_SIZE, _DATA_PAGE_HEADER, _DATA_PAGE_HEADER_V2 = 3, 5, 8
 
 # More decoded bytes than this are decoded by several threads.
 _PARALLEL_BYTES: Final = 1024**2
@@ -84,6 +90,8 @@ class PageTable(NamedTuple):
     def decode(cls, data: bytes) -> "PageTable":
         """Decode a table. Raises ValueError and Arrow's errors."""
         num_leaves, num_groups, num_pages = np.frombuffer(data, "<u4", 3).tolist()
+        if max(num_leaves, 1) * (num_pages + 4 * num_groups) > _MAX_NUMBERS:
+            raise ValueError(f"{num_pages} pages of {num_leaves} columns are too many")
         counts = [
             num_pages,
             num_groups,
@@ -93,6 +101,8 @@ class PageTable(NamedTuple):
         ]
         shuffled = pa.decompress(data[12:], 8 * sum(counts), "zstd", asbytes=True)
         numbers = np.frombuffer(np.frombuffer(shuffled, np.uint8).reshape(8, -1).T.tobytes(), "<i8")
+        if len(numbers) and numbers.min() < 0:
+            raise ValueError("the page table has negative numbers")
         rows, pages, starts, statistics, sizes = np.split(numbers, np.cumsum(counts)[:-1])
         return cls(
             np.concatenate([[0], np.cumsum(rows)]),
@@ -103,42 +113,40 @@ class PageTable(NamedTuple):
         )
 
 
-def find_pages(path: Path, metadata: Struct) -> PageTable | None:
-    """Return the pages of a Parquet file without its metadata; None if the columns' pages start at different rows.
+def find_pages(path: Path, metadata: Struct) -> PageTable:
+    """Return the pages of a Parquet file without its metadata. Raises OSError, and ValueError for a file without them.
 
-    Raises OSError, and ValueError if the file has no page index.
+    Where the pages of the columns of a row group start at different rows, the whole group counts as one page.
     """
     chunks, group_rows = column_chunks(metadata), rows_of_groups(metadata)
     num_leaves = len(chunks[0]) if chunks else 0
     starts = np.zeros((num_leaves, len(chunks)), np.int64)
     statistics = np.zeros((num_leaves, len(chunks), 3), np.int64)
-    sizes: list[list[list[int]]] = [[] for _ in range(num_leaves)]
+    sizes: list[list[int]] = [[] for _ in range(num_leaves)]
     first_rows: list[int] = []
     first_pages = [0]
     rows_before = 0
     with path.open("rb") as file:
         for group, leaves in enumerate(chunks):
-            of_group: list[int] | None = None
-            for leaf, chunk in enumerate(leaves):
-                locations = _locations(_read(file, offset_index_place(chunk)))
-                cuts = [first for _, _, first in locations]
-                if of_group is None:
-                    of_group = cuts
-                ends = [offset + size for offset, size, _ in locations]
-                if cuts != of_group or [offset for offset, _, _ in locations[1:]] != ends[:-1]:
-                    return None
-                starts[leaf, group] = locations[0][0] if locations else 0
-                sizes[leaf].append([size for _, size, _ in locations])
-                if (place := column_index_place(chunk)) is not None:
+            of_group = [_locations(_read(file, offset_index_place(chunk))) for chunk in leaves]
+            cuts = [[first for _, _, first in pages] for pages in of_group]
+            is_aligned = all(each == cuts[0] for each in cuts)
+            for leaf, (chunk, pages) in enumerate(zip(leaves, of_group, strict=True)):
+                starts[leaf, group] = pages[0][0]
+                sizes[leaf] += (
+                    [size for _, size, _ in pages] if is_aligned else [sum(size for _, size, _ in pages)]
+                )
+                place = column_index_place(chunk)
+                if place is not None and is_aligned:
                     statistics[leaf, group] = (*place, zlib.crc32(_read(file, place)))
-            first_rows += [rows_before + first for first in of_group or ()]
+            first_rows += [rows_before + first for first in cuts[0]] if is_aligned else [rows_before]
             first_pages.append(len(first_rows))
             rows_before += group_rows[group]
     return PageTable(
         np.array([*first_rows, rows_before], np.int64),
         np.array(first_pages, np.int64),
         starts,
-        np.array([sum(of_leaf, []) for of_leaf in sizes], np.int64).reshape(num_leaves, len(first_rows)),
+        np.array(sizes, np.int64).reshape(num_leaves, len(first_rows)),
         statistics,
     )
 
@@ -199,54 +207,46 @@ class PageReader:
                 ends = table.starts[leaf.number, group] + np.cumsum(sizes)
                 places = [(int(ends[low] - sizes[low]), int(ends[high])) for low, high in runs]
                 dictionary = dictionary_place(self._chunks[group][leaf.number])
-                page_sizes = sizes[of_group - first].tolist()
-                plan.append(_Part(group, leaf, num_rows, places, dictionary, page_sizes))
+                plan.append(_Part(group, leaf, num_rows, places, dictionary))
         return plan
 
     def _assemble(self, plan: Sequence["_Part"], data: Sequence[bytes], columns: Sequence[str]) -> bytes:
         pieces: list[bytes] = [PARQUET_MAGIC]
         position, taken = len(PARQUET_MAGIC), 0
-        groups: list[tuple[int, list[tuple[Struct, Pages]]]] = []
+        groups: list[tuple[int, list[tuple[Struct, PagesPlace]]]] = []
         previous = -1
         for part in plan:
             fetched = data[taken : taken + len(part.places)]
             taken += len(part.places)
             pieces += fetched
             has_dictionary = part.dictionary is not None
-            pages_data = b"".join(fetched[1:] if has_dictionary else fetched)
             size = sum(map(len, fetched))
             first_page = position + (len(fetched[0]) if has_dictionary else 0)
             num_values = part.num_rows
             if part.leaf.is_repeated:
-                num_values = _count_values(pages_data, part.page_sizes)
+                num_values = _count_values(b"".join(fetched[1:] if has_dictionary else fetched))
             if part.group != previous:
                 groups.append((part.num_rows, []))
                 previous = part.group
-            pages = Pages(num_values, size, first_page, position if has_dictionary else None)
+            pages = PagesPlace(num_values, size, first_page, position if has_dictionary else None)
             groups[-1][1].append((self._chunks[part.group][part.leaf.number], pages))
             position += size
         metadata = encode_selected(self._metadata, self._schema.selected(columns), groups)
         return b"".join([*pieces, metadata, len(metadata).to_bytes(4, "little"), PARQUET_MAGIC])
 
 
-class _Part:
-    """The pages of one leaf in one row group: the ranges to read, the dictionary's first if there is one."""
+class _Part(NamedTuple):
+    """The pages of one leaf in one row group: their ranges, and that of the dictionary."""
 
-    def __init__(
-        self,
-        group: int,
-        leaf: Leaf,
-        num_rows: int,
-        pages: list[tuple[int, int]],
-        dictionary: tuple[int, int] | None,
-        page_sizes: list[int],
-    ) -> None:
-        self.group = group
-        self.leaf = leaf
-        self.num_rows = num_rows
-        self.dictionary = dictionary
-        self.places = pages if dictionary is None else [dictionary, *pages]
-        self.page_sizes = page_sizes
+    group: int
+    leaf: Leaf
+    num_rows: int
+    pages: list[tuple[int, int]]
+    dictionary: tuple[int, int] | None
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        return self.pages if self.dictionary is None else [self.dictionary, *self.pages]
 
 
 def _runs(pages: _Numbers) -> list[tuple[int, int]]:
@@ -255,12 +255,12 @@ def _runs(pages: _Numbers) -> list[tuple[int, int]]:
     return [(int(run[0]), int(run[-1])) for run in np.split(pages, breaks)]
 
 
-def _count_values(data: bytes, page_sizes: Sequence[int]) -> int:
+def _count_values(data: bytes) -> int:
     """Return the number of values of pages, as their headers say."""
     count, position = 0, 0
-    for size in page_sizes:
-        header, _ = decode_struct(data, position)
-        page = header[5] if 5 in header else header[8]
+    while position < len(data):
+        header, position = decode_struct(data, position)
+        page = header[_DATA_PAGE_HEADER] if _DATA_PAGE_HEADER in header else header[_DATA_PAGE_HEADER_V2]
         count += int(page[1].value)
-        position += size
+        position += int(header[_COMPRESSED_PAGE_SIZE].value)
     return count

@@ -3,7 +3,7 @@
 The numbers are the field ids of the Parquet format.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,12 +20,13 @@ _NAME, _NUM_CHILDREN, _REPETITION = 4, 5, 3
 _REPEATED: Final = 2
 _COLUMNS, _TOTAL_SIZE, _GROUP_ROWS = 1, 2, 3
 _META_DATA, _OFFSET_INDEX, _OFFSET_INDEX_SIZE, _COLUMN_INDEX, _COLUMN_INDEX_SIZE = 3, 4, 5, 6, 7
+_PATH, _STATISTICS = 3, 12
 _NUM_VALUES, _UNCOMPRESSED, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE = 5, 6, 7, 9, 11
 # What a reader needs of a column chunk besides its places: type, encodings, path and codec.
 _KEPT: Final = (1, 2, 3, 4)
 
 
-class Pages(NamedTuple):
+class PagesPlace(NamedTuple):
     """The pages of one leaf in one row group, in a file of selected pages."""
 
     num_values: int
@@ -57,6 +58,31 @@ def metadata_with_entry(metadata: Struct, key: bytes, value: bytes) -> bytes:
     """Encode metadata with one more entry, the last one."""
     entries = metadata[_ENTRIES].values if _ENTRIES in metadata else []
     return encode_struct({**metadata, _ENTRIES: structs([*entries, {1: key, 2: value}])})
+
+
+def without_statistics(metadata: Struct, chunks: Collection[tuple[int, str]]) -> Struct:
+    """Return the metadata without the bounds of some chunks: pairs of a row group and a top-level column."""
+    groups = []
+    for number, group in enumerate(metadata[_ROW_GROUPS].values):
+        columns = [
+            _without_bounds(chunk) if (number, _top_level_name(chunk)) in chunks else chunk
+            for chunk in group[_COLUMNS].values
+        ]
+        groups.append({**group, _COLUMNS: structs(columns)})
+    return {**metadata, _ROW_GROUPS: structs(groups)}
+
+
+def _without_bounds(chunk: Struct) -> Struct:
+    meta = {field: value for field, value in chunk[_META_DATA].items() if field != _STATISTICS}
+    kept = {
+        field: value for field, value in chunk.items() if field not in (_COLUMN_INDEX, _COLUMN_INDEX_SIZE)
+    }
+    return {**kept, _META_DATA: meta}
+
+
+def _top_level_name(chunk: Struct) -> str:
+    path = chunk[_META_DATA][_PATH].values
+    return str(path[0].decode()) if len(path) == 1 else ""
 
 
 def uncompressed_bytes(metadata: Struct) -> int:
@@ -139,7 +165,7 @@ def _subtree(elements: list[Struct], position: int, *, is_repeated: bool) -> tup
 
 
 def encode_selected(
-    metadata: Struct, schema: Items, groups: Sequence[tuple[int, Sequence[tuple[Struct, Pages]]]]
+    metadata: Struct, schema: Items, groups: Sequence[tuple[int, Sequence[tuple[Struct, PagesPlace]]]]
 ) -> bytes:
     """Encode the metadata of a file of selected pages: for each row group, its rows and the pages of each leaf."""
     row_groups = []
@@ -147,9 +173,7 @@ def encode_selected(
         columns = [_chunk_of(chunk, pages) for chunk, pages in chunks]
         size = sum(pages.size for _, pages in chunks)
         row_groups.append({_COLUMNS: structs(columns), _TOTAL_SIZE: i64(size), _GROUP_ROWS: i64(num_rows)})
-    selected = {
-        field: value for field, value in metadata.items() if field not in (_ENTRIES, _COLUMN_ORDERS)
-    }
+    selected = {field: value for field, value in metadata.items() if field not in (_ENTRIES, _COLUMN_ORDERS)}
     selected |= {
         _SCHEMA: schema,
         _NUM_ROWS: i64(sum(num_rows for num_rows, _ in groups)),
@@ -158,7 +182,7 @@ def encode_selected(
     return encode_struct(selected)
 
 
-def _chunk_of(chunk: Struct, pages: Pages) -> Struct:
+def _chunk_of(chunk: Struct, pages: PagesPlace) -> Struct:
     meta = {field: chunk[_META_DATA][field] for field in _KEPT}
     meta |= {
         _NUM_VALUES: i64(pages.num_values),

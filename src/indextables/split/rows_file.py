@@ -32,6 +32,7 @@ class RowsFile:
     """A Parquet file under construction.
 
     The caller appends `first_rows` first; they decide the encoding. `text_columns` are the tokenized columns.
+    `chunks_with_nan` are the row groups and columns that contain NaN.
     """
 
     def __init__(self, path: Path, first_rows: pa.Table, text_columns: Collection[str]) -> None:
@@ -39,11 +40,15 @@ class RowsFile:
         encoding = choose_encoding(first_rows.slice(0, _SAMPLE_ROWS), text_columns)
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = encoding.writer(self._sink, first_rows.schema)
+        self._num_groups = 0
+        self.chunks_with_nan: set[tuple[int, str]] = set()
 
     def append(self, rows: pa.Table) -> None:
         """Write rows, in new row groups."""
         for group in row_groups(rows):
             self._writer.write_table(group, row_group_size=max(group.num_rows, 1))
+            self.chunks_with_nan |= {(self._num_groups, name) for name in _columns_with_nan(group)}
+            self._num_groups += 1
 
     @property
     def bytes_written(self) -> int:
@@ -60,6 +65,11 @@ class RowsFile:
         """Read the rows back, in order, after `close`."""
         with pq.ParquetFile(self._path) as file:
             yield from file.iter_batches(batch_size=_BATCH_ROWS)
+
+
+def _columns_with_nan(rows: pa.Table) -> list[str]:
+    floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
+    return [name for name in floats if pc.any(pc.is_nan(rows.column(name))).as_py()]
 
 
 def row_groups(rows: pa.Table) -> Iterator[pa.Table]:
@@ -141,21 +151,28 @@ def choose_encoding(first_rows: pa.Table, text_columns: Collection[str]) -> Rows
     """Choose the encoding of a file that starts with these rows.
 
     Values that hardly repeat are smaller and faster to read without a dictionary. Tokenized columns get no statistics:
-    their minima and maxima prune almost nothing, and would be most of the metadata.
+    their minima and maxima prune almost nothing, and would be most of the metadata. Floats inside of other values get
+    none, because bounds leave NaN out, and readers that take NaN for the largest number would lose rows.
     """
     leaves = _leaves(first_rows.schema)
+    paths = [leaf.path for leaf in leaves]
     unique = [field for field in first_rows.schema if _is_unique(first_rows.column(field.name))]
     unique_names = {field.name for field in unique}
     encoding = RowsEncoding(
-        dictionary=[leaf for leaf in leaves if leaf not in unique_names],
-        statistics=[leaf for leaf in leaves if leaf not in text_columns],
+        # Arrow starts a page when a dictionary is full: of a repeated leaf, in the middle of the other columns' pages.
+        dictionary=[
+            leaf.path for leaf in leaves if leaf.path not in unique_names and not leaf.max_repetition_level
+        ],
+        statistics=[
+            leaf.path for leaf in leaves if leaf.path not in text_columns and not _is_nested_float(leaf)
+        ],
         # A name with a dot may also be the path of a struct member, of another type.
         others={
             field.name: _DELTA
             for field in unique
-            if _is_delta_encoded(field) and leaves.count(field.name) == 1
+            if _is_delta_encoded(field) and paths.count(field.name) == 1
         },
-        compression=dict.fromkeys(leaves, _COMPRESSED),
+        compression=dict.fromkeys(paths, _COMPRESSED),
     )
     incompressible = _incompressible_leaves(first_rows, encoding)
     return msgspec.structs.replace(
@@ -163,12 +180,17 @@ def choose_encoding(first_rows: pa.Table, text_columns: Collection[str]) -> Rows
     )
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
-    """Return the leaf columns of the Parquet file, by path."""
+def _leaves(schema: pa.Schema) -> list[pq.ColumnSchema]:
+    """Return the leaf columns of the Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    return [parquet.column(number).path for number in range(len(parquet))]
+    return [parquet.column(number) for number in range(len(parquet))]
+
+
+def _is_nested_float(leaf: pq.ColumnSchema) -> bool:
+    """Whether a leaf may hold NaN that `chunks_with_nan` does not tell."""
+    return leaf.path != leaf.name and leaf.physical_type in ("FLOAT", "DOUBLE")
 
 
 def _incompressible_leaves(rows: pa.Table, encoding: RowsEncoding) -> list[str]:

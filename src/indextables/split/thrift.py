@@ -140,6 +140,8 @@ class _Decoder:
         raise ValueError(f"the type {kind} at byte {position} is unknown")
 
     def items(self, kind: int, position: int, depth: int) -> tuple[Items, int]:
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"lists are nested too deeply at byte {position}")
         header = self._data[position]
         position += 1
         element, count = header & 0x0F, header >> 4

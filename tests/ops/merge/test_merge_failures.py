@@ -26,7 +26,7 @@ from indextables.ops.read import scan
 from indextables.ops.runner import LocalRunner
 from indextables.ops.write import append, commit_files, overwrite, run, set_properties
 from indextables.predicates import parse_predicate
-from indextables.split.bundle import Member, encode_footer, encode_manifest
+from indextables.split.jvm_bundle import Member, encode_footer, encode_manifest
 from indextables.split.writer import SplitWriter
 from indextables.storage import RetryingStore
 from indextables.table import Operation, create_table, load_snapshot

@@ -1,6 +1,7 @@
 """`indextables files`: the live splits of a table."""
 
 import difflib
+import enum
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -23,17 +24,26 @@ from indextables.cli.options import (
 from indextables.cli.output import Column, print_line, print_table
 from indextables.cli.progress import working
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.storage.urls import is_absolute
 
 EXAMPLES = examples(
     "indextables files ./logs",
     "indextables files ./logs --where \"date = '2026-01-31'\" --limit 20",
     "indextables files s3://bucket/logs --version 7 --columns path,size --json",
+    "indextables files ./logs --format paths",
 )
 
 # Without the partition values: the path shows them, and terminals are narrow.
 _TITLES = {"path": "path", "numRecords": "rows", "size": "size", "addedAtTimestamp": "added"}
 _SIZES = frozenset({"size", "uncompressedSizeBytes"})
 _TIMES = frozenset({"modificationTime", "addedAtTimestamp"})
+
+
+class OutputFormat(enum.Enum):
+    """What `indextables files` prints."""
+
+    TABLE = "table"
+    PATHS = "paths"
 
 
 def files(
@@ -47,6 +57,10 @@ def files(
         typer.Option(metavar="A,B", help="The columns to show, separated by commas."),
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most N files.")] = None,
+    output_format: Annotated[
+        OutputFormat,
+        typer.Option("--format", help="A table, or only the full path of each file, for other engines."),
+    ] = OutputFormat.TABLE,
     as_json: AsJson = False,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -58,12 +72,21 @@ def files(
     Reads only the log, and opens no split. With --where, omits files that cannot match.
     """
     chosen = _parse_columns(columns)
+    if output_format is OutputFormat.PATHS:
+        if columns is not None or as_json:
+            raise typer.BadParameter("paths have no columns and are no JSON", param_hint="'--format'")
+        chosen = ["path"]
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
     if chosen is None and not as_json:
         chosen = list(_TITLES)
     with working("reading the list of files"):
         found = table.files(where=where, columns=chosen)
     shown = found if limit is None else found.slice(0, limit)
+    if output_format is OutputFormat.PATHS:
+        root = path.rstrip("/")
+        for name in shown["path"].to_pylist():
+            print_line(name if is_absolute(name) else f"{root}/{name}")
+        return
     if as_json:
         print_json_rows(shown)
         return

@@ -1,0 +1,80 @@
+"""The packed files of the index: what goes in comes out, and a damaged chunk is an error."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from indextables.errors import SplitCorruptedError
+from indextables.split.index_chunks import CHUNK_BYTES, ChunkTable, pack, unpack
+from indextables.storage import open_store
+
+contents = st.sampled_from(
+    [
+        b"",
+        b"x",
+        bytes(CHUNK_BYTES),
+        bytes(CHUNK_BYTES + 1),
+        np.random.default_rng(1).bytes(3 * CHUNK_BYTES + 7),
+        b"tantivy " * 9000,
+    ]
+)
+
+
+def packed(folder, files):
+    """Pack files behind some other bytes, and return the store and what `pack` returned."""
+    paths = []
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        paths.append(folder / name)
+    target = io.BytesIO(b"rows")
+    target.seek(4)
+    result = pack(paths, target)
+    assert not any(path.exists() for path in paths)
+    store = open_store(folder / "store")
+    store.put("x", target.getvalue())
+    return store, result
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.dictionaries(st.sampled_from(["a.term", "a.idx", "a.pos", "meta.json"]), contents, min_size=1)
+)
+def test_files_come_back_as_they_were(tmp_path_factory, files):
+    folder = tmp_path_factory.mktemp("chunks")
+    store, result = packed(folder, files)
+    table = ChunkTable.decode(result.chunks.encode())
+    target = folder / "target"
+    target.mkdir()
+    unpack(store, "x", {name: len(content) for name, content in files.items()}, 4, table, target)
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == files
+    assert list(result.places) == list(files)
+
+
+def test_text_is_stored_compressed_and_noise_as_it_is(tmp_path):
+    noise = np.random.default_rng(2).bytes(CHUNK_BYTES)
+    _, result = packed(tmp_path, {"a": b"word " * 10_000, "b": noise})
+    start, end, length = result.places["a"]
+    assert end - start < length / 10
+    assert result.chunks.sizes[-1] == CHUNK_BYTES
+
+
+def test_a_changed_byte_of_any_chunk_is_an_error(tmp_path):
+    files = {"a": b"word " * 10_000, "b": np.random.default_rng(3).bytes(20_000)}
+    store, result = packed(tmp_path, files)
+    target = tmp_path / "target"
+    target.mkdir()
+    data = store.get("x")
+    for place in [4, 4 + int(result.chunks.ends[2]), len(data) - 1]:
+        changed = bytearray(data)
+        changed[place] ^= 1
+        store.put("x", bytes(changed))
+        with pytest.raises(SplitCorruptedError, match=r"chunk of [ab]"):
+            unpack(store, "x", {name: len(each) for name, each in files.items()}, 4, result.chunks, target)
+
+
+def test_a_chunk_table_of_an_impossible_length_is_an_error():
+    with pytest.raises(ValueError, match="7 bytes"):
+        ChunkTable.decode(bytes(7))
