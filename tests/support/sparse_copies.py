@@ -33,17 +33,18 @@ class SparseCopy:
         self._sizes = {
             path.name: path.stat().st_size
             for path in source.iterdir()
-            if path.name.startswith(ids) or path.suffix == ".json" or path.name.endswith(".json")
+            if path.name.startswith(ids) or path.name.endswith(".json")
         }
-        self._present = {name: np.zeros(-(-size // PAGE_BYTES), np.bool_) for name, size in self._sizes.items()}
+        self._present = {
+            name: np.zeros(-(-size // PAGE_BYTES), np.bool_) for name, size in self._sizes.items()
+        }
         directory.mkdir()
         for name, size in self._sizes.items():
             with (directory / name).open("wb") as file:
                 file.truncate(size)
         self.num_rounds = 0
-        for part, data in cold.opening:
-            assert (source / part.name).read_bytes()[part.start : part.end] == data
         self.fetch(part for part, _ in cold.opening)
+        assert all(self.read(*part) == data for part, data in cold.opening)
 
     def sizes(self) -> Mapping[str, int]:
         return self._sizes
@@ -96,7 +97,9 @@ class SparseCopy:
                 view = np.frombuffer(mapped, np.uint8)
                 pages = np.zeros(len(present), np.uint8)
                 address = ctypes.c_void_p(view.ctypes.data)
-                result = _LIBC.mincore(address, ctypes.c_size_t(len(view)), pages.ctypes.data_as(ctypes.c_void_p))
+                result = _LIBC.mincore(
+                    address, ctypes.c_size_t(len(view)), pages.ctypes.data_as(ctypes.c_void_p)
+                )
                 del view
                 assert result == 0
             found += [f"{name} page {page}" for page in np.flatnonzero((pages & 1).astype(bool) & ~present)]

@@ -24,7 +24,12 @@ from indextables.split.tantivy_files import (
     read_fast_columns,
     store_index_start,
 )
-from indextables.split.term_dictionary import WHOLE_DICTIONARY_BYTES, Dictionary, read_dictionary
+from indextables.split.term_dictionary import (
+    WHOLE_DICTIONARY_BYTES,
+    Dictionary,
+    num_data_offsets,
+    read_dictionary,
+)
 
 PAGE_BYTES: Final = 4096
 
@@ -87,8 +92,10 @@ class FieldParts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return self.nodes.decode()
 
     def dictionary(self, name: str) -> Dictionary:
-        """Return the numbers of the field's dictionary. Raises ValueError if its nodes are damaged."""
+        """Return the numbers of the field's dictionary. Raises ValueError if they do not fit together."""
         nodes = self._decoded_nodes
+        if self.data_offsets and len(self.data_offsets) != num_data_offsets(self.num_terms):
+            raise ValueError("a dictionary does not have as many data offsets as it should")
         return Dictionary(
             name, self.terms, self.fst_bytes, self.root, self.num_terms, nodes, self.data_offsets
         )

@@ -42,7 +42,7 @@ def rounds(files: IndexFiles, cold: ColdData, needs: Needs) -> Iterator[_Ranges]
         return
     segments = [_SegmentNeeds(files, segment) for segment in cold.segments]
     lookups = [lookup for segment in segments for lookup in segment.lookups(needs)]
-    for _ in range(_MAX_ROUNDS):
+    while lookups:
         wanted: _Ranges = []
         alive = []
         for lookup in lookups:
@@ -50,8 +50,6 @@ def rounds(files: IndexFiles, cold: ColdData, needs: Needs) -> Iterator[_Ranges]
             if ranges is not None:
                 wanted += ranges
                 alive.append(lookup)
-        if not alive:
-            return
         if wanted:
             yield merged(wanted)
         for segment in segments:
@@ -143,7 +141,7 @@ class _SegmentNeeds:
         walk = TermWalk(dictionary, need.key)
         wanted = self._ranges("idx", [_postings_header(field)])
         has_postings = False
-        while True:
+        for _ in range(_MAX_ROUNDS):
             wanted += self._ranges("term", walk.advance())
             if not has_postings and len(walk.span) == 1 and dictionary.has_info(walk.span.start):
                 info = dictionary.info(walk.span.start)
@@ -153,6 +151,7 @@ class _SegmentNeeds:
                 return
             yield wanted
             wanted = []
+        raise ValueError("a term is not found in its dictionary in time")
 
     def _span(self, field: FieldParts, need: SpanNeed) -> _Lookup:
         dictionary = self._dictionary(field, need.field)

@@ -84,7 +84,10 @@ def body_end(files: IndexFiles, name: str) -> int:
         raise ValueError(f"{name} does not end with a footer of Tantivy")
     start: int = size - _FOOTER_TAIL.size - length
     footer = orjson.loads(read_exactly(files, name, start, size - _FOOTER_TAIL.size))
-    version = footer.get("version", {}).get("index_format_version")
+    try:
+        version = footer["version"]["index_format_version"]
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{name} does not say which format it has") from error
     if version != INDEX_FORMAT_VERSION:
         raise ValueError(f"{name} has the index format version {version}, not {INDEX_FORMAT_VERSION}")
     return start
@@ -118,7 +121,7 @@ def read_composite(files: IndexFiles, name: str) -> Composite:
         offset += delta
         starts.append(offset)
         fields.append(field)
-    ends = [*starts[1:], start]
+    ends = [*starts[1:], start][: len(starts)]
     if starts and (starts[-1] > start or len(set(fields)) != len(fields)):
         raise ValueError(f"the sections of {name} are not in order")
     sections = {field: Section(*place) for field, *place in zip(fields, starts, ends, strict=True)}
@@ -142,7 +145,12 @@ def read_fast_columns(files: IndexFiles, name: str) -> FastColumns:
     tail_start = tail_end - _FAST_TAIL.size
     length, _, version, magic = _FAST_TAIL.unpack(read_exactly(files, name, tail_start, tail_end))
     start = tail_start - length
-    if magic != _FAST_MAGIC or version != _FAST_VERSION or start < 0 or length > _MAX_TABLE_BYTES:
+    if (
+        magic != _FAST_MAGIC
+        or version != _FAST_VERSION
+        or start < 0
+        or not _SSTABLE_TAIL.size <= length <= _MAX_TABLE_BYTES
+    ):
         raise ValueError(f"{name} has no directory of columns")
     table = read_exactly(files, name, start, tail_start)
     _, _, index, _, sstable_version = _SSTABLE_TAIL.unpack_from(table, length - _SSTABLE_TAIL.size)
@@ -179,13 +187,13 @@ def _sstable_ranges(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
         length = int.from_bytes(data[position : position + 4], "little")
         if length <= 1:
             break
-        is_compressed, block = data[position + 4], data[position + 5 : position + 4 + length]
+        is_compressed, block = _byte(data, position + 4), data[position + 5 : position + 4 + length]
         position += 4 + length
         if is_compressed:
             block = _decompressed(block)
         bounds, at = _bounds(block)
         for place in pairwise(bounds):
-            lengths = block[at]
+            lengths = _byte(block, at)
             kept, added = lengths & 0xF, lengths >> 4
             at += 1
             if lengths == _LONG_DELTA:
@@ -221,33 +229,33 @@ def read_exactly(files: IndexFiles, name: str, start: int, end: int) -> bytes:
     """Return these bytes of a file. Raises ValueError if the file is too short."""
     if not 0 <= start <= end <= files.sizes()[name]:
         raise ValueError(f"{name} is too short")
-    return files.read(name, start, end)
+    data = files.read(name, start, end)
+    if len(data) != end - start:
+        raise ValueError(f"{name} is too short")
+    return data
 
 
 def vint(data: bytes, position: int) -> tuple[int, int]:
     """Return Tantivy's VInt at a position (its last byte has the high bit set), and the position after it."""
-    value = shift = 0
-    while True:
-        byte = _byte(data, position)
-        value |= (byte & 0x7F) << shift
-        position += 1
-        if byte & 0x80:
-            return value, position
-        shift += 7
+    return _number(data, position, last_bit=0x80)
 
 
 def _leb128(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    return _number(data, position, last_bit=0)
+
+
+def _number(data: bytes, position: int, *, last_bit: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 64, 7):
         byte = _byte(data, position)
-        value |= (byte & 0x7F) << shift
         position += 1
-        if not byte & 0x80:
+        value |= (byte & 0x7F) << shift
+        if byte & 0x80 == last_bit:
             return value, position
-        shift += 7
+    raise ValueError("a number has too many bytes")
 
 
 def _byte(data: bytes, position: int) -> int:
     if position >= len(data):
-        raise ValueError("a number is cut off")
+        raise ValueError("the data is cut off")
     return data[position]

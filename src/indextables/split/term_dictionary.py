@@ -249,7 +249,10 @@ class PresentDictionary:
         """Return a node. Raises AbsentBytesError, and ValueError for an impossible one."""
         known = self.numbers.nodes.get(address)
         if known is not None:
-            return Node(known, address)
+            try:
+                return Node(known, address)
+            except IndexError as error:
+                raise ValueError("the cold data of a dictionary has a part of a node only") from error
         if not _FST_HEADER.size <= address < self.numbers.fst_bytes:
             raise ValueError("a node leads out of its dictionary")
         end = self.numbers.section.start + address + 1
@@ -475,6 +478,11 @@ def _path(dictionary: PresentDictionary, ordinal: int) -> Iterator[int]:
             return
         ordinal -= node.output(low)
         address = node.target(low)
+
+
+def num_data_offsets(num_terms: int) -> int:
+    """Return how many data offsets a large dictionary has."""
+    return -(-num_terms // (_TERMS_PER_BLOCK * _BLOCKS_PER_OFFSET))
 
 
 def _data_offsets(files: IndexFiles, dictionary: Dictionary) -> tuple[int, ...]:
