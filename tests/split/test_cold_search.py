@@ -185,7 +185,7 @@ def test_a_searcher_that_read_a_hole_is_not_used_again(
         used.append(searcher)
         return answer(searcher, "x999 AND w3")
 
-    cold = cold_search.ColdData(stored.opening)
+    cold = cold_search.ColdData(stored.opening, ())
     found = cold_search.search_sparse(cached(cache), stored.index, lambda: cold, NOTHING, function)
     assert found == expected["x999 AND w3"]
     assert len({id(searcher) for searcher in used}) == len(used) == len(prediction_misses) + 1
@@ -210,7 +210,7 @@ def test_a_hole_that_is_read_and_then_filled_by_another_search_spoils_the_answer
         return seen[-1]
 
     data = (stored.directory / name).read_bytes()[wanted[0].start : wanted[0].start + 100]
-    cold = cold_search.ColdData(stored.opening)
+    cold = cold_search.ColdData(stored.opening, ())
     found = cold_search.search_sparse(cached(cache), stored.index, lambda: cold, NOTHING, function)
     assert seen == [bytes(100), data]
     assert found == data
@@ -247,7 +247,7 @@ def test_an_error_of_the_query_is_raised_and_not_repeated(stored, cache, monkeyp
         calls.append(searcher)
         raise ValueError("no such field")
 
-    cold = cold_search.ColdData(stored.opening)
+    cold = cold_search.ColdData(stored.opening, ())
     with pytest.raises(ValueError, match="no such field"):
         cold_search.search_sparse(cached(cache), stored.index, lambda: cold, NOTHING, function)
     assert len(calls) == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from indextables.errors import IndexCacheError, SplitCorruptedError
-from indextables.split import sparse_index
+from indextables.split import index_chunks, sparse_index
 from indextables.split.index_chunks import CHUNK_BYTES
 from indextables.split.needs import ByteRange
 from indextables.split.residency import page_cache
@@ -95,7 +95,7 @@ def test_more_than_half_of_an_index_is_completed_at_once(stored, tmp_path):
 
 
 def test_much_data_is_fetched_in_batches(stored, files, monkeypatch):
-    monkeypatch.setattr(sparse_index, "_BATCH_BYTES", 30_000)
+    monkeypatch.setattr(index_chunks, "_BATCH_BYTES", 30_000)
     monkeypatch.setattr(sparse_index, "_CHUNKS_PER_WRITE", 3)
     assert files.complete()
     for name in stored.index.sizes:

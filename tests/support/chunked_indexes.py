@@ -16,11 +16,10 @@ from indextables.split.cold_search import CachedIndex, search_sparse
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_cache import IndexCache, cache_key
-from indextables.split.index_chunks import ChunkTable, pack
+from indextables.split.index_chunks import ChunkedIndex, ChunkTable, pack
 from indextables.split.index_opener import open_index
 from indextables.split.needs import NOTHING, ByteRange, Needs
 from indextables.split.residency import PAGE_BYTES
-from indextables.split.sparse_index import ChunkedIndex
 from indextables.storage import ObjectStore, open_store
 from support.search_indexes import text_field
 
@@ -90,7 +89,7 @@ def search(
     needs: Needs = NOTHING,
 ) -> list[tuple[float, int]]:
     """Search through the cache; see `answer`."""
-    cold = ColdData(tuple(opening))
+    cold = ColdData(tuple(opening), ())
     return search_sparse(cached(cache), index, lambda: cold, needs, lambda searcher: answer(searcher, text))
 
 

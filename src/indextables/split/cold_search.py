@@ -21,10 +21,11 @@ from indextables.errors import IndexCacheError, SplitCorruptedError
 from indextables.metrics import CACHE_HITS, CACHE_MISSES, INDEX_PREDICTION_MISSES
 from indextables.split.cold_data import ColdData
 from indextables.split.index_cache import IndexCache
+from indextables.split.index_chunks import ChunkedIndex
 from indextables.split.needs import Needs
 from indextables.split.prediction import rounds
 from indextables.split.residency import PageCache, page_cache, read_ahead, read_single_pages
-from indextables.split.sparse_index import ChunkedIndex, Holes, LostEntryError, SparseIndex
+from indextables.split.sparse_index import Holes, LostEntryError, SparseIndex
 
 # An index of this size in the split is fetched whole: its requests would take longer than its bytes.
 _SMALL_INDEX_BYTES: Final = 1024**2
@@ -212,7 +213,7 @@ class _Search(Generic[T]):
         cache = self._cached.cache
         with cache.lease(self._cached.key, self._create) as directory:
             files = SparseIndex.find(directory, self._index, cache.growth)
-            files = _OPEN_FILES.setdefault(files.copy, files)
+            files = _OPEN_FILES.get(files.copy) or files
             pages = self._page_cache()
             searches = 0
             while True:
@@ -251,6 +252,7 @@ class _Search(Generic[T]):
                 self._is_hit &= not files.ensure(ranges)
         holes = files.holes()
         if not holes.ranges or pages is None:
+            _OPEN_FILES.discard(files.copy)
             return (self._function(self._open_complete(directory)),)
         started = None if kept is None else kept.start(files)
         if kept is not None and started is not None:
@@ -272,6 +274,7 @@ class _Search(Generic[T]):
         answer = self._checked(files, pages, holes, opened)
         if answer is not None:
             self._cached.cache.keep(self._cached.key, directory, opened)
+            _OPEN_FILES.put(files.copy, files)
         return answer
 
     def _checked(

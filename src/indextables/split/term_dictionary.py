@@ -285,7 +285,10 @@ class PresentDictionary:
 
     def has_info(self, ordinal: int) -> bool:
         """Return whether the info of a term is present."""
-        return self.has(self.numbers.section) or all(map(self.has, self.info_sections(ordinal, ordinal + 1)))
+        if self.has(self.numbers.section):
+            return True
+        # Small dictionaries are fetched whole, and their parts are not listed.
+        return bool(self.numbers.data_offsets) and all(map(self.has, self.info_sections(ordinal, ordinal + 1)))
 
     def info(self, ordinal: int) -> "TermInfo":
         """Return the info of a term that is present. Raises ValueError if it cannot be right."""
