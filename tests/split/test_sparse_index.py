@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from indextables.errors import IndexCacheError, SplitCorruptedError
+from indextables.metrics import INDEX_FETCHED_BYTES
 from indextables.split import index_chunks, sparse_index
 from indextables.split.index_chunks import CHUNK_BYTES
 from indextables.split.needs import ByteRange
@@ -80,6 +81,13 @@ def test_ranges_are_readable_after_one_round_trip(stored, tmp_path):
     assert files.read(other, 0, CHUNK_BYTES) == other_data[:CHUNK_BYTES]
     assert not files.ensure([ByteRange(name, 100_000, 100_001)])
     assert len(counting.calls) == 1
+
+
+def test_fetched_bytes_are_counted(stored, files, monkeypatch):
+    counted = []
+    monkeypatch.setattr(INDEX_FETCHED_BYTES, "_recorder", lambda value, attributes: counted.append(value))
+    files.complete()
+    assert 0.8 * stored.index.stored_bytes < sum(counted) <= stored.index.stored_bytes
 
 
 def test_more_than_half_of_an_index_is_completed_at_once(stored, tmp_path):

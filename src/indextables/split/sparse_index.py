@@ -12,6 +12,7 @@ store to a mapping would kill the process. Files are never truncated: a process 
 import contextlib
 import os
 import uuid
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -66,6 +67,8 @@ class SparseIndex:
         self._index = index
         self._copy = copy
         self._growth = growth
+        # A thread that uses a descriptor also uses the instance, so none is closed in use.
+        weakref.finalize(self, _close, self._descriptors).atexit = False
 
     @classmethod
     def create(cls, directory: Path, index: ChunkedIndex, opening: Sequence[tuple[ByteRange, bytes]]) -> None:
@@ -102,14 +105,9 @@ class SparseIndex:
             raise LostEntryError(f"{directory} holds no index")
         return cls(directory, index, copies[0], growth)
 
-    def __del__(self) -> None:
-        # A thread that uses a descriptor also uses the instance.
-        self.close()
-
     def close(self) -> None:
         """Close the files."""
-        while self._descriptors:
-            os.close(self._descriptors.popitem()[1])
+        _close(self._descriptors)
 
     @property
     def copy(self) -> str:
@@ -305,6 +303,11 @@ class _local:  # noqa: N801  # read as a statement
             raise IndexCacheError(
                 f"the index in {self._directory} cannot be used: {error}; free disk space, or set another directory"
             ) from error
+
+
+def _close(descriptors: dict[str, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
 
 
 def _write_all(descriptor: int, buffers: Sequence[bytes | memoryview], start: int) -> None:
