@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from indextables._caching import clear_process_caches
 from indextables.errors import IndexCacheError, SplitCorruptedError
 from indextables.split import cold_search, index_cache, residency
 from indextables.split.cold_search import search_complete
@@ -237,6 +238,26 @@ def test_overlapping_searches_do_not_trust_a_searcher_that_one_of_them_spoiled(
             for text, rows in found:
                 assert rows == expected[text], text
     prediction_misses.clear()
+
+
+def test_an_entry_whose_pages_have_left_memory_is_searched_without_a_miss(
+    stored, expected, cache, monkeypatch, prediction_misses
+):
+    patient(monkeypatch)
+    predict(monkeypatch)
+    search(cache, stored.index, stored.opening, "w7")
+    prediction_misses.clear()
+    for _ in range(3):
+        (entry,) = cache.entries()
+        cache.forget(cached(cache).key)
+        clear_process_caches()
+        for path in entry.path.iterdir():
+            descriptor = os.open(path, os.O_RDWR)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+        assert search(cache, stored.index, stored.opening, "w7") == expected["w7"]
+    assert not is_complete(cache, stored)
 
 
 def test_an_error_of_the_query_is_raised_and_not_repeated(stored, cache, monkeypatch):

@@ -73,7 +73,9 @@ class _SparseSearcher:
     searcher that fails a check is not used again.
     """
 
-    def __init__(self, searcher: tantivy.Searcher, directory: Path, copy: str, holes: Holes) -> None:
+    def __init__(
+        self, searcher: tantivy.Searcher, directory: Path, copy: str, holes: Holes, *, reads_ahead: bool
+    ) -> None:
         self.searcher = searcher
         self.directory = directory
         self.copy = copy
@@ -83,12 +85,16 @@ class _SparseSearcher:
         # The search that opened it is running.
         self._running = 1
         self._is_spoiled = False
+        self._reads_ahead = reads_ahead
 
     def start(self, files: SparseIndex) -> Holes | None:
         """Start another search, and return the holes that it must not have read; None if the searcher is spoiled."""
         with self._lock:
             if self._is_spoiled:
                 return None
+            if self._reads_ahead:
+                self._reads_ahead = False
+                read_single_pages(self.directory)
             if not self._running:
                 self._holes = files.holes(self._holes)
             self._running += 1
@@ -188,6 +194,7 @@ class _Search(Generic[T]):
         self._needs = needs
         self._function = function
         self._is_hit = True
+        self._is_new = False
         self._misses = 0
 
     def again(self, kept: _SparseSearcher) -> tuple[T] | None:
@@ -228,6 +235,7 @@ class _Search(Generic[T]):
     def _create(self, directory: Path) -> None:
         """Create an entry: with what opening needs, or whole if the index is small or holes cannot be watched."""
         self._is_hit = False
+        self._is_new = True
         SparseIndex.create(directory, self._index, self._cold().opening)
         if self._index.stored_bytes <= _SMALL_INDEX_BYTES or self._page_cache() is None:
             # The cache measures a new entry itself.
@@ -262,15 +270,23 @@ class _Search(Generic[T]):
     def _open_and_search(
         self, files: SparseIndex, directory: Path, pages: PageCache, holes: Holes
     ) -> tuple[T] | None:
-        """Open the index and search it; what opening reads is checked, too."""
+        """Open the index and search it; what opening reads is checked, too.
+
+        Pages that have left memory must not bring those of holes with them when they are read again. What this search
+        has just written is in memory.
+        """
+        is_in_memory = self._is_new and not self._misses
+        if not is_in_memory:
+            files.load(part for part, _ in self._cold().opening)
         try:
             searcher = self._cached.open(directory)
         except SplitCorruptedError:
             if self._is_clean(files, pages, holes):
                 raise
             return None
-        read_single_pages(directory)
-        opened = _SparseSearcher(searcher, directory, files.copy, holes)
+        if not is_in_memory:
+            read_single_pages(directory)
+        opened = _SparseSearcher(searcher, directory, files.copy, holes, reads_ahead=is_in_memory)
         answer = self._checked(files, pages, holes, opened)
         if answer is not None:
             self._cached.cache.keep(self._cached.key, directory, opened)

@@ -13,7 +13,7 @@ import contextlib
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -82,11 +82,8 @@ class SparseIndex:
             files._local(),
         ):
             for name, size in index.sizes.items():
-                descriptor = os.open(
-                    directory / files._local_name(name),
-                    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-                    0o600,
-                )
+                path = f"{directory}/{files._local_name(name)}"
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 files._descriptors[name] = descriptor
                 os.ftruncate(descriptor, size)
             (directory / (copy + _MAP_SUFFIX)).write_bytes(files._write_opening(opening))
@@ -124,6 +121,13 @@ class SparseIndex:
             if name == META_FILE:
                 return self._renamed(os.pread(self._open(name), self._index.sizes[name], 0))[start:end]
             return os.pread(self._open(name), end - start, start)
+
+    def load(self, ranges: Iterable[ByteRange]) -> None:
+        """Bring these pages of the files into memory, and no others."""
+        with self._local():
+            for part in ranges:
+                size = part.end - part.start
+                os.posix_fadvise(self._open(part.name), part.start, size, os.POSIX_FADV_WILLNEED)
 
     def ensure(self, ranges: Sequence[ByteRange]) -> bool:
         """Make these bytes present, and with them all others once more than half of the index would be.
@@ -186,8 +190,8 @@ class SparseIndex:
                 )
             os.pwrite(self._descriptors[part.name], data, part.start)
             first = self._index.chunks_of(ByteRange(part.name, 0, 0)).start
-            pages = np.arange(part.start // PAGE_BYTES, -(-part.end // PAGE_BYTES))
-            np.bitwise_or.at(chunk_map, first + pages // _PAGES, (1 << pages % _PAGES).astype(np.uint8))
+            for page in range(part.start // PAGE_BYTES, -(-part.end // PAGE_BYTES)):
+                chunk_map[first + page // _PAGES] |= 1 << page % _PAGES
         # The last chunk of a file may have fewer pages.
         pages_of_chunk = -(-self._index.lengths // PAGE_BYTES)
         chunk_map[chunk_map == (1 << pages_of_chunk) - 1] = _PRESENT

@@ -288,7 +288,9 @@ class PresentDictionary:
         if self.has(self.numbers.section):
             return True
         # Small dictionaries are fetched whole, and their parts are not listed.
-        return bool(self.numbers.data_offsets) and all(map(self.has, self.info_sections(ordinal, ordinal + 1)))
+        return bool(self.numbers.data_offsets) and all(
+            map(self.has, self.info_sections(ordinal, ordinal + 1))
+        )
 
     def info(self, ordinal: int) -> "TermInfo":
         """Return the info of a term that is present. Raises ValueError if it cannot be right."""
