@@ -3,6 +3,7 @@
 import mmap
 import os
 import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +68,21 @@ def test_a_file_system_in_memory_is_not_watched():
     if not memory.is_dir():
         pytest.skip("there is no file system in memory")
     assert page_cache(memory) is None
+
+
+def test_the_file_system_of_a_container_is_asked_by_mincore(tmp_path):
+    """Files of an overlay have no pages of their own, so `cachestat` sees none."""
+    parts = {name: tmp_path / name for name in ("lowerdir", "upperdir", "workdir", "merged")}
+    for path in parts.values():
+        path.mkdir()
+    options = ",".join(f"{name}={path}" for name, path in parts.items() if name != "merged")
+    command = ["mount", "-t", "overlay", "overlay", "-o", options, str(parts["merged"])]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("only root mounts file systems")
+    try:
+        assert isinstance(page_cache(parts["merged"]), residency._Mincore)
+    finally:
+        subprocess.run(["umount", str(parts["merged"])], check=True)
 
 
 def test_a_view_that_sees_too_little_or_too_much_is_not_used(tmp_path, monkeypatch):
