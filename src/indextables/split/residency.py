@@ -1,6 +1,7 @@
 """Tells which pages of a file are in the kernel's page cache: whether a hole of a sparse file was read.
 
-A page of a hole gets there only if it is read. Linux shows this, by `cachestat`, or by `mincore` before 6.5 and on overlays.
+A page of a hole gets there only if it is read. Linux shows this by `cachestat`, and
+before 6.5 and on overlays by `mincore`.
 """
 
 import ctypes
