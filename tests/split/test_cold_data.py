@@ -180,3 +180,14 @@ def test_a_wide_index_opens_from_its_cold_data_and_finds_its_columns(tmp_path):
         assert copy.touched_holes() == []
         assert count_index(searcher, query) == 1000
         assert copy.touched_holes() == []
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_index_without_values_has_cold_data(tmp_path, rows):
+    builder = IndexBuilder(tmp_path, MAPPING, 50_000_000)
+    nulls = [pa.nulls(rows, kind) for kind in (pa.string(), pa.string(), pa.int64())]
+    builder.add(pa.record_batch(nulls, names=["body", "id", "n"]))
+    builder.finish()
+    cold = ColdData.of(tmp_path)
+    assert [segment.fields for segment in cold.segments] == [{}] * bool(rows)
+    assert fetched(tmp_path, cold, term_needs("body", b"w1")) == []

@@ -4,7 +4,7 @@ No other module builds queries, so a query and its needs cannot diverge.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import Final, TypeAlias
@@ -22,9 +22,12 @@ from indextables.split.needs import (
     prefix_needs,
     span_needs,
     term_needs,
+    united,
 )
 
 IndexTerm: TypeAlias = bool | int | float | str | bytes | datetime
+
+_ROW_NUMBERS: Final = column_needs(ROW_FIELD)
 
 # Up to so many terms are looked up one by one, which reads little of a large dictionary; a set of terms reads it all.
 _MAX_SINGLE_TERMS: Final = 16
@@ -69,11 +72,11 @@ class IndexQuery(msgspec.Struct, frozen=True):
 
     def needs_of_best_rows(self) -> Needs:
         """Return what a search for the best rows reads: scores, and the row numbers."""
-        return self.needs | column_needs(ROW_FIELD)
+        return self.needs | _ROW_NUMBERS
 
     def needs_of_all_rows(self) -> Needs:
         """Return what a search for all rows, or their number, reads: no scores, but the row numbers."""
-        return self.needs.unscored() | column_needs(ROW_FIELD)
+        return self.needs.unscored() | _ROW_NUMBERS
 
 
 def all_rows() -> IndexQuery:
@@ -96,7 +99,7 @@ def boolean(
     clauses += [(Occur.Should, each) for each in should]
     clauses += [(Occur.MustNot, each) for each in must_not]
     query = Query.boolean_query([(occur, each.query) for occur, each in clauses])
-    return IndexQuery(query, _united(each.needs for _, each in clauses))
+    return IndexQuery(query, united([each.needs for _, each in clauses]))
 
 
 def all_queries(queries: Sequence[IndexQuery]) -> IndexQuery:
@@ -114,7 +117,7 @@ def rows_between(schema: Schema, start: int, end: int) -> IndexQuery:
     query = Query.range_query(
         schema, ROW_FIELD, FieldType.Integer, lower_bound=start, upper_bound=end, include_upper=False
     )
-    return IndexQuery(query, column_needs(ROW_FIELD))
+    return IndexQuery(query, _ROW_NUMBERS)
 
 
 class TermSpan(msgspec.Struct, frozen=True):
@@ -159,13 +162,13 @@ class IndexField(msgspec.Struct, frozen=True):
         keys = sorted(map(self._key, values))
         if len(keys) > _MAX_PREDICTED_TERMS:
             return IndexQuery(query, span_needs(self._field, keys[0], _after(keys[-1])))
-        return IndexQuery(query, _united(span_needs(self._field, key, _after(key)) for key in keys))
+        return IndexQuery(query, united([span_needs(self._field, key, _after(key)) for key in keys]))
 
     def phrase(self, words: Sequence[tuple[int, str]], slop: int) -> IndexQuery:
         """Match terms at these positions relative to each other."""
         query = Query.phrase_query(self.schema, self._name, list(words), slop)
-        needs = (term_needs(self._field, self._key(word), with_positions=True) for _, word in words)
-        return IndexQuery(query, _united(needs))
+        needs = [term_needs(self._field, self._key(word), with_positions=True) for _, word in words]
+        return IndexQuery(query, united(needs))
 
     def phrase_of_patterns(self, words: Sequence[PhraseWord]) -> IndexQuery:
         """Match regular expressions at these positions relative to each other."""
@@ -176,8 +179,8 @@ class IndexField(msgspec.Struct, frozen=True):
             (key, _after(key)) for word in words for key in map(self._key, word.terms)
         ]
         spans += [(key, after_prefix(key)) for word in words for key in map(self._key, word.prefixes)]
-        needs = (span_needs(self._field, *span, with_positions=True) for span in spans)
-        return IndexQuery(query, _united(needs) | norms_needs(self._field))
+        needs = [span_needs(self._field, *span, with_positions=True) for span in spans]
+        return IndexQuery(query, united(needs) | norms_needs(self._field))
 
     def prefix(self, text: str) -> IndexQuery:
         """Match all terms that start with this text."""
@@ -252,13 +255,6 @@ class IndexField(msgspec.Struct, frozen=True):
         if self.mapping.kind is FieldKind.IP:
             return _address_key(str(value))
         return _key(value)
-
-
-def _united(needs: Iterable[Needs]) -> Needs:
-    found = NOTHING
-    for each in needs:
-        found |= each
-    return found
 
 
 def _after(key: bytes) -> bytes:

@@ -3,7 +3,7 @@
 Needs are recorded where queries are built, and `prediction.rounds` turns them into byte ranges of the index files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -66,11 +66,7 @@ class Needs(msgspec.Struct, frozen=True):
     is_whole: bool = False
 
     def __or__(self, other: "Needs") -> "Needs":
-        if self.is_whole or other.is_whole:
-            return EVERYTHING
-        if not other.items <= self.items:
-            return Needs(self.items | other.items)
-        return self
+        return EVERYTHING if self.is_whole or other.is_whole else Needs(self.items | other.items)
 
     def unscored(self) -> "Needs":
         """Return the needs of the same query when it computes no scores."""
@@ -79,6 +75,13 @@ class Needs(msgspec.Struct, frozen=True):
 
 NOTHING: Final = Needs()
 EVERYTHING: Final = Needs(is_whole=True)
+
+
+def united(needs: Sequence[Needs]) -> Needs:
+    """Return the union of many needs."""
+    if any(each.is_whole for each in needs):
+        return EVERYTHING
+    return Needs(frozenset().union(*(each.items for each in needs)))
 
 
 def term_needs(field: str, key: bytes, *, with_positions: bool = False) -> Needs:
