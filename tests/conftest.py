@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from indextables.metrics import INDEX_PREDICTION_MISSES
+from indextables.split import cold_search
 from support.servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
 
 # A test that fails must fail again: examples are the same in every run, and none is remembered.
@@ -18,7 +20,24 @@ settings.load_profile("repeatable")
 _CACHES = tempfile.TemporaryDirectory(prefix="indextables-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHES.name
 
+# Small indexes are searched like large ones, of which only a part is fetched.
+cold_search._SMALL_INDEX_BYTES = 0
+
 _STARTED = time.monotonic()
+
+
+@pytest.fixture(autouse=True)
+def prediction_misses() -> Iterator[list[str]]:
+    """The searches in this process that read a part of an index which had not been fetched.
+
+    They give the right answer, but are a mistake of the prediction. A test that provokes one clears the list.
+    """
+    misses: list[str] = []
+    recorder = INDEX_PREDICTION_MISSES._recorder
+    INDEX_PREDICTION_MISSES._recorder = lambda _, attributes: misses.append(attributes["table"])
+    yield misses
+    INDEX_PREDICTION_MISSES._recorder = recorder
+    assert misses == []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -193,6 +193,17 @@ CACHE_MISSES = Instrument(
     "Number of requests that a cache could not answer.",
     attributes=("cache",),
 )
+INDEX_FETCHED_BYTES = Instrument(
+    "counter",
+    "indextables.index.fetched_bytes",
+    "Bytes of indexes that searches fetched from splits.",
+    unit="By",
+)
+INDEX_PREDICTION_MISSES = Instrument(
+    "counter",
+    "indextables.index.prediction_misses",
+    "Number of times that a search read a part of an index that had not been fetched, and was repeated.",
+)
 
 
 def all_instruments() -> tuple[Instrument, ...]:

@@ -295,7 +295,7 @@ def test_boosts_change_scores_and_filters_do_not():
 
     def best(text):
         query = compile_query(parse_query(text), SearchScope(mapping))
-        return [address.doc for _, address in index.search(query, 10).hits]
+        return [address.doc for _, address in index.search(query.query, 10).hits]
 
     assert best("title:spark^5 body:spark") == [0, 1]
     assert best("title:spark body:spark^5") == [1, 0]

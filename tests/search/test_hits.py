@@ -37,7 +37,7 @@ def test_best_first_and_ties_by_row(index):
 
 
 def test_scores_are_tantivys_own(index):
-    raw = index.search(query("spark OR flink"), 10).hits
+    raw = index.search(query("spark OR flink").query, 10).hits
     hits = search_index(index, query("spark OR flink"), 10)
     assert hits.scores.tolist() == [score for score, _ in raw]
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tantivy import Query
 
 from indextables.predicates import (
     AlwaysFalse,
@@ -26,7 +25,8 @@ from indextables.predicates import (
     to_arrow_filter,
 )
 from indextables.search.hits import matching_rows, search_index
-from indextables.search.predicate_query import filtered, partition_predicate
+from indextables.search.index_query import IndexField, all_rows
+from indextables.search.predicate_query import partition_predicate
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, json_field, string_field, text_field
 
@@ -67,7 +67,7 @@ def check(predicate, mapping, index, rows):
     numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
     expected = numbered.filter(to_arrow_filter(predicate))["row"].to_pylist()
     query, rest = partition_predicate(predicate, mapping)
-    found = matching_rows(index, Query.all_query() if query is None else query)
+    found = matching_rows(index, all_rows() if query is None else query)
     candidates = numbered.take(pa.array(found))
     left = candidates if rest is None else candidates.filter(to_arrow_filter(rest))
     assert left["row"].to_pylist() == expected
@@ -195,9 +195,9 @@ def test_always_true_excludes_nothing():
 
 def test_a_filter_does_not_change_scores(fast_index):
     mapping, index = fast_index
-    query = Query.term_query(mapping.tantivy_schema(), "s", "a")
+    query = IndexField(mapping.tantivy_schema(), mapping.find("s")).term("a")
     condition, _ = partition_predicate(col("i") < 5, mapping)
-    alone, both = search_index(index, query, 5), search_index(index, filtered(query, condition), 5)
+    alone, both = search_index(index, query, 5), search_index(index, query.filtered(condition), 5)
     assert both.rows.tolist() == alone.rows.tolist() == [1]
     assert both.scores.tolist() == pytest.approx(alone.scores.tolist())
-    assert filtered(query, None) is query
+    assert query.filtered(None) is query

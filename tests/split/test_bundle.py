@@ -17,7 +17,7 @@ from indextables.split.jvm_bundle import MAX_FOOTER_BYTES
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
-from support.split_samples import PREFIX, opened, read_all, write_split
+from support.split_samples import PREFIX, opened, read_all, searcher_of, write_split
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def read_everything(store, file, cache_root) -> pa.Table:
     split = opened(store, file)
     rows = read_all(split)
     split.take([0, split.num_records - 1])
-    split.searcher(IndexCache(cache_root, 10**8))
+    searcher_of(split, IndexCache(cache_root, 10**8))
     return rows
 
 

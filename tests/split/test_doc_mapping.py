@@ -32,6 +32,7 @@ from support.split_samples import (
     opened,
     ordinary_row,
     parsed,
+    searcher_of,
     write_split,
 )
 
@@ -197,7 +198,7 @@ def test_every_tokenizer_indexes_and_finds_what_it_indexed(tokenizer, tmp_path):
     store = open_store(tmp_path / "table")
     table = pa.table({"t": ["The Running Foxes", "other"]})
     split = opened(store, write_split(store, table, {PREFIX + "tokenizer.t": tokenizer}))
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
     chosen = field(split.mapping, "t")
     analyzer = build_analyzer(chosen.tokenizer, chosen.max_token_bytes)
 
@@ -222,7 +223,7 @@ def test_tokens_of_up_to_255_bytes_are_found_and_longer_ones_are_not(tmp_path):
         }
     )
     split = opened(store, write_split(store, table, {PREFIX + "typemap.t": "text"}))
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
 
     def count(name: str, term: str) -> int:
         return searcher.search(tantivy.Query.term_query(split.mapping.tantivy_schema(), name, term)).count
@@ -297,7 +298,7 @@ def test_nested_values_are_searchable_by_their_paths(tmp_path):
     store = open_store(tmp_path / "table")
     table = pa.Table.from_pylist([ROW, ROW | {"struct": None, "array": None}], schema=EVERY_TYPE)
     split = opened(store, write_split(store, table, EVERY_TYPE_OPTIONS))
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
 
     def count(text: str) -> int:
         return searcher.search(parsed(split, text)).count

@@ -18,7 +18,10 @@ from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support import PATIENCE_SECONDS
 from support.faults import FaultStore
-from support.split_samples import opened, parsed, write_split
+from support.split_samples import opened, parsed, searcher_of, write_split
+
+# A file system allocates whole blocks.
+BLOCK = 4096
 
 
 def filled(size: int, log: list[str] | None = None):
@@ -32,18 +35,18 @@ def filled(size: int, log: list[str] | None = None):
     return fill
 
 
-def use(cache: IndexCache, key: str, size: int = 100) -> None:
+def use(cache: IndexCache, key: str, size: int = BLOCK) -> None:
     with cache.lease(key, filled(size)) as directory:
         assert (directory / "data").stat().st_size == size
 
 
 def present(cache: IndexCache) -> list[str]:
-    return [entry.path.name for entry in cache.entries()]
+    return [entry.path.name.partition(".")[0] for entry in cache.entries()]
 
 
 def age(cache: IndexCache, key: str, seconds: int) -> None:
     """Move the last use of an entry into the past."""
-    path = next(entry.path for entry in cache.entries() if entry.path.name == key)
+    path = cache._entry(key)
     moment = path.stat().st_mtime - seconds
     os.utime(path, (moment, moment))
 
@@ -51,49 +54,49 @@ def age(cache: IndexCache, key: str, seconds: int) -> None:
 def test_an_entry_is_created_once_and_found_by_another_cache(tmp_path):
     log: list[str] = []
     for _ in range(2):
-        for cache in (IndexCache(tmp_path, 1000), IndexCache(tmp_path, 1000)):
+        for cache in (IndexCache(tmp_path, 10**6), IndexCache(tmp_path, 10**6)):
             with cache.lease("k", filled(10, log)) as directory:
                 assert (directory / "data").read_bytes() == b"x" * 10
     assert len(log) == 1
-    assert IndexCache(tmp_path, 1000).size() == 10
+    assert IndexCache(tmp_path, 10**6).size() == BLOCK
 
 
 def test_the_least_recently_used_entries_are_evicted_first(tmp_path):
-    cache = IndexCache(tmp_path, 350)
+    cache = IndexCache(tmp_path, 3 * BLOCK + BLOCK // 2)
     for number, key in enumerate("abc"):
         use(cache, key)
         age(cache, key, 100 - number)
     use(cache, "a")
     use(cache, "d")
     assert sorted(present(cache)) == ["a", "c", "d"]
-    assert cache.size() <= 350
+    assert cache.size() == 3 * BLOCK
 
 
 def test_an_entry_in_use_is_not_evicted(tmp_path):
-    cache = IndexCache(tmp_path, 250)
+    cache = IndexCache(tmp_path, 2 * BLOCK + BLOCK // 2)
     use(cache, "a")
     age(cache, "a", 100)
     use(cache, "b")
-    with IndexCache(tmp_path, 250).lease("a", filled(100)) as directory:
+    with IndexCache(tmp_path, 2 * BLOCK + BLOCK // 2).lease("a", filled(BLOCK)) as directory:
         age(cache, "a", 100)
         use(cache, "c")
         assert (directory / "data").is_file()
-        assert cache.flush() == 100
+        assert cache.flush() == BLOCK
         assert present(cache) == ["a"]
-    assert cache.flush() == 100
+    assert cache.flush() == BLOCK
     assert present(cache) == []
 
 
 def test_an_entry_larger_than_the_cache_is_usable_and_not_kept(tmp_path):
-    cache = IndexCache(tmp_path, 50)
-    with cache.lease("big", filled(1000)) as directory:
-        assert (directory / "data").stat().st_size == 1000
+    cache = IndexCache(tmp_path, BLOCK)
+    with cache.lease("big", filled(3 * BLOCK)) as directory:
+        assert (directory / "data").stat().st_size == 3 * BLOCK
     assert present(cache) == []
     assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_a_failure_while_filling_keeps_nothing(tmp_path):
-    cache = IndexCache(tmp_path, 1000)
+    cache = IndexCache(tmp_path, 10**6)
 
     def fail(directory: Path) -> None:
         (directory / "part").write_bytes(b"half")
@@ -129,7 +132,7 @@ WORKER = """
     from pathlib import Path
     from indextables.split.index_cache import IndexCache
 
-    cache = IndexCache(Path(sys.argv[1]), 1000)
+    cache = IndexCache(Path(sys.argv[1]), 40_000)
     chosen = random.Random(int(sys.argv[2]))
     for _ in range(40):
         key = f"k{chosen.randrange(20)}"
@@ -156,8 +159,8 @@ def test_processes_share_a_small_cache_and_always_see_whole_entries(tmp_path):
     for worker in workers:
         _, complaints = worker.communicate(timeout=PATIENCE_SECONDS)
         assert worker.returncode == 0, complaints
-    cache = IndexCache(tmp_path, 1000)
-    assert cache.size() <= 1000
+    cache = IndexCache(tmp_path, 40_000)
+    assert cache.size() <= 40_000
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -170,7 +173,7 @@ KILLED = """
         (directory / "data").write_bytes(b"half")
         os.kill(os.getpid(), 9)
 
-    with IndexCache(Path(sys.argv[1]), 1000).lease("k", fill):
+    with IndexCache(Path(sys.argv[1]), 10**6).lease("k", fill):
         pass
 """
 
@@ -181,7 +184,7 @@ def test_the_remains_of_a_killed_process_are_swept_and_block_no_other_process(tm
     )
     assert result.returncode == -9
     assert len(list((tmp_path / "new").iterdir())) == 1
-    cache = IndexCache(tmp_path, 1000)
+    cache = IndexCache(tmp_path, 10**6)
     use(cache, "k")
     assert list((tmp_path / "new").iterdir()) == []
     assert present(cache) == ["k"]
@@ -190,12 +193,12 @@ def test_the_remains_of_a_killed_process_are_swept_and_block_no_other_process(tm
 def test_an_unusable_root_is_an_error_that_names_it(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(IndexCacheError, match="file"):
-        use(IndexCache(tmp_path / "file", 1000), "k")
+        use(IndexCache(tmp_path / "file", 10**6), "k")
 
 
 def test_the_cache_is_private_to_its_user(tmp_path):
     root = tmp_path / "cache"
-    use(IndexCache(root, 1000), "k")
+    use(IndexCache(root, 10**6), "k")
     assert root.stat().st_mode & 0o077 == 0
 
 
@@ -216,40 +219,40 @@ def test_a_second_opening_reads_nothing_from_the_store(split_and_store, tmp_path
     cache = IndexCache(tmp_path / "cache", 10**9)
     counting = FaultStore(store)
     split = opened(counting, file)
-    split.searcher(cache)
+    searcher_of(split, cache)
     before = len(counting.calls)
-    assert split.searcher(cache).num_docs == 100
+    assert searcher_of(split, cache).num_docs == 100
     assert len(counting.calls) == before
 
 
 def test_an_open_index_survives_the_eviction_of_its_entry(split_and_store, tmp_path):
     split, _, _ = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
-    searcher = split.searcher(cache)
+    searcher = searcher_of(split, cache)
     assert cache.flush() > 0
     assert searcher.search(parsed(split, "id:7")).count == 1
     assert cache.size() == 0
-    assert split.searcher(cache).num_docs == 100
+    assert searcher_of(split, cache).num_docs == 100
 
 
 def test_another_file_under_the_same_path_gets_its_own_entry(split_and_store, tmp_path):
     split, store, file = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
-    split.searcher(cache)
+    searcher_of(split, cache)
     other = write_split(store, pa.table({"id": range(50)}))
     store.put(file.path, store.get(other.path))
     again = open_split(store, file.path)
-    assert again.searcher(cache).num_docs == 50
+    assert searcher_of(again, cache).num_docs == 50
     assert len(cache.entries()) == 2
 
 
 def test_a_damaged_entry_is_created_again(split_and_store, tmp_path):
     split, _, _ = split_and_store
     cache = IndexCache(tmp_path / "cache", 10**9)
-    split.searcher(cache)
+    searcher_of(split, cache)
     (entry,) = cache.entries()
     (entry.path / "meta.json").write_bytes(b"")
-    assert split.searcher(cache).num_docs == 100
+    assert searcher_of(split, cache).num_docs == 100
 
 
 def test_a_damaged_index_in_the_split_is_an_error_and_not_cached(split_and_store, tmp_path):
@@ -259,7 +262,7 @@ def test_a_damaged_index_in_the_split_is_an_error_and_not_cached(split_and_store
     data[split._bundle.members["meta.json"].start + 5] ^= 1
     store.put(file.path, bytes(data))
     with pytest.raises(SplitCorruptedError, match=r"chunk of meta\.json"):
-        opened(store, file).searcher(cache)
+        searcher_of(opened(store, file), cache)
     assert cache.entries() == []
 
 
@@ -269,12 +272,12 @@ def test_a_new_entry_is_measured_once_and_no_other_entry_with_it(tmp_path, monke
     for number in range(50):
         use(cache, f"k{number}")
     assert measured == []
-    assert cache.size() == 50 * 100
+    assert cache.size() == 50 * BLOCK
 
 
 def test_a_full_cache_makes_room_for_many_entries_at_once(tmp_path, monkeypatch):
     measured = count_measurements(monkeypatch)
-    cache = IndexCache(tmp_path, 100 * 100)
+    cache = IndexCache(tmp_path, 100 * BLOCK)
     for number in range(300):
         use(cache, f"k{number}")
         assert len(list((tmp_path / "entries").iterdir())) <= 100
@@ -282,11 +285,12 @@ def test_a_full_cache_makes_room_for_many_entries_at_once(tmp_path, monkeypatch)
     assert len(measured) <= 2100
 
 
-@pytest.mark.parametrize("content", [b"", b"12", b"x" * 20, b"1" * 40])
+@pytest.mark.parametrize("content", [b"", b"12", b"x" * 40, b"1" * 80])
 def test_a_damaged_record_of_the_total_size_is_measured_again(tmp_path, content):
-    use(IndexCache(tmp_path, 250), "a")
-    (tmp_path / "locks" / "room").write_bytes(content)
-    cache = IndexCache(tmp_path, 250)
+    bound = 2 * BLOCK + BLOCK // 2
+    use(IndexCache(tmp_path, bound), "a")
+    Path(IndexCache(tmp_path, bound)._room).write_bytes(content)
+    cache = IndexCache(tmp_path, bound)
     age(cache, "a", 100)
     use(cache, "b")
     use(cache, "c")
@@ -294,7 +298,7 @@ def test_a_damaged_record_of_the_total_size_is_measured_again(tmp_path, content)
 
 
 def test_entries_that_were_removed_do_not_count(tmp_path):
-    cache = IndexCache(tmp_path, 250)
+    cache = IndexCache(tmp_path, 2 * BLOCK + BLOCK // 2)
     use(cache, "a")
     use(cache, "b")
     cache.flush()
@@ -314,3 +318,100 @@ def count_measurements(monkeypatch):
 
     monkeypatch.setattr(cache_module, "_entry_of", counting)
     return measured
+
+
+# --- entries that grow --------------------------------------------------------------------------------
+
+
+def sparse(directory: Path) -> None:
+    with (directory / "data").open("wb") as file:
+        file.truncate(100 * BLOCK)
+
+
+def grow(cache: IndexCache, key: str, blocks: int) -> None:
+    """Add blocks to a sparse entry."""
+    with cache.lease(key, sparse) as directory, (directory / "data").open("r+b") as file:
+        start = (directory / "data").stat().st_blocks * 512
+        with cache.growth(blocks * BLOCK):
+            file.seek(start)
+            file.write(b"x" * blocks * BLOCK)
+
+
+def test_holes_do_not_count(tmp_path):
+    cache = IndexCache(tmp_path, 10 * BLOCK)
+    grow(cache, "k", 3)
+    assert cache.size() == 3 * BLOCK
+    assert present(cache) == ["k"]
+
+
+def test_an_entry_that_grows_makes_others_leave(tmp_path):
+    cache = IndexCache(tmp_path, 10 * BLOCK)
+    for number, key in enumerate("abcde"):
+        use(cache, key)
+        age(cache, key, 100 - number)
+    grow(cache, "k", 3)
+    assert len(present(cache)) == 6
+    grow(cache, "k", 3)
+    assert cache.size() <= 10 * BLOCK
+    assert "k" in present(cache)
+    assert "a" not in present(cache)
+
+
+def test_an_entry_that_outgrows_the_cache_is_removed_after_its_use(tmp_path):
+    cache = IndexCache(tmp_path, 10 * BLOCK)
+    grow(cache, "k", 8)
+    assert present(cache) == ["k"]
+    grow(cache, "k", 8)
+    assert cache.size() <= 10 * BLOCK
+
+
+def test_the_last_process_that_uses_an_entry_removes_it_if_it_is_too_large(tmp_path):
+    cache, other = IndexCache(tmp_path, 10 * BLOCK), IndexCache(tmp_path, 10 * BLOCK)
+    with other.lease("k", sparse):
+        grow(cache, "k", 12)
+        assert present(cache) == ["k"]
+    assert present(cache) == []
+
+
+def test_bytes_written_while_all_entries_are_measured_are_counted(tmp_path):
+    cache = IndexCache(tmp_path, 10 * BLOCK)
+    with cache.lease("k", sparse) as directory, cache.growth(4 * BLOCK):
+        # These make the cache measure its entries before the bytes are there.
+        for key in "abcdefgh":
+            use(cache, key)
+        (directory / "data").write_bytes(b"x" * 4 * BLOCK)
+    assert cache._reserve(0).used >= cache.size() - BLOCK
+    use(cache, "z")
+    assert cache.size() <= 10 * BLOCK
+
+
+def test_entries_of_an_earlier_boot_are_not_used_and_leave_first(tmp_path, monkeypatch):
+    boot = tmp_path / "boot_id"
+    monkeypatch.setattr(cache_module, "_BOOT_ID", boot)
+    log: list[str] = []
+    for number in range(2):
+        boot.write_text(f"{number}e5f6a7b-0000-4000-8000-000000000000\n")
+        with IndexCache(tmp_path / "cache", 2 * BLOCK + BLOCK // 2).lease("k", filled(BLOCK, log)):
+            pass
+    assert len(log) == 2
+    cache = IndexCache(tmp_path / "cache", 2 * BLOCK + BLOCK // 2)
+    assert present(cache) == ["k", "k"]
+    use(cache, "other")
+    assert sorted(present(cache)) == ["k", "other"]
+    with cache.lease("k", pytest.fail):
+        pass
+
+
+def test_without_a_boot_id_entries_are_synced_to_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache_module, "_BOOT_ID", tmp_path / "missing")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    use(IndexCache(tmp_path / "cache", 10**6), "k")
+    assert len(synced) == 3  # the file, the entry and the directory of all entries
+    with IndexCache(tmp_path / "cache", 10**6).lease("k", pytest.fail):
+        pass
+
+
+def test_with_a_boot_id_nothing_is_synced_to_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", pytest.fail)
+    use(IndexCache(tmp_path, 10**6), "k")

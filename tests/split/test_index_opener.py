@@ -17,7 +17,7 @@ from indextables._caching import clear_process_caches
 from indextables.errors import IndexCacheError, SplitCorruptedError
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
-from support.split_samples import opened, parsed, write_split
+from support.split_samples import opened, parsed, searcher_of, write_split
 
 SPLITS = 40
 OPEN = 8
@@ -107,7 +107,7 @@ def split_of(store, count, name="id"):
 def test_searchers_of_the_same_schema_keep_their_own_rows(store, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
     splits = [split_of(store, count) for count in (3, 5, 1, 7)]
-    searchers = [split.searcher(cache) for split in splits]
+    searchers = [searcher_of(split, cache) for split in splits]
     assert [searcher.num_docs for searcher in searchers] == [3, 5, 1, 7]
     found = [
         searcher.search(parsed(split, "id:4")).count
@@ -119,10 +119,10 @@ def test_searchers_of_the_same_schema_keep_their_own_rows(store, tmp_path):
 def test_splits_of_different_schemas_are_open_side_by_side(store, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
     splits = [split_of(store, 3, "a"), split_of(store, 5, "b"), split_of(store, 7, "a")]
-    searchers = [split.searcher(cache) for split in splits]
+    searchers = [searcher_of(split, cache) for split in splits]
     assert [searcher.num_docs for searcher in searchers] == [3, 5, 7]
     for split, name in zip(splits, "aba", strict=True):
-        assert split.searcher(cache).search(parsed(split, f"{name}:2")).count == 1
+        assert searcher_of(split, cache).search(parsed(split, f"{name}:2")).count == 1
 
 
 def test_threads_that_open_different_splits_get_their_own(store, tmp_path):
@@ -130,25 +130,25 @@ def test_threads_that_open_different_splits_get_their_own(store, tmp_path):
     caches = [IndexCache(tmp_path / f"cache{number}", 10**9) for number in range(4)]
     with ThreadPoolExecutor(8) as pool:
         for cache in caches:
-            found = list(pool.map(lambda split, cache=cache: split.searcher(cache).num_docs, splits))
+            found = list(pool.map(lambda split, cache=cache: searcher_of(split, cache).num_docs, splits))
             assert found == list(range(1, 9))
 
 
 def test_an_index_that_cannot_be_opened_is_not_mistaken_for_the_last_one(store, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    split_of(store, 3).searcher(cache)
+    searcher_of(split_of(store, 3), cache)
     broken = split_of(store, 5)
-    fill = broken._fill
+    open_whole = broken._open
 
-    def fill_half(directory):
-        fill(directory)
+    def open_half(directory):
         for path in directory.glob("*.fast"):
             path.unlink()
+        return open_whole(directory)
 
-    broken._fill = fill_half
+    broken._open = open_half
     with pytest.raises(SplitCorruptedError, match="cannot be opened"):
-        broken.searcher(cache)
-    assert split_of(store, 7).searcher(cache).num_docs == 7
+        searcher_of(broken, cache)
+    assert searcher_of(split_of(store, 7), cache).num_docs == 7
 
 
 def test_temporary_files_may_be_cleaned_up_while_a_process_runs(store, tmp_path, monkeypatch):
@@ -157,10 +157,10 @@ def test_temporary_files_may_be_cleaned_up_while_a_process_runs(store, tmp_path,
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     clear_process_caches()
     cache = IndexCache(tmp_path / "cache", 10**9)
-    first = split_of(store, 3).searcher(cache)
+    first = searcher_of(split_of(store, 3), cache)
     for path in temporary.iterdir():
         shutil.rmtree(path)
-    assert split_of(store, 5).searcher(cache).num_docs == 5
+    assert searcher_of(split_of(store, 5), cache).num_docs == 5
     assert first.num_docs == 3
 
 
@@ -169,7 +169,7 @@ def test_no_place_for_temporary_files_is_an_error_that_names_it(store, tmp_path,
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     clear_process_caches()
     with pytest.raises(IndexCacheError, match="missing"):
-        split.searcher(IndexCache(tmp_path / "cache", 10**9))
+        searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
 
 
 FORK = """

@@ -20,7 +20,7 @@ from indextables.split.jvm_bundle import Member, encode_footer, encode_manifest
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
-from support.split_samples import parsed, read_all
+from support.split_samples import parsed, read_all, searcher_of
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 EXPECTED = FIXTURES / "expected.json"
@@ -70,14 +70,14 @@ def test_reference_splits_are_searched_after_indexing_them_again(name, tmp_path)
     cache = IndexCache(tmp_path, 10**9)
     split = splits[0]
     rows = read_all(split)
-    searcher = split.searcher(cache)
+    searcher = searcher_of(split, cache)
     for number, text in enumerate(rows.column(rows.schema.get_field_index("id")).to_pylist()):
         hits = searcher.search(parsed(split, f"id:{text}")).hits
         (row,) = searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
         assert row == number
         assert split.take([row]).equals(rows.slice(number, 1))
     entries = cache.entries()
-    split.searcher(cache)
+    searcher_of(split, cache)
     assert [entry.path for entry in cache.entries()] == [entry.path for entry in entries]
 
 
@@ -217,7 +217,7 @@ def test_a_jvm_split_is_indexed_again_by_the_types_of_its_fields(foreign, tmp_pa
     assert kinds["text"] is FieldKind.STRING
     assert kinds["ip"] is FieldKind.IP
     assert kinds["document"] is FieldKind.JSON
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
     for query in (
         "text:hello",
         "ip:10.0.0.1",

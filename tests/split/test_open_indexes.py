@@ -10,7 +10,7 @@ from indextables.split import index_cache as cache_module
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from support.faults import FaultStore
-from support.split_samples import opened, write_split
+from support.split_samples import opened, searcher_of, write_split
 
 COUNT = 5000
 
@@ -27,14 +27,14 @@ def file(store):
 
 def test_an_index_is_opened_once(store, file, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    assert opened(store, file).searcher(cache) is opened(store, file).searcher(cache)
+    assert searcher_of(opened(store, file), cache) is searcher_of(opened(store, file), cache)
 
 
 def test_an_evicted_index_is_put_into_the_cache_again(store, file, tmp_path):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    before = opened(store, file).searcher(cache)
+    before = searcher_of(opened(store, file), cache)
     cache.flush()
-    after = opened(store, file).searcher(cache)
+    after = searcher_of(opened(store, file), cache)
     assert after is not before
     assert len(cache.entries()) == 1
 
@@ -43,29 +43,29 @@ def test_an_index_that_another_process_evicted_is_created_again_within_a_second(
     store, file, tmp_path, monkeypatch
 ):
     cache = IndexCache(tmp_path / "cache", 10**9)
-    before = opened(store, file).searcher(cache)
+    before = searcher_of(opened(store, file), cache)
     IndexCache(tmp_path / "cache", 10**9).flush()
-    assert opened(store, file).searcher(cache) is before
+    assert searcher_of(opened(store, file), cache) is before
     assert before.num_docs == COUNT
     monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
-    assert opened(store, file).searcher(cache) is not before
+    assert searcher_of(opened(store, file), cache) is not before
 
 
 def test_a_use_of_an_open_index_counts_as_a_use_of_its_entry(store, file, tmp_path, monkeypatch):
     monkeypatch.setattr(cache_module, "_RECHECK_SECONDS", 0)
     cache = IndexCache(tmp_path / "cache", 10**9)
     split = opened(store, file)
-    split.searcher(cache)
+    searcher_of(split, cache)
     (entry,) = cache.entries()
     os.utime(entry.path, ns=(0, 0))
-    split.searcher(cache)
+    searcher_of(split, cache)
     assert cache.entries()[0].used_ns > 0
 
 
 def test_an_index_larger_than_the_cache_is_not_kept_open(store, file, tmp_path):
     cache = IndexCache(tmp_path / "cache", 1)
     split = opened(store, file)
-    assert split.searcher(cache) is not split.searcher(cache)
+    assert searcher_of(split, cache) is not searcher_of(split, cache)
 
 
 def test_rows_of_a_group_that_was_read_are_taken_from_memory(store, file):

@@ -25,7 +25,7 @@ from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore, Moment
-from support.split_samples import PREFIX, opened, parsed, read_all, write_split, write_splits
+from support.split_samples import PREFIX, opened, parsed, read_all, searcher_of, write_split, write_splits
 
 ROWS = 9000
 
@@ -270,7 +270,7 @@ def test_every_hit_of_the_index_names_its_row(tmp_path):
     store = open_store(tmp_path / "table")
     table = pa.table({"id": range(5000), "text": [f"token{i} word{i % 10}" for i in range(5000)]})
     split = opened(store, write_split(store, table, {PREFIX + "typemap.text": "text"}))
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
     hits = searcher.search(parsed(split, "text:word7"), limit=5000).hits
     rows = searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
     assert sorted(split.take(rows, ["id"]).column(0).to_pylist()) == list(range(7, 5000, 10))

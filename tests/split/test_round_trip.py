@@ -29,6 +29,7 @@ from support.split_samples import (
     opened,
     ordinary_row,
     read_all,
+    searcher_of,
     unpacked_index,
     write_split,
     write_splits,
@@ -92,7 +93,7 @@ def test_nan_and_negative_zero_come_back_and_are_searchable(store, tmp_path):
     table = pa.table({"x": pa.array([math.nan, -0.0, 0.0, -math.inf, math.inf, None, 1.0])})
     split = opened(store, write_split(store, table))
     assert same(read_all(split), table)
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
     zero = tantivy.Query.term_query(split.mapping.tantivy_schema(), "x", 0.0)
     assert searcher.search(zero).count == 2
 
@@ -113,7 +114,7 @@ def test_strings_of_a_megabyte_are_kept_whole(store, tmp_path):
     )
     split = opened(store, write_split(store, table, {PREFIX + "typemap.text": "tokens"}))
     assert read_all(split).equals(table)
-    assert split.searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs == 4
+    assert searcher_of(split, IndexCache(tmp_path / "cache", 10**9)).num_docs == 4
 
 
 def test_large_rows_make_small_row_groups():
@@ -140,7 +141,7 @@ def test_a_split_without_rows_reads_as_no_rows(store, tmp_path):
     assert split.num_records == 0
     assert list(split.scan()) == []
     assert split.take([]).schema.equals(table.schema)
-    assert split.searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs == 0
+    assert searcher_of(split, IndexCache(tmp_path / "cache", 10**9)).num_docs == 0
 
 
 def test_columns_with_unusual_names_come_back_and_are_searchable(store, tmp_path):
@@ -161,7 +162,7 @@ def test_columns_with_unusual_names_come_back_and_are_searchable(store, tmp_path
     split = opened(store, write_split(store, table))
     assert read_all(split).equals(table)
     assert split.take([0], ["a"]).schema.names == ["a"]
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
     for field in split.mapping:
         query = tantivy.Query.term_query(split.mapping.tantivy_schema(), field.index_name, field.name)
         assert searcher.search(query).count == 1, field.name

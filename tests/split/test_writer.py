@@ -26,7 +26,7 @@ from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.storage import open_store
 from support import PATIENCE_SECONDS
 from support.faults import FaultStore, Moment
-from support.split_samples import PREFIX, opened, parsed, read_all, write_split, write_splits
+from support.split_samples import PREFIX, opened, parsed, read_all, searcher_of, write_split, write_splits
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_small_heap_makes_one_segment_and_documents_keep_their_row_numbers(sto
     options = WriterOptions(heap_bytes=15_000_000)
     (file,) = write_splits(store, table, {PREFIX + "typemap.text": "text"}, writer_options=options)
     split = opened(store, file)
-    searcher = split.searcher(IndexCache(tmp_path / "cache", 10**9))
+    searcher = searcher_of(split, IndexCache(tmp_path / "cache", 10**9))
     assert searcher.num_segments == 1
     for number in (0, 1, count // 2, count - 1):
         hits = searcher.search(parsed(split, f"id:{number}")).hits
@@ -363,5 +363,5 @@ def test_splits_of_object_stores_are_written_read_and_searched(request, tmp_path
     split = opened(store, write_split(store, table))
     assert read_all(split).equals(table)
     assert split.take([4999, 0]).equals(table.take([4999, 0]))
-    assert split.searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs == 5000
+    assert searcher_of(split, IndexCache(tmp_path / "cache", 10**9)).num_docs == 5000
     split.verify()

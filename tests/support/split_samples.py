@@ -11,6 +11,8 @@ import tantivy
 from indextables.config import Settings
 from indextables.predicates import Predicate, bind
 from indextables.schema import FieldIds, TableShape
+from indextables.split.index_cache import IndexCache
+from indextables.split.needs import EVERYTHING
 from indextables.split.reader import open_split
 from indextables.split.split import Split, SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
@@ -177,3 +179,8 @@ def unpacked_index(store: ObjectStore, split: Split, directory: Path) -> tantivy
             chunk += 1
         (directory / name).write_bytes(data)
     return tantivy.Index.open(str(directory))
+
+
+def searcher_of(split: Split, cache: IndexCache) -> tantivy.Searcher:
+    """Return a searcher of the whole index of a split."""
+    return split.search_index(cache, EVERYTHING, lambda searcher: searcher)

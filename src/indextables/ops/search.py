@@ -41,13 +41,13 @@ from indextables.search.compile import (
     Target,
     compile_query,
     compile_with_predicate,
-    everything,
 )
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
+from indextables.search.index_query import IndexQuery, all_rows
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import QueryNode, parse_query
-from indextables.search.split_aggregate import PartialAggregate, aggregate_index
+from indextables.search.split_aggregate import PartialAggregate, aggregate_index, aggregate_needs
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_builder import row_index
@@ -276,16 +276,31 @@ def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) 
     return matching
 
 
+def _best_hits(snapshot: Snapshot, split: Split, query: IndexQuery, limit: int) -> Hits:
+    return split.search_index(
+        index_cache(snapshot.context.settings),
+        query.needs_of_best_rows(),
+        lambda searcher: search_index(searcher, query, limit),
+    )
+
+
+def _all_hits(snapshot: Snapshot, split: Split, query: IndexQuery) -> NDArray[np.int64]:
+    return split.search_index(
+        index_cache(snapshot.context.settings),
+        query.needs_of_all_rows(),
+        lambda searcher: matching_rows(searcher, query),
+    )
+
+
 def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) -> Hits:
     compiled = _compile_for(snapshot, request, split)
-    searcher = split.searcher(index_cache(snapshot.context.settings))
     if compiled.rest is None:
-        return search_index(searcher, compiled.query, limit)
+        return _best_hits(snapshot, split, compiled.query, limit)
     # The index does not decide the whole predicate: check ever more of the best hits until enough of them satisfy it.
     wanted = limit
     while True:
         wanted = min(wanted * _WIDENING, split.num_records)
-        hits = search_index(searcher, compiled.query, wanted)
+        hits = _best_hits(snapshot, split, compiled.query, wanted)
         kept = np.isin(hits.rows, _matching(split, hits.rows, compiled.rest))
         if len(hits) < wanted or wanted == split.num_records or np.count_nonzero(kept) >= limit:
             return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit])
@@ -293,10 +308,13 @@ def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) 
 
 def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
     compiled = _compile_for(snapshot, request, split)
-    searcher = split.searcher(index_cache(snapshot.context.settings))
-    if compiled.rest is None:
-        return count_index(searcher, compiled.query)
-    return len(_matching(split, matching_rows(searcher, compiled.query), compiled.rest))
+    if compiled.rest is not None:
+        return len(_matching(split, _all_hits(snapshot, split, compiled.query), compiled.rest))
+    return split.search_index(
+        index_cache(snapshot.context.settings),
+        compiled.query.needs_of_all_rows(),
+        lambda searcher: count_index(searcher, compiled.query),
+    )
 
 
 def _rows(snapshot: Snapshot, refs: Sequence[SplitRef], hits: MergedHits, schema: pa.Schema) -> pa.Table:
@@ -319,15 +337,18 @@ def _aggregate(
     snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
     compiled = _compile_for(snapshot, request, split)
-    searcher = split.searcher(index_cache(snapshot.context.settings))
     if compiled.rest is None:
-        return aggregate_index(searcher, compiled.query, aggregation, compiled.scope)
+        return split.search_index(
+            index_cache(snapshot.context.settings),
+            aggregate_needs(compiled.query, aggregation, compiled.scope),
+            lambda searcher: aggregate_index(searcher, compiled.query, aggregation, compiled.scope),
+        )
     # The index cannot decide the predicate, so it cannot aggregate: index the matching rows alone.
-    rows = _matching(split, matching_rows(searcher, compiled.query), compiled.rest)
+    rows = _matching(split, _all_hits(snapshot, split, compiled.query), compiled.rest)
     mapping = _mapping_of(aggregation, compiled.scope)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
     found = row_index(split.take(rows, columns), mapping)
-    return aggregate_index(found, everything(), aggregation, replace(compiled.scope, mapping=mapping))
+    return aggregate_index(found, all_rows(), aggregation, replace(compiled.scope, mapping=mapping))
 
 
 def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:

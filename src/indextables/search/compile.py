@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-from tantivy import Occur, Query
 
 from indextables.errors import InvalidQueryError, SearchFailedError
 from indextables.predicates import BoundPredicate
 from indextables.schema import find_column
+from indextables.search.index_query import IndexField, IndexQuery, all_rows, any_query, boolean, no_rows
 from indextables.search.parser import Boolean, Boost, Everything, FieldPath, Leaf, QueryNode, split_path
-from indextables.search.predicate_query import PredicateQueries, filtered, partition_predicate
-from indextables.search.text_query import TextQueries, any_query
+from indextables.search.predicate_query import PredicateQueries, partition_predicate
+from indextables.search.text_query import TextQueries
 from indextables.search.typed_query import address_query, matches_value, typed_query
 from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping
 from indextables.split.index_files import translating
@@ -32,7 +32,7 @@ _NO_COLUMNS: Final = pa.schema([])
 class CompiledQuery(msgspec.Struct, frozen=True):
     """A query compiled for one split; `rest` is the part of the predicate that only the rows can answer."""
 
-    query: Query
+    query: IndexQuery
     scope: "SearchScope"
     rest: BoundPredicate | None
 
@@ -41,14 +41,14 @@ def compile_with_predicate(
     scope: "SearchScope", query: QueryNode | None, where: BoundPredicate | None
 ) -> CompiledQuery:
     """Compile a query (None: all rows) and a bound predicate for the fields of a split. Raises InvalidQueryError."""
-    wanted = everything() if query is None else compile_query(query, scope)
+    wanted = all_rows() if query is None else compile_query(query, scope)
     if where is None:
         return CompiledQuery(wanted, scope, None)
     condition, rest = partition_predicate(where, scope.mapping)
-    return CompiledQuery(filtered(wanted, condition), scope, rest)
+    return CompiledQuery(wanted.filtered(condition), scope, rest)
 
 
-def compile_query(node: QueryNode, scope: "SearchScope") -> Query:
+def compile_query(node: QueryNode, scope: "SearchScope") -> IndexQuery:
     """Compile a query for the fields of a split.
 
     Text passes through the analyzers of its fields. A clause without tokens in any of its fields, such as punctuation,
@@ -57,12 +57,7 @@ def compile_query(node: QueryNode, scope: "SearchScope") -> Query:
     """
     with translating("cannot build the query", SearchFailedError):
         query = _Compiler(scope).compile(node)
-    return Query.empty_query() if query is None else query
-
-
-def everything() -> Query:
-    """Return the query that matches all rows."""
-    return Query.all_query()
+    return no_rows() if query is None else query
 
 
 # The scope of a query: the fields of a split, the default fields, and the split's partition values.
@@ -73,12 +68,6 @@ class Target(msgspec.Struct, frozen=True):
 
     field: FieldMapping
     path: tuple[str, ...] = ()
-
-    @property
-    def index_path(self) -> str:
-        """The field name and the path, in Tantivy's syntax."""
-        escaped = (part.replace("\\", "\\\\").replace(".", "\\.") for part in self.path)
-        return ".".join((self.field.index_name, *escaped))
 
 
 class PartitionValue(msgspec.Struct, frozen=True):
@@ -215,13 +204,13 @@ class _Compiler:
         self.schema = scope.mapping.tantivy_schema()
         self.defaults = scope.defaults()
 
-    def compile(self, node: QueryNode) -> Query | None:
+    def compile(self, node: QueryNode) -> IndexQuery | None:
         match node:
             case Everything():
-                return Query.all_query()
+                return all_rows()
             case Boost(operand=operand, factor=factor):
-                boosted = self.compile(operand)
-                return None if boosted is None else Query.boost_query(boosted, factor)
+                found = self.compile(operand)
+                return None if found is None else found.boosted(factor)
             case Boolean():
                 return self.boolean(node)
             case Leaf(field=None):
@@ -231,31 +220,28 @@ class _Compiler:
                 return self.leaf(node, self.scope.resolve(path))
         raise TypeError(f"{node!r} is not a query; use parse_query")
 
-    def boolean(self, node: Boolean) -> Query | None:
+    def boolean(self, node: Boolean) -> IndexQuery | None:
         must, should, must_not = map(self.compile_all, (node.must, node.should, node.must_not))
         if not must and not should:
             # The required clauses have no tokens; an exclusion alone does not ask for all other rows then.
             if node.must or node.should or not must_not:
                 return None
-            must = [Query.all_query()]
-        clauses = [(Occur.Must, query) for query in must]
-        clauses += [(Occur.Should, query) for query in should]
-        clauses += [(Occur.MustNot, query) for query in must_not]
-        return Query.boolean_query(clauses)
+            must = [all_rows()]
+        return boolean(must, should, must_not)
 
-    def compile_all(self, nodes: Sequence[QueryNode]) -> list[Query]:
+    def compile_all(self, nodes: Sequence[QueryNode]) -> list[IndexQuery]:
         return [query for query in map(self.compile, nodes) if query is not None]
 
-    def anywhere(self, leaf: Leaf) -> Query | None:
+    def anywhere(self, leaf: Leaf) -> IndexQuery | None:
         """Compile a leaf without a field: any of the default fields may match."""
         if not self.defaults and self.scope.has_absent_defaults:
-            return Query.empty_query()
+            return no_rows()
         if not self.defaults:
             raise leaf.place.error("the table has no text column to search; name a field, as in status:404")
         queries = [query for target in self.defaults if (query := self.in_default(leaf, target)) is not None]
         return any_query(queries) if queries else None
 
-    def in_default(self, leaf: Leaf, target: Target) -> Query | None:
+    def in_default(self, leaf: Leaf, target: Target) -> IndexQuery | None:
         if target.field.kind in _TEXT_KINDS or len(self.defaults) == 1:
             return self.leaf(leaf, target)
         try:
@@ -264,15 +250,15 @@ class _Compiler:
             # A word that is not a number cannot match a numeric field; the other fields decide.
             return None
 
-    def leaf(self, leaf: Leaf, target: Target | PartitionValue | AbsentColumn) -> Query | None:
+    def leaf(self, leaf: Leaf, target: Target | PartitionValue | AbsentColumn) -> IndexQuery | None:
         if isinstance(target, AbsentColumn):
-            return Query.empty_query()
+            return no_rows()
         if isinstance(target, PartitionValue):
             is_match = matches_value(leaf, target.row, self.scope.time_zone)
-            return Query.all_query() if is_match else Query.empty_query()
+            return all_rows() if is_match else no_rows()
         if target.field.kind in _TEXT_KINDS:
-            return TextQueries(target.field, target.index_path, self.schema).query(leaf)
+            return TextQueries(IndexField(self.schema, target.field, target.path)).query(leaf)
         if target.field.kind is FieldKind.IP:
-            return address_query(leaf, target.field, self.schema)
+            return address_query(leaf, IndexField(self.schema, target.field))
         predicates = PredicateQueries(self.scope.mapping)
         return typed_query(leaf, target.field, predicates, self.scope.time_zone)

@@ -7,9 +7,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from tantivy import DocAddress, Order, Query, Searcher
+from tantivy import DocAddress, Order, Searcher
 
 from indextables.errors import SearchFailedError
+from indextables.search.index_query import IndexQuery
 from indextables.split.doc_mapping import ROW_FIELD
 from indextables.split.index_files import translating
 
@@ -41,16 +42,16 @@ class MergedHits(msgspec.Struct, frozen=True, eq=False):
         return len(self.rows)
 
 
-def search_index(searcher: Searcher, query: Query, limit: int) -> Hits:
+def search_index(searcher: Searcher, query: IndexQuery, limit: int) -> Hits:
     """Return the `limit` best rows of an index, best first; ties are ordered by row.
 
-    Scores are BM25 with the term frequencies of this index. Raises SearchFailedError.
+    Scores are BM25 with the term frequencies of this index. Reads `needs_of_best_rows`. Raises SearchFailedError.
     """
     with translating(_FAILED, SearchFailedError):
         limit = min(limit, searcher.num_docs)
         if limit <= 0:
             return Hits(np.empty(0, np.float32), np.empty(0, np.int64))
-        found = searcher.search(query, limit, count=False).hits
+        found = searcher.search(query.query, limit, count=False).hits
         scores = np.fromiter(map(_score, found), np.float32, len(found))
         rows = np.fromiter(_row_numbers(searcher, found), np.int64, len(found))
         if searcher.num_segments == 1:
@@ -60,22 +61,22 @@ def search_index(searcher: Searcher, query: Query, limit: int) -> Hits:
     return Hits(scores[best], rows[best])
 
 
-def matching_rows(searcher: Searcher, query: Query) -> NDArray[np.int64]:
-    """Return the numbers of all matching rows, ascending, without scores. Raises SearchFailedError."""
+def matching_rows(searcher: Searcher, query: IndexQuery) -> NDArray[np.int64]:
+    """Return the numbers of all matching rows, ascending. Reads `needs_of_all_rows`. Raises SearchFailedError."""
     with translating(_FAILED, SearchFailedError):
         if not searcher.num_docs:
             return np.empty(0, np.int64)
         found = searcher.search(
-            query, searcher.num_docs, count=False, order_by_field=ROW_FIELD, order=Order.Asc
+            query.query, searcher.num_docs, count=False, order_by_field=ROW_FIELD, order=Order.Asc
         ).hits
         return np.fromiter(map(_score, found), np.int64, len(found))
 
 
-def count_index(searcher: Searcher, query: Query) -> int:
-    """Return the number of matching rows. Raises SearchFailedError."""
+def count_index(searcher: Searcher, query: IndexQuery) -> int:
+    """Return the number of matching rows. Reads `needs_of_all_rows`. Raises SearchFailedError."""
     with translating(_FAILED, SearchFailedError):
         # Faster than a search for one row with a count, because nothing is scored.
-        answer = searcher.aggregate(query, {_ROWS: {"value_count": {"field": ROW_FIELD}}})
+        answer = searcher.aggregate(query.query, {_ROWS: {"value_count": {"field": ROW_FIELD}}})
     return int(answer[_ROWS]["value"])
 
 

@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from ipaddress import ip_address
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from tantivy import FieldType, Occur, Query
+from tantivy import FieldType
 
 from indextables.errors import InvalidPredicateError
 from indextables.predicates import (
@@ -33,12 +33,20 @@ from indextables.predicates import (
     all_of,
     conjuncts_of,
 )
+from indextables.search.index_query import (
+    IndexField,
+    IndexQuery,
+    IndexTerm,
+    TermSpan,
+    all_queries,
+    all_rows,
+    any_query,
+    no_rows,
+)
 from indextables.search.parser import Bound
 from indextables.search.patterns import HEXADECIMAL, range_pattern
-from indextables.search.text_query import all_queries, any_query
+from indextables.search.text_query import span_of
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, RAW, DocMapping, FieldKind, FieldMapping
-
-IndexTerm: TypeAlias = bool | int | float | str | bytes
 
 _NEGATED: Final = {
     Operator.EQ: Operator.NE,
@@ -72,7 +80,7 @@ _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 def partition_predicate(
     predicate: BoundPredicate, mapping: DocMapping
-) -> tuple[Query | None, BoundPredicate | None]:
+) -> tuple[IndexQuery | None, BoundPredicate | None]:
     """Partition a bound predicate into a query that the index answers exactly, and the rest for the rows.
 
     The predicate is the conjunction of both; None is a part that excludes nothing. Ranges and prefixes of strings are
@@ -80,7 +88,7 @@ def partition_predicate(
     that the mapping does not have.
     """
     queries_of = PredicateQueries(mapping)
-    queries: list[Query] = []
+    queries: list[IndexQuery] = []
     rest: list[BoundPredicate] = []
     for conjunct in conjuncts_of(predicate):
         if isinstance(conjunct, AlwaysTrue):
@@ -93,18 +101,6 @@ def partition_predicate(
     return (all_queries(queries) if queries else None, all_of(rest) if rest else None)
 
 
-def filtered(query: Query, condition: Query | None) -> Query:
-    """Restrict a query to the rows of a condition, without changing scores."""
-    if condition is None:
-        return query
-    return Query.boolean_query([(Occur.Must, query), (Occur.Must, Query.const_score_query(condition, 0.0))])
-
-
-def _without(query: Query, excluded: Query) -> Query:
-    """Return the query for the rows of one query that another does not match."""
-    return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, excluded)])
-
-
 class PredicateQueries:
     """Compiles predicates over the fields of one mapping."""
 
@@ -114,13 +110,13 @@ class PredicateQueries:
         self.mapping = mapping
         self.schema = mapping.tantivy_schema()
 
-    def where_true(self, predicate: Predicate) -> Query | None:
+    def where_true(self, predicate: Predicate) -> IndexQuery | None:
         """Return the query for the rows where a bound predicate is true."""
         match predicate:
             case AlwaysTrue():
-                return Query.all_query()
+                return all_rows()
             case AlwaysFalse():
-                return Query.empty_query()
+                return no_rows()
             case And(operands=operands):
                 return _combined(all_queries, map(self.where_true, operands))
             case Or(operands=operands):
@@ -137,7 +133,7 @@ class PredicateQueries:
                 return self._among(column, [value for value in values if value is not None])
         return None
 
-    def where_false(self, predicate: Predicate) -> Query | None:
+    def where_false(self, predicate: Predicate) -> IndexQuery | None:
         """Return the query for the rows where a bound predicate is false, not unknown."""
         match predicate:
             case AlwaysTrue() | AlwaysFalse() | IsNull() | IsNotNull():
@@ -152,16 +148,16 @@ class PredicateQueries:
                 return self._compared(column, _NEGATED[operator], value)
             case In(column=column, values=values):
                 if None in values:
-                    return Query.empty_query()
+                    return no_rows()
                 return self._present_without(column, self.where_true(predicate))
         return None
 
-    def _compared(self, column: str, operator: Operator, value: Value | None) -> Query | None:
+    def _compared(self, column: str, operator: Operator, value: Value | None) -> IndexQuery | None:
         field = self._field(column)
         if field is None:
             return None
         if value is None:
-            return Query.empty_query()
+            return no_rows()
         if operator is Operator.NE:
             return self._present_without(column, self._among(column, [value]))
         if operator is Operator.EQ:
@@ -170,7 +166,7 @@ class PredicateQueries:
             return None
         return self._ordered(field, operator, index_term(field, value))
 
-    def _ordered(self, field: FieldMapping, operator: Operator, term: IndexTerm) -> Query | None:
+    def _ordered(self, field: FieldMapping, operator: Operator, term: IndexTerm) -> IndexQuery | None:
         if isinstance(term, float) and math.isnan(term):
             return self._compared_with_nan(field, operator)
         if isinstance(term, bool):
@@ -181,36 +177,31 @@ class PredicateQueries:
             bound = Bound(term, is_inclusive)
             lower, upper = (bound, None) if is_lower else (None, bound)
             pattern = range_pattern(lower, upper, HEXADECIMAL)
-            return (
-                Query.regex_query(self.schema, field.index_name, pattern) if pattern else Query.empty_query()
-            )
+            return self._index(field).regex(pattern, span_of(lower, upper)) if pattern else no_rows()
         assert isinstance(term, int | float)
         return self._range(field, term, is_lower=is_lower, is_inclusive=is_inclusive)
 
-    def _compared_with_nan(self, field: FieldMapping, operator: Operator) -> Query | None:
+    def _compared_with_nan(self, field: FieldMapping, operator: Operator) -> IndexQuery | None:
         # As in Spark, NaN equals itself and is above every other number.
         match operator:
             case Operator.GT:
-                return Query.empty_query()
+                return no_rows()
             case Operator.GE:
                 return self._terms(field, [math.nan])
             case Operator.LT:
                 return self._range(field, math.inf, is_lower=False, is_inclusive=True)
         return self._present(field.name)
 
-    def _range(self, field: FieldMapping, term: float, *, is_lower: bool, is_inclusive: bool) -> Query:
-        return Query.range_query(
-            self.schema,
-            field.index_name,
-            field.field_type,
-            lower_bound=term if is_lower else None,
-            upper_bound=None if is_lower else term,
+    def _range(self, field: FieldMapping, term: float, *, is_lower: bool, is_inclusive: bool) -> IndexQuery:
+        span = TermSpan(
+            term if is_lower else None,
+            None if is_lower else term,
             include_lower=is_inclusive or not is_lower,
             include_upper=is_inclusive or is_lower,
-            use_inverted_index=not field.fast,
         )
+        return self._index(field).range(span)
 
-    def _among(self, column: str, values: list[Value]) -> Query | None:
+    def _among(self, column: str, values: list[Value]) -> IndexQuery | None:
         field = self._field(column)
         if field is None:
             return None
@@ -220,18 +211,21 @@ class PredicateQueries:
             return None
         return self._terms(field, terms)
 
-    def _terms(self, field: FieldMapping, terms: list[Any]) -> Query:
+    def _terms(self, field: FieldMapping, terms: list[Any]) -> IndexQuery:
         if not terms:
-            return Query.empty_query()
+            return no_rows()
         if len(terms) == 1:
-            return Query.term_query(self.schema, field.index_name, terms[0], index_option="basic")
-        return Query.term_set_query(self.schema, field.index_name, terms)
+            return self._index(field).term(terms[0])
+        return self._index(field).one_of(terms)
 
-    def _present_without(self, column: str, excluded: Query | None) -> Query | None:
+    def _index(self, field: FieldMapping) -> IndexField:
+        return IndexField(self.schema, field)
+
+    def _present_without(self, column: str, excluded: IndexQuery | None) -> IndexQuery | None:
         present = self._present(column)
-        return None if present is None or excluded is None else _without(present, excluded)
+        return None if present is None or excluded is None else present.without(excluded)
 
-    def _present(self, column: str) -> Query | None:
+    def _present(self, column: str) -> IndexQuery | None:
         field = self._field(column)
         if field is None:
             return None
@@ -241,7 +235,7 @@ class PredicateQueries:
             # The index skips the longest values, so they look like nulls.
             return None
         if field.fast:
-            return Query.exists_query(field.index_name)
+            return self._index(field).exists()
         if field.kind is FieldKind.BOOL:
             return self._terms(field, [False, True])
         if field.field_type == FieldType.Integer:
@@ -257,8 +251,10 @@ class PredicateQueries:
         return field
 
 
-def _combined(combine: Callable[[list[Query]], Query], queries: Iterable[Query | None]) -> Query | None:
-    known: list[Query] = []
+def _combined(
+    combine: Callable[[list[IndexQuery]], IndexQuery], queries: Iterable[IndexQuery | None]
+) -> IndexQuery | None:
+    known: list[IndexQuery] = []
     for query in queries:
         if query is None:
             return None
@@ -266,8 +262,8 @@ def _combined(combine: Callable[[list[Query]], Query], queries: Iterable[Query |
     return combine(known)
 
 
-def _complement(query: Query | None) -> Query | None:
-    return None if query is None else _without(Query.all_query(), query)
+def _complement(query: IndexQuery | None) -> IndexQuery | None:
+    return None if query is None else all_rows().without(query)
 
 
 def _size(term: IndexTerm) -> int:

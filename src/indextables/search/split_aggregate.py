@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from tantivy import FieldType, Order, Query, Schema, Searcher
+from tantivy import Order, Schema, Searcher
 
 from indextables._caching import lazy_property
 from indextables.errors import InvalidAggregationError, SearchFailedError
-from indextables.predicates import Comparison, IsNotNull, Operator
+from indextables.predicates import IsNotNull
 from indextables.search.aggregation import (
     KEY,
     ROWS,
@@ -30,9 +30,11 @@ from indextables.search.aggregation import (
     partial_schema,
 )
 from indextables.search.compile import AbsentColumn, PartitionValue, SearchScope, Target
-from indextables.search.predicate_query import PredicateQueries, filtered
+from indextables.search.index_query import IndexField, IndexQuery, TermSpan, rows_between
+from indextables.search.predicate_query import PredicateQueries
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, ROW_FIELD, FieldKind, FieldMapping
 from indextables.split.index_files import translating
+from indextables.split.needs import Needs, column_needs
 
 # Tantivy's limit.
 MAX_GROUPS: Final = 65_000
@@ -56,9 +58,9 @@ class _Bucket(msgspec.Struct, frozen=True):
 
 
 def aggregate_index(
-    searcher: Searcher, query: Query, aggregation: Aggregation, scope: SearchScope
+    searcher: Searcher, query: IndexQuery, aggregation: Aggregation, scope: SearchScope
 ) -> PartialAggregate:
-    """Aggregate the matching rows of an index; `scope.schema` is the table's.
+    """Aggregate the matching rows of an index, of which `aggregate_needs` are read; `scope.schema` is the table's.
 
     Counts, minima, maxima, and sums of integers and decimals are exact. Terms are complete up to MAX_GROUPS per split.
     Raises InvalidAggregationError for columns that do not exist or have an unsuitable type, and for metrics that the
@@ -68,9 +70,25 @@ def aggregate_index(
     return _Run(searcher, query, aggregation, scope).partial()
 
 
+def aggregate_needs(query: IndexQuery, aggregation: Aggregation, scope: SearchScope) -> Needs:
+    """Return what `aggregate_index` reads of an index."""
+    predicates = PredicateQueries(scope.mapping)
+    by = () if aggregation.by is None else (aggregation.by.column,)
+    needs = query.needs_of_all_rows()
+    for column in (*by, *aggregation.columns):
+        target = scope.find_column(column)
+        if not isinstance(target, Target):
+            continue
+        if is_countable(target.field):
+            needs |= column_needs(target.field.index_name)
+        elif (present := predicates.where_true(IsNotNull(target.field.name))) is not None:
+            needs |= present.needs.unscored()
+    return needs
+
+
 class _Run(msgspec.Struct, frozen=True, dict=True):
     searcher: Searcher
-    query: Query
+    query: IndexQuery
     aggregation: Aggregation
     scope: SearchScope
 
@@ -228,10 +246,11 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
 
     def equal_counts(self, column: str, value: float, buckets: Sequence[_Bucket]) -> list[int]:
         """Return how many rows of each group have this value."""
-        equal = self.predicates.where_true(Comparison(column, Operator.EQ, value))
-        run = replace(
-            self, query=filtered(self.query, equal), aggregation=Aggregation(by=self.aggregation.by)
-        )
+        target = self.scope.find_column(column)
+        assert isinstance(target, Target)
+        # By the fast values, which are needed anyway, and not by the terms.
+        equal = IndexField(self.predicates.schema, target.field).range(TermSpan(value, value))
+        run = replace(self, query=self.query.filtered(equal), aggregation=Aggregation(by=self.aggregation.by))
         found, _ = run.buckets()
         # By their text, because a key may be NaN, which does not equal itself.
         counts = {repr(bucket.key): bucket.rows for bucket in found}
@@ -242,12 +261,12 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         is_count = functions == {MetricFunction.COUNT} and self.aggregation.by is None
         if present is None or not is_count:
             raise _not_fast(field)
-        counted = self.aggregate(filtered(self.query, present), {ROWS: {"value_count": {"field": ROW_FIELD}}})
+        counted = self.aggregate(self.query.filtered(present), {ROWS: {"value_count": {"field": ROW_FIELD}}})
         return int(counted[ROWS]["value"])
 
-    def aggregate(self, query: Query, requests: dict[str, Any]) -> dict[str, Any]:
+    def aggregate(self, query: IndexQuery, requests: dict[str, Any]) -> dict[str, Any]:
         with translating(_FAILED, SearchFailedError):
-            return self.searcher.aggregate(query, requests)
+            return self.searcher.aggregate(query.query, requests)
 
 
 def _constant_metrics(names: PartialColumns, value: pa.Scalar, buckets: Sequence[_Bucket]) -> dict[str, Any]:
@@ -369,7 +388,7 @@ class ValueReader:
 
     __slots__ = ("query", "schema", "searcher")
 
-    def __init__(self, searcher: Searcher, schema: Schema, query: Query) -> None:
+    def __init__(self, searcher: Searcher, schema: Schema, query: IndexQuery) -> None:
         self.searcher = searcher
         self.schema = schema
         self.query = query
@@ -396,20 +415,15 @@ class ValueReader:
     def _total(self, field: FieldMapping) -> int:
         total = 0
         for start in range(0, self.searcher.num_docs, CHUNK_ROWS):
-            rows = Query.range_query(
-                self.schema,
-                ROW_FIELD,
-                FieldType.Integer,
-                lower_bound=start,
-                upper_bound=start + CHUNK_ROWS,
-                include_upper=False,
-            )
-            found = self._ordered(filtered(self.query, rows), field, CHUNK_ROWS, Order.Asc)
+            rows = rows_between(self.schema, start, start + CHUNK_ROWS)
+            found = self._ordered(self.query.filtered(rows), field, CHUNK_ROWS, Order.Asc)
             total += sum(_unscaled(field, value) for value in found if value is not None)
         return total
 
-    def _ordered(self, query: Query, field: FieldMapping, limit: int, order: Order) -> Sequence[Any]:
-        result = self.searcher.search(query, limit, count=False, order_by_field=field.index_name, order=order)
+    def _ordered(self, query: IndexQuery, field: FieldMapping, limit: int, order: Order) -> Sequence[Any]:
+        result = self.searcher.search(
+            query.query, limit, count=False, order_by_field=field.index_name, order=order
+        )
         return [value for value, _ in result.hits]
 
 

@@ -6,10 +6,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from tantivy import Filter, Occur, Query, Schema, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
+from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from indextables._caching import shared_memo
 from indextables.predicates.literals import parse_decimal, parse_integer, parse_timestamp
+from indextables.search.index_query import (
+    IndexField,
+    IndexQuery,
+    PhraseWord,
+    TermSpan,
+    all_queries,
+    any_query,
+    no_rows,
+)
 from indextables.search.parser import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
 from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
 from indextables.split.doc_mapping import STEMMED_LANGUAGES, FieldKind, FieldMapping, build_analyzer
@@ -33,20 +42,19 @@ JsonValue = bool | int | float | datetime
 
 
 class TextQueries:
-    """Compiles leaves over one field of kind TEXT, STRING or JSON; `index_path` includes the path inside JSON.
+    """Compiles leaves over one field of kind TEXT, STRING or JSON.
 
     None means that the leaf has no tokens in this field, so there is nothing to search for.
     """
 
-    __slots__ = ("field", "is_json", "name", "schema")
+    __slots__ = ("field", "index", "is_json")
 
-    def __init__(self, field: FieldMapping, index_path: str, schema: Schema) -> None:
-        self.field = field
-        self.name = index_path
-        self.is_json = field.kind is FieldKind.JSON
-        self.schema = schema
+    def __init__(self, index: IndexField) -> None:
+        self.index = index
+        self.field = index.mapping
+        self.is_json = self.field.kind is FieldKind.JSON
 
-    def query(self, leaf: Leaf) -> Query | None:
+    def query(self, leaf: Leaf) -> IndexQuery | None:
         """Compile a leaf. Raises InvalidQueryError if this field cannot answer it."""
         match leaf:
             case Term(text=text):
@@ -56,7 +64,7 @@ class TextQueries:
             case Wildcard(parts=parts):
                 return self._wildcard(parts, leaf.place)
             case Fuzzy(text=text, distance=distance):
-                found = [self._fuzzy(token.text, distance) for token in tokens(self.field, text)]
+                found = [self.index.fuzzy(token.text, distance) for token in tokens(self.field, text)]
                 return all_queries(found) if found else None
             case Range(lower=lower, upper=upper):
                 return self._range(lower, upper, leaf.place)
@@ -66,31 +74,32 @@ class TextQueries:
                 return self._exists(leaf.place)
         raise TypeError(f"{leaf!r} is not a leaf of a query")
 
-    def _quoted(self, text: str, place: Place, slop: int) -> Query | None:
+    def _quoted(self, text: str, place: Place, slop: int) -> IndexQuery | None:
         timestamps = (
             [value for value in _json_values(text) if isinstance(value, datetime)] if self.is_json else []
         )
         return self._value(text, place, timestamps, slop)
 
-    def _value(self, text: str, place: Place, values: Sequence[JsonValue], slop: int = 0) -> Query | None:
+    def _value(
+        self, text: str, place: Place, values: Sequence[JsonValue], slop: int = 0
+    ) -> IndexQuery | None:
         """Match text or, inside JSON, a value with the same spelling."""
         as_text = self._adjacent(tokens(self.field, text), place, slop)
-        found = [Query.term_query(self.schema, self.name, value, self.field.record) for value in values]
+        found = [self.index.term(value) for value in values]
         found += [as_text] if as_text is not None else []
         return any_query(found) if found else None
 
-    def _adjacent(self, found: list["AnalyzedToken"], place: Place, slop: int) -> Query | None:
+    def _adjacent(self, found: list["AnalyzedToken"], place: Place, slop: int) -> IndexQuery | None:
         """Match tokens next to each other, as in the text."""
         if not found:
             return None
         if len(found) == 1 or self.field.tokenizer in NGRAMS:
-            return all_queries([self._term(token.text) for token in found])
+            return all_queries([self.index.term(token.text) for token in found])
         self._check_positions(place)
         first = found[0].position
-        words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in found]
-        return Query.phrase_query(self.schema, self.name, words, slop)
+        return self.index.phrase([(token.position - first, token.text) for token in found], slop)
 
-    def _wildcard(self, parts: tuple[str, ...], place: Place) -> Query | None:
+    def _wildcard(self, parts: tuple[str, ...], place: Place) -> IndexQuery | None:
         if self.field.tokenizer in NGRAMS:
             # The index already holds parts of words, so the stars add nothing.
             found = [token for part in parts for token in tokens(self.field, part)]
@@ -102,10 +111,10 @@ class TextQueries:
             raise place.error("inside JSON, a * is allowed at the end of a word only, as in attrs.name:ann*")
         if any(len(tokens(self.field, part)) > 1 for part in parts):
             raise place.error("a * in the middle or in front applies to a single word; remove the separators")
-        pattern = star_pattern(tuple(normalized(self.field, part) for part in parts))
-        return self._regex(pattern, place)
+        literals = tuple(normalized(self.field, part) for part in parts)
+        return self._regex(star_pattern(literals), literals[0], place)
 
-    def _prefix(self, text: str, place: Place) -> Query | None:
+    def _prefix(self, text: str, place: Place) -> IndexQuery | None:
         found = unstemmed_tokens(self.field, text)
         if not found:
             return None
@@ -115,59 +124,54 @@ class TextQueries:
             return self._adjacent(tokens(self.field, text), place, slop=0)
         if len(found) > 1:
             return self._phrase_prefix(text, last.text, place)
-        # Not a phrase prefix query, which silently stops after fifty terms.
-        prefix = Query.fuzzy_term_query(self.schema, self.name, last.text, distance=0, prefix=True)
+        prefix = self.index.prefix(last.text)
         stem = tokens(self.field, text)[0].text
-        return prefix if stem == last.text else any_query([prefix, self._term(stem)])
+        return prefix if stem == last.text else any_query([prefix, self.index.term(stem)])
 
-    def _phrase_prefix(self, text: str, last: str, place: Place) -> Query:
+    def _phrase_prefix(self, text: str, last: str, place: Place) -> IndexQuery:
         if self.is_json:
             raise place.error("inside JSON, a * applies to a single word; remove the separators")
         self._check_positions(place)
         *before, stem = tokens(self.field, text)
         first = before[0].position
-        words: list[str | tuple[int, str]] = [
-            (token.position - first, literal_pattern(token.text)) for token in before
+        words = [
+            PhraseWord(token.position - first, literal_pattern(token.text), (token.text,)) for token in before
         ]
-        words.append((stem.position - first, one_of([star_pattern((last, "")), literal_pattern(stem.text)])))
-        return Query.regex_phrase_query(self.schema, self.name, words)
+        ending = one_of([star_pattern((last, "")), literal_pattern(stem.text)])
+        words.append(PhraseWord(stem.position - first, ending, (stem.text,), (last,)))
+        return self.index.phrase_of_patterns(words)
 
-    def _range(self, lower: Bound | None, upper: Bound | None, place: Place) -> Query:
+    def _range(self, lower: Bound | None, upper: Bound | None, place: Place) -> IndexQuery:
         if self.is_json:
             raise place.error(
                 "values inside JSON cannot be compared by the index; store them in their own column"
             )
-        pattern = range_pattern(self._normalized(lower), self._normalized(upper))
-        return self._regex(pattern, place) if pattern is not None else Query.empty_query()
+        lower, upper = self._normalized(lower), self._normalized(upper)
+        pattern = range_pattern(lower, upper)
+        return no_rows() if pattern is None else self._regex(pattern, span_of(lower, upper), place)
 
     def _normalized(self, bound: Bound | None) -> Bound | None:
         return bound and Bound(normalized(self.field, bound.text), bound.is_inclusive)
 
-    def _one_of(self, values: tuple[str, ...], place: Place) -> Query | None:
+    def _one_of(self, values: tuple[str, ...], place: Place) -> IndexQuery | None:
         if self.field.kind is FieldKind.STRING:
-            return Query.term_set_query(self.schema, self.name, list(values))
+            return self.index.one_of(values)
         queries = [self._value(text, place, _json_values(text) if self.is_json else []) for text in values]
         found = [query for query in queries if query is not None]
         return any_query(found) if found else None
 
-    def _exists(self, place: Place) -> Query:
+    def _exists(self, place: Place) -> IndexQuery:
         if self.field.fast:
-            return Query.exists_query(self.name, json_subpaths=self.is_json)
+            return self.index.exists()
         if self.is_json:
             raise place.error(
                 f"column {self.field.name!r} is not a fast field, so only its values can be searched"
             )
-        return Query.fuzzy_term_query(self.schema, self.name, "", distance=0, prefix=True)
+        return self.index.prefix("")
 
-    def _term(self, text: str) -> Query:
-        return Query.term_query(self.schema, self.name, text, self.field.record)
-
-    def _fuzzy(self, text: str, distance: int) -> Query:
-        return Query.fuzzy_term_query(self.schema, self.name, text, distance)
-
-    def _regex(self, pattern: str, place: Place) -> Query:
+    def _regex(self, pattern: str, within: TermSpan | str, place: Place) -> IndexQuery:
         try:
-            return Query.regex_query(self.schema, self.name, pattern)
+            return self.index.regex(pattern, within)
         except ValueError as error:
             raise place.error("the text is too long for a range or a *; shorten it") from error
 
@@ -177,6 +181,16 @@ class TextQueries:
                 f"column {self.field.name!r} is indexed without positions, so phrases cannot be searched; "
                 f"join the words with AND"
             )
+
+
+def span_of(lower: Bound | None, upper: Bound | None) -> TermSpan:
+    """Return the span of terms between bounds; None is no bound."""
+    return TermSpan(
+        None if lower is None else lower.text,
+        None if upper is None else upper.text,
+        include_lower=lower is None or lower.is_inclusive,
+        include_upper=upper is None or upper.is_inclusive,
+    )
 
 
 def _json_values(text: str) -> list[JsonValue]:
@@ -192,20 +206,6 @@ def _json_values(text: str) -> list[JsonValue]:
     number = parse_decimal(text)
     nearest = math.nan if number is None else float(number)
     return [nearest] if math.isfinite(nearest) else []
-
-
-def all_queries(queries: list[Query]) -> Query:
-    """Return the query for the rows that match all of these."""
-    if len(queries) == 1:
-        return queries[0]
-    return Query.boolean_query([(Occur.Must, query) for query in queries])
-
-
-def any_query(queries: list[Query]) -> Query:
-    """Return the query for the rows that match any of these."""
-    if len(queries) == 1:
-        return queries[0]
-    return Query.boolean_query([(Occur.Should, query) for query in queries])
 
 
 # Analysis: query text passes through the analyzers of the index, so both produce the same tokens.

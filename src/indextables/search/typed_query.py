@@ -5,7 +5,6 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 import pyarrow as pa
-from tantivy import FieldType, Query, Schema
 
 from indextables.errors import InvalidPredicateError, InvalidQueryError
 from indextables.predicates import (
@@ -24,9 +23,10 @@ from indextables.predicates import (
     to_arrow_filter,
 )
 from indextables.predicates.literals import parse_date, parse_decimal
+from indextables.search.index_query import IndexField, IndexQuery, any_query
 from indextables.search.parser import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
 from indextables.search.predicate_query import PredicateQueries
-from indextables.search.text_query import any_query
+from indextables.search.text_query import span_of
 from indextables.split.doc_mapping import FieldKind, FieldMapping
 
 ARROW_TYPES: Final = {
@@ -51,7 +51,9 @@ def arrow_type(field: FieldMapping) -> pa.DataType:
     return ARROW_TYPES[field.kind]
 
 
-def typed_query(leaf: Leaf, field: FieldMapping, predicates: PredicateQueries, time_zone: tzinfo) -> Query:
+def typed_query(
+    leaf: Leaf, field: FieldMapping, predicates: PredicateQueries, time_zone: tzinfo
+) -> IndexQuery:
     """Compile a leaf over a typed field. Raises InvalidQueryError for text that is not a value of the type."""
     column = pa.field(field.name, arrow_type(field))
     query = predicates.where_true(_bound_predicate(leaf, column, time_zone))
@@ -68,19 +70,19 @@ def matches_value(leaf: Leaf, row: pa.Table, time_zone: tzinfo) -> bool:
     return bool(row.filter(to_arrow_filter(predicate)).num_rows)
 
 
-def address_query(leaf: Leaf, field: FieldMapping, schema: Schema) -> Query:
+def address_query(leaf: Leaf, field: IndexField) -> IndexQuery:
     """Compile a leaf over IP addresses; 10.0.0.0/8 matches the whole network."""
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0):
-            return _network(text, leaf, field, schema)
+            return _network(text, leaf, field)
         case OneOf(values=values):
-            return any_query([_network(text, leaf, field, schema) for text in values])
+            return any_query([_network(text, leaf, field) for text in values])
         case Range(lower=lower, upper=upper):
-            return _addresses(lower, upper, leaf, field, schema)
+            return _addresses(lower, upper, leaf, field)
         case Exists():
-            return _addresses(Bound(LOWEST_ADDRESS, is_inclusive=True), None, leaf, field, schema)
+            return _addresses(Bound(LOWEST_ADDRESS, is_inclusive=True), None, leaf, field)
     raise leaf.place.error(
-        f"column {field.name!r} holds addresses; write a network, as in {field.name}:10.0.0.0/8"
+        f"column {field.mapping.name!r} holds addresses; write a network, as in {field.mapping.name}:10.0.0.0/8"
     )
 
 
@@ -163,33 +165,25 @@ def _like(name: str, parts: tuple[str, ...]) -> Predicate:
     return Like(name, "%".join(escaped))
 
 
-def _network(text: str, leaf: Leaf, field: FieldMapping, schema: Schema) -> Query:
+def _network(text: str, leaf: Leaf, field: IndexField) -> IndexQuery:
     if "/" not in text:
-        return Query.term_query(schema, field.index_name, _address(text, leaf, field), index_option="basic")
+        return field.term(_address(text, leaf, field))
     try:
         network = ip_network(text, strict=False)
     except ValueError as error:
         raise _no_address(text, leaf, field) from error
     lower, upper = str(network[0]), str(network[-1])
-    return _addresses(Bound(lower, is_inclusive=True), Bound(upper, is_inclusive=True), leaf, field, schema)
+    return _addresses(Bound(lower, is_inclusive=True), Bound(upper, is_inclusive=True), leaf, field)
 
 
-def _addresses(
-    lower: Bound | None, upper: Bound | None, leaf: Leaf, field: FieldMapping, schema: Schema
-) -> Query:
-    return Query.range_query(
-        schema,
-        field.index_name,
-        FieldType.IpAddr,
-        lower_bound=_address(lower.text, leaf, field) if lower is not None else None,
-        upper_bound=_address(upper.text, leaf, field) if upper is not None else None,
-        include_lower=lower is None or lower.is_inclusive,
-        include_upper=upper is None or upper.is_inclusive,
-        use_inverted_index=not field.fast,
+def _addresses(lower: Bound | None, upper: Bound | None, leaf: Leaf, field: IndexField) -> IndexQuery:
+    bounds = (
+        bound and Bound(_address(bound.text, leaf, field), bound.is_inclusive) for bound in (lower, upper)
     )
+    return field.range(span_of(*bounds))
 
 
-def _address(text: str, leaf: Leaf, field: FieldMapping) -> str:
+def _address(text: str, leaf: Leaf, field: IndexField) -> str:
     try:
         address = ip_address(text)
     except ValueError as error:
@@ -199,8 +193,8 @@ def _address(text: str, leaf: Leaf, field: FieldMapping) -> str:
     return str(address)
 
 
-def _no_address(text: str, leaf: Leaf, field: FieldMapping) -> InvalidQueryError:
+def _no_address(text: str, leaf: Leaf, field: IndexField) -> InvalidQueryError:
     return leaf.place.error(
-        f"column {field.name!r} holds addresses, and {text[:40]!r} is not an address; "
+        f"column {field.mapping.name!r} holds addresses, and {text[:40]!r} is not an address; "
         f"write one such as 10.0.0.1 or 2001:db8::1, or a network such as 10.0.0.0/8"
     )

@@ -209,15 +209,24 @@ def _search_split(
 
     Raises InvalidQueryError.
     """
-    searcher = split.searcher(index_cache(table.settings))
+    cache = index_cache(table.settings)
     scope = SearchScope(split.mapping, table.shape.schema, split.partition_row, query.fields)
     compiled = compile_with_predicate(scope, query.node, where)
     if query.is_scored:
-        hits = search_index(searcher, compiled.query, split.num_records)
+        hits = split.search_index(
+            cache,
+            compiled.query.needs_of_best_rows(),
+            lambda searcher: search_index(searcher, compiled.query, split.num_records),
+        )
         order = np.argsort(hits.rows)
         rows, scores = hits.rows[order], hits.scores[order]
     else:
-        rows, scores = matching_rows(searcher, compiled.query), None
+        rows = split.search_index(
+            cache,
+            compiled.query.needs_of_all_rows(),
+            lambda searcher: matching_rows(searcher, compiled.query),
+        )
+        scores = None
     needed = list(dict.fromkeys([*names, *(columns_of(compiled.rest) if compiled.rest is not None else ())]))
     for start in range(0, len(rows), _BATCH_ROWS):
         piece = slice(start, start + _BATCH_ROWS)

@@ -19,6 +19,7 @@ from indextables.errors import SplitWriteError
 from indextables.pruning import ColumnStatistics, StatisticsOptions, column_statistics, merge_statistics
 from indextables.schema import TableShape
 from indextables.split.bundle import IndexMember, SplitInfo, encode_tail
+from indextables.split.cold_data import ColdData
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_chunks import pack
@@ -141,6 +142,7 @@ class SplitBuilder:
             # Bounds leave NaN out, and readers that take NaN for the largest number would lose rows.
             metadata = without_statistics(detach_metadata(self._bundle_path), rows.chunks_with_nan)
             pages = find_pages(self._bundle_path, metadata)
+            cold_index = ColdData.of(self._index_path).encode()
             with self._bundle_path.open("r+b") as bundle:
                 rows_bytes = bundle.seek(0, 2)
                 packed = pack(index_files, bundle)
@@ -161,7 +163,7 @@ class SplitBuilder:
                     field_ids=self._shape.table.field_ids,
                 )
                 members = {name: IndexMember(*place) for name, place in packed.places.items()}
-                tail = encode_tail(footer_start, info, members, packed.chunks, pages, metadata)
+                tail = encode_tail(footer_start, info, members, packed.chunks, pages, cold_index, metadata)
                 bundle.seek(footer_start)
                 bundle.write(tail)
         return BuiltSplit(self._bundle_path, info, footer_start + len(tail), footer_start, rows_bytes)
@@ -179,11 +181,14 @@ class SplitBuilder:
     def _bundle_path(self) -> Path:
         return self._directory / "bundle"
 
+    @property
+    def _index_path(self) -> Path:
+        return self._directory / "index"
+
     def _new_index(self) -> IndexBuilder:
-        directory = self._directory / "index"
         with _writing(self._directory):
-            directory.mkdir(parents=True)
-        return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes)
+            self._index_path.mkdir(parents=True)
+        return IndexBuilder(self._index_path, self._shape.mapping, self._shape.heap_bytes)
 
     def _open_rows(self, first_rows: pa.Table) -> RowsFile:
         if self._rows is None:

@@ -5,12 +5,13 @@
 Offsets in a Parquet file are absolute, and readers start at its end, so any Parquet reader finds the rows and skips the
 index. The tail, from the cold data to the end, is read with one request. The metadata's key `indextables` holds what
 the split knows of itself, and the checksum of the tail; the manifest lists the files of the index; the cold data says
-where their chunks and the pages of the rows are.
+where their chunks and the pages of the rows are, and which parts of the index a search needs.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -105,6 +106,8 @@ class Bundle(msgspec.Struct, frozen=True, eq=False):
     members: Mapping[str, IndexMember]
     chunks: ChunkTable
     pages: PageTable
+    # See `ColdData`.
+    cold_index: bytes
     metadata: pq.FileMetaData
     checksum: str
     tail: bytes
@@ -135,6 +138,7 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     chunk_bytes: int
     chunks: Place
     pages: Place
+    cold_index: Place
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -146,15 +150,15 @@ def encode_tail(
     members: Mapping[str, IndexMember],
     chunks: ChunkTable,
     pages: PageTable,
+    cold_index: bytes,
     metadata: Struct,
 ) -> bytes:
     """Encode the tail of a split that starts at this offset; `metadata` is that of the rows."""
-    chunk_data, page_data = chunks.encode(), pages.encode()
-    cold = chunk_data + page_data
-    chunk_place = Place(start, start + len(chunk_data))
+    parts = (chunks.encode(), pages.encode(), cold_index)
+    cold = b"".join(parts)
     manifest_start = start + len(cold)
-    page_place = Place(chunk_place.end, manifest_start)
-    manifest = msgspec.json.encode(_Manifest(dict(members), CHUNK_BYTES, chunk_place, page_place))
+    places = [Place(*ends) for ends in pairwise(accumulate(map(len, parts), initial=start))]
+    manifest = msgspec.json.encode(_Manifest(dict(members), CHUNK_BYTES, *places))
     place = Place(manifest_start, manifest_start + len(manifest))
     entry = metadata_with_entry(
         metadata, METADATA_KEY, _encode_info(info, Place(start, manifest_start), place)
@@ -237,8 +241,11 @@ def decode_tail(tail: bytes, start: int, place: str) -> Bundle:
         if (cold.start, cold.end) != (start, listed.start):
             raise ValueError(f"the tail does not start at offset {start}")  # noqa: TRY301
         manifest = msgspec.json.decode(tail[listed.start - start : listed.end - start], type=_Manifest)
-        chunks = ChunkTable.decode(tail[manifest.chunks.start - start : manifest.chunks.end - start])
-        pages = PageTable.decode(tail[manifest.pages.start - start : manifest.pages.end - start])
+        places = (manifest.chunks, manifest.pages, manifest.cold_index)
+        chunk_data, page_data, cold_index = (
+            tail[place.start - start : place.end - start] for place in places
+        )
+        chunks, pages = ChunkTable.decode(chunk_data), PageTable.decode(page_data)
         if (
             int(pages.first_rows[-1]) != metadata.num_rows
             or len(pages.first_pages) != metadata.num_row_groups + 1
@@ -255,7 +262,7 @@ def decode_tail(tail: bytes, start: int, place: str) -> Bundle:
     ) as error:
         raise SplitCorruptedError(f"{place}: the tail is invalid: {error!r}") from error
     _check_members(manifest, chunks, start, place)
-    return Bundle(info, manifest.files, chunks, pages, metadata, checksum, tail, start)
+    return Bundle(info, manifest.files, chunks, pages, cold_index, metadata, checksum, tail, start)
 
 
 def _read_from_end(store: ObjectStore, key: str, size: int, end: bytes, place: str) -> Bundle:

@@ -1,13 +1,15 @@
 """A bounded cache of index directories on local disk, shared by all tables and processes of a user.
 
-    <root>/entries/<key>/   complete entries, renamed into place
-    <root>/new/<name>/      entries under construction or being deleted; the process that works on one locks it, so
-                            a sweep recognizes the remains of a crash
-    <root>/locks/<nn>       locks, each for the keys that hash to its number
-    <root>/locks/room       the lock for adding entries; it holds their total size, or more
+    <root>/entries/<key>.<boot>/   entries, renamed into place; some of them grow afterwards
+    <root>/new/<name>/             entries under construction or being deleted; the process that works on one locks
+                                   it, so a sweep recognizes the remains of a crash
+    <root>/locks/<nn>              locks, each for the keys that hash to its number
+    <root>/locks/room.<boot>       the lock for adding and growing entries; it holds their total size, or more
 
-A process reads an entry under a shared lock and removes one under an exclusive lock, without waiting: entries in use
-are not evicted. The modification time of an entry's directory is the time of its last use.
+A process uses an entry under a shared lock and removes one under an exclusive lock, without waiting: entries in use
+are not evicted. The modification time of an entry's directory is the time of its last use. Nothing is synced to disk:
+a crash of the machine may lose what was written, so entries are used only until it starts again, as the id of its boot
+tells. The older ones are the least recently used.
 """
 
 import contextlib
@@ -19,28 +21,30 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from indextables._caching import LruCache, shared_memo
+from indextables._caching import LruCache, lazy_property, shared_memo
 from indextables.config import Settings
 from indextables.config.registry import DISK_CACHE_MAX_SIZE, DISK_CACHE_PATH
 from indextables.errors import IndexCacheError
 
 PRIVATE: Final = 0o700
 
-_STRIPES: Final = 256
+_STRIPES: Final = 1024
 # Entries that a process keeps open. Each maps about ten files; Linux allows a process 65,530 mappings.
 _OPEN_ENTRIES: Final = 256
 # Room is made for more than one entry, because it means measuring them all: the cache is filled up to this part of it.
 _FULL: Final = 0.9
-# The total size of all entries is written with this many digits.
+# The record of the room: two numbers of this many digits.
 _SIZE_DIGITS: Final = 20
+_ROOM_BYTES: Final = 2 * _SIZE_DIGITS
 # Searches may be too frequent to check the file system for each one.
 _RECHECK_SECONDS: Final = 1.0
-
-T = TypeVar("T")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_DIGITS: Final = 16
+_BLOCK_BYTES: Final = 512
 
 
 def index_cache(settings: Settings) -> "IndexCache":
@@ -59,15 +63,22 @@ def _index_cache(configured: str | None, user_caches: str | None, max_bytes: int
 
 
 class CacheEntry(msgspec.Struct, frozen=True):
-    """A complete entry: its directory, its size, and the time of its last use."""
+    """An entry: its directory, its size on disk, and the time of its last use."""
 
     path: Path
     size: int
     used_ns: int
 
 
-class _OpenEntry(msgspec.Struct):
-    """The object opened from an entry, and when the entry was last seen on disk."""
+class _Room(NamedTuple):
+    """The total size of all entries, or more, and how often they have been measured."""
+
+    used: int
+    measurements: int
+
+
+class _KeptValue(msgspec.Struct):
+    """What a process opened from an entry, and when the entry was last seen on disk."""
 
     path: str
     value: Any
@@ -87,6 +98,8 @@ def cache_key(parts: Iterable[str | bytes]) -> str:
 class IndexCache:
     """Directories by key; the least recently used are evicted when all together exceed `max_bytes`.
 
+    What is in use cannot be evicted: the cache is larger than this only by what running searches use or write.
+
     Keys come from `cache_key` and include a checksum of the source of the entry. A caller knows that only after reading
     the source with its own credentials, so it cannot reach entries of another table, of another version of a file,
     or of a file that it may not read. The directory is private to its user.
@@ -96,7 +109,7 @@ class IndexCache:
         self._root = root
         self._max_bytes = max_bytes
         self._is_ready = False
-        self._open_entries: LruCache[str, _OpenEntry] = LruCache(max_entries=_OPEN_ENTRIES)
+        self._kept: LruCache[str, _KeptValue] = LruCache(max_entries=_OPEN_ENTRIES)
 
     @property
     def root(self) -> Path:
@@ -106,22 +119,32 @@ class IndexCache:
     def max_bytes(self) -> int:
         return self._max_bytes
 
-    def open(self, key: str, fill: Callable[[Path], None], open_entry: Callable[[Path], T]) -> T:
-        """Return what `open_entry` opens from the directory of an entry, which `fill` creates if it is missing.
+    def kept(self, key: str) -> Any:
+        """Return what `keep` kept for an entry; None if the entry is gone.
 
-        Entries never change, so callers share one object while the entry exists. The removal of an entry by another
-        process is noticed within a second; open objects stay usable. Raises what `lease` and `open_entry` raise.
+        The removal of an entry by another process is noticed within a second. Raises IndexCacheError.
         """
-        kept = self._open_entries.get(key)
-        if kept is not None and self._still_exists(kept):
-            kept_value: T = kept.value
-            return kept_value
-        with self.lease(key, fill) as directory:
-            value = open_entry(directory)
-            # An entry larger than the whole cache is removed at the end of the lease.
-            if directory == self._entry(key):
-                self._open_entries.put(key, _OpenEntry(str(directory), value, time.monotonic()))
-        return value
+        name = self._name(key)
+        kept = self._kept.get(name)
+        if kept is None:
+            return None
+        now = time.monotonic()
+        if now - kept.seen_seconds >= _RECHECK_SECONDS:
+            with self._translating():
+                if not _touch(kept.path):
+                    self._kept.discard(name)
+                    return None
+            kept.seen_seconds = now
+        return kept.value
+
+    def keep(self, key: str, directory: Path, value: object) -> None:
+        """Keep what was opened from the leased directory of an entry, unless that is removed after the lease."""
+        if directory == self._entry(key):
+            self._kept.put(self._name(key), _KeptValue(str(directory), value, time.monotonic()))
+
+    def forget(self, key: str) -> None:
+        """Keep nothing for an entry any more."""
+        self._kept.discard(self._name(key))
 
     @contextlib.contextmanager
     def lease(self, key: str, fill: Callable[[Path], None]) -> Iterator[Path]:
@@ -133,7 +156,7 @@ class IndexCache:
         """
         with self._translating():
             self._prepare()
-            lock = self._lock(key)
+            lock = self._lock(self._name(key))
         try:
             with self._translating():
                 exists = self._lock_entry(key, lock)
@@ -144,16 +167,31 @@ class IndexCache:
                 yield path
         finally:
             os.close(lock)
+            self._shrink()
+
+    @contextlib.contextmanager
+    def growth(self, size: int) -> Iterator[None]:
+        """Make room for bytes by which a leased entry grows in the block.
+
+        If the other entries do not leave enough room, the entry exceeds the bound until its lease ends. Raises
+        IndexCacheError.
+        """
+        reserved = self._reserve(size)
+        try:
+            yield
+        finally:
+            with self._translating():
+                self._count_again(size, reserved)
 
     def entries(self) -> list[CacheEntry]:
-        """Return the complete entries, least recently used first."""
+        """Return the entries, least recently used first."""
         with self._translating():
             self._prepare()
             found = [_entry_of(path) for path in (self._root / "entries").iterdir()]
         return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.used_ns)
 
     def size(self) -> int:
-        """Return the total size of all complete entries."""
+        """Return the total size of all entries."""
         return sum(entry.size for entry in self.entries())
 
     def discard(self, key: str) -> None:
@@ -176,7 +214,9 @@ class IndexCache:
         try:
             with self._translating():
                 fill(new.path)
-                size = _flush_files(new.path)
+                size = _allocated(new.path)
+                if self._boot is None:
+                    _flush_files(new.path)
                 fits = size <= self._max_bytes
                 path = self._place(new.path, key, size) if fits else new.path
                 # Other processes may read it now, but not remove it before the block ends.
@@ -184,14 +224,6 @@ class IndexCache:
             yield path
         finally:
             new.close()
-
-    def _still_exists(self, kept: _OpenEntry) -> bool:
-        now = time.monotonic()
-        if now - kept.seen_seconds < _RECHECK_SECONDS:
-            return True
-        kept.seen_seconds = now
-        with self._translating():
-            return _touch(kept.path)
 
     def _lock_entry(self, key: str, lock: int) -> bool:
         """Wait for the lock: shared if the entry exists, exclusive if it must be created."""
@@ -206,21 +238,50 @@ class IndexCache:
                 return False
 
     def _place(self, directory: Path, key: str, size: int) -> Path:
-        """Make room for a complete entry and rename it into place, one process at a time so the bound holds."""
+        """Make room for an entry and rename it into place."""
         path = self._entry(key)
-        room = os.open(self._root / "locks" / "room", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(room, fcntl.LOCK_EX)
-            used = _read_size(room)
-            if used is None or used + size > self._max_bytes:
-                used = self._make_room(size)
-            # Before the entry exists: a crash between the two must not leave it uncounted.
-            _write_size(room, used + size)
+        with self.growth(size):
             directory.rename(path)
+        if self._boot is None:
             _flush(path.parent)
-        finally:
-            os.close(room)
         return path
+
+    def _reserve(self, size: int) -> _Room:
+        """Make room, one process at a time, and count the bytes before they exist: a crash leaves them counted."""
+        with self._translating(), self._locked_room() as descriptor:
+            room = _read_room(descriptor)
+            if room is None or room.used + size > self._max_bytes:
+                room = _Room(self._make_room(size), 1 if room is None else room.measurements + 1)
+            room = _Room(room.used + size, room.measurements)
+            _write_room(descriptor, room)
+        return room
+
+    def _shrink(self) -> None:
+        """Make room if entries that were in use exceed the bound. The last process that used one does it."""
+        with self._translating():
+            descriptor = os.open(self._room, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                room = _read_room(descriptor)
+            finally:
+                os.close(descriptor)
+        if room is not None and room.used > self._max_bytes:
+            self._reserve(0)
+
+    def _count_again(self, size: int, reserved: _Room) -> None:
+        """Add bytes to the total if all entries were measured while these were written, and may not have counted."""
+        with self._locked_room() as descriptor:
+            room = _read_room(descriptor)
+            if room is not None and room.measurements != reserved.measurements:
+                _write_room(descriptor, _Room(room.used + size, room.measurements))
+
+    @contextlib.contextmanager
+    def _locked_room(self) -> Iterator[int]:
+        descriptor = os.open(self._room, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _make_room(self, size: int) -> int:
         """Evict entries until another one fits, and return the size of those that are left."""
@@ -237,7 +298,7 @@ class IndexCache:
 
     def _evict(self, entry: CacheEntry) -> bool:
         """Remove an entry unless it is in use, and return whether it was removed."""
-        self._open_entries.discard(entry.path.name)
+        self._kept.discard(entry.path.name)
         with self._translating():
             lock = self._lock(entry.path.name)
             try:
@@ -259,13 +320,28 @@ class IndexCache:
         self._root.chmod(PRIVATE)
         self._is_ready = True
 
-    def _lock(self, key: str) -> int:
-        stripe = int(hashlib.sha256(key.encode()).hexdigest(), 16) % _STRIPES
-        path = self._root / "locks" / f"{stripe:02x}"
+    def _lock(self, name: str) -> int:
+        stripe = int(hashlib.sha256(name.encode()).hexdigest(), 16) % _STRIPES
+        path = self._root / "locks" / f"{stripe:03x}"
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _entry(self, key: str) -> Path:
-        return self._root / "entries" / key
+        return self._root / "entries" / self._name(key)
+
+    def _name(self, key: str) -> str:
+        return key if self._boot is None else f"{key}.{self._boot}"
+
+    @lazy_property
+    def _room(self) -> str:
+        return str(self._root / "locks" / self._name("room"))
+
+    @lazy_property
+    def _boot(self) -> str | None:
+        """The id of the machine's boot, shortened; None where there is none."""
+        try:
+            return _BOOT_ID.read_text().strip().replace("-", "")[:_BOOT_DIGITS] or None
+        except OSError:
+            return None
 
     @contextlib.contextmanager
     def _translating(self) -> Iterator[None]:
@@ -290,31 +366,34 @@ def _touch(path: Path | str) -> bool:
 
 def _entry_of(path: Path) -> CacheEntry | None:
     try:
-        used_ns = path.stat().st_mtime_ns
-        return CacheEntry(path, sum(file.stat().st_size for file in path.iterdir()), used_ns)
+        return CacheEntry(path, _allocated(path), path.stat().st_mtime_ns)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _read_size(descriptor: int) -> int | None:
-    """Return the total size in the file of the room; None if no process has written it completely."""
-    text = os.pread(descriptor, _SIZE_DIGITS + 1, 0)
-    return int(text) if len(text) == _SIZE_DIGITS and text.isdigit() else None
+def _read_room(descriptor: int) -> _Room | None:
+    """Return the record of the room; None if no process has written it completely."""
+    text = os.pread(descriptor, _ROOM_BYTES + 1, 0)
+    if len(text) != _ROOM_BYTES or not text.isdigit():
+        return None
+    return _Room(int(text[:_SIZE_DIGITS]), int(text[_SIZE_DIGITS:]))
 
 
-def _write_size(descriptor: int, size: int) -> None:
-    os.pwrite(descriptor, b"%0*d" % (_SIZE_DIGITS, size), 0)
-    os.fdatasync(descriptor)
+def _write_room(descriptor: int, room: _Room) -> None:
+    os.pwrite(descriptor, b"%0*d%0*d" % (_SIZE_DIGITS, room.used, _SIZE_DIGITS, room.measurements), 0)
 
 
-def _flush_files(directory: Path) -> int:
-    """Sync the files of a directory to disk, and return their total size."""
-    size = 0
+def _allocated(directory: Path) -> int:
+    """Return the size on disk of the files in a directory: holes do not count."""
+    with os.scandir(directory) as files:
+        return sum(file.stat().st_blocks for file in files) * _BLOCK_BYTES
+
+
+def _flush_files(directory: Path) -> None:
+    """Sync the files of a directory to disk."""
     for path in directory.iterdir():
         _flush(path)
-        size += path.stat().st_size
     _flush(directory)
-    return size
 
 
 def _flush(path: Path) -> None:

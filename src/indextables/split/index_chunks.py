@@ -13,15 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from indextables._caching import lazy_property
 from indextables.errors import SplitCorruptedError
-from indextables.split.byte_ranges import prefetched, read_range
+from indextables.metrics import INDEX_FETCHED_BYTES
+from indextables.split.byte_ranges import prefetched, read_ranges
+from indextables.split.needs import ByteRange
 from indextables.storage import ObjectStore
 
 CHUNK_BYTES: Final = 16 * 1024
 
 _LEVEL: Final = 1
-_PIECE_BYTES: Final = 8 * 1024**2
-_PIECES_AHEAD: Final = 4
+
+# Much data is fetched in batches of this size, several at a time.
+_BATCH_BYTES: Final = 8 * 1024**2
+_BATCHES_AHEAD: Final = 4
 
 
 class ChunkTable(NamedTuple):
@@ -80,47 +85,101 @@ def pack(files: Sequence[Path], target: BinaryIO) -> Packed:
     return Packed(places, ChunkTable(np.array(sizes, np.uint16), np.array(checksums, np.uint32)))
 
 
-def unpack(
-    store: ObjectStore, key: str, lengths: Mapping[str, int], start: int, table: ChunkTable, directory: Path
-) -> None:
-    """Fetch all files of the index into a directory; `start` is where their chunks begin in the split.
+class ChunkedIndex:
+    """The index inside a split: the lengths of its files, and where their chunks are."""
 
-    Raises storage errors, SplitCorruptedError, and OSError for the local directory.
-    """
-    chunks = _fetched_chunks(store, key, start, table)
-    codec = pa.Codec("zstd")
-    for name, length in lengths.items():
-        with (directory / name).open("wb") as target:
-            for position in range(0, length, CHUNK_BYTES):
-                stored, checksum = next(chunks)
-                if zlib.crc32(stored) != checksum:
-                    raise SplitCorruptedError(
-                        f"{store.url}: {key}: the checksum of a chunk of {name} is wrong; the file is damaged"
-                    )
-                target.write(_unpacked(codec, stored, min(CHUNK_BYTES, length - position)))
+    def __init__(
+        self, store: ObjectStore, key: str, sizes: Mapping[str, int], start: int, table: ChunkTable
+    ) -> None:
+        self.store = store
+        self.key = key
+        self.sizes = dict(sizes)
+        self.table = table
+        self._start = start
+        counts = [-(-size // CHUNK_BYTES) for size in self.sizes.values()]
+        firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        if int(firsts[-1]) != len(table.sizes):
+            raise SplitCorruptedError(f"{store.url}: {key}: the chunks do not match the files of the index")
+        self._firsts = dict(zip(self.sizes, firsts.tolist(), strict=False))
+        self.lengths = np.full(len(table.sizes), CHUNK_BYTES, np.int64)
+        for (name, size), count in zip(self.sizes.items(), counts, strict=True):
+            if count:
+                self.lengths[self._firsts[name] + count - 1] = size - (count - 1) * CHUNK_BYTES
 
+    @property
+    def stored_bytes(self) -> int:
+        """The size of all chunks in the split."""
+        return int(self._ends[-1])
 
-def _unpacked(codec: pa.Codec, stored: bytes | memoryview, length: int) -> bytes | memoryview:
-    if len(stored) == length:
-        return stored
-    unpacked: bytes = codec.decompress(stored, decompressed_size=length, asbytes=True)
-    return unpacked
+    def chunks_of(self, part: ByteRange) -> slice:
+        """Return the numbers of the chunks that hold these bytes."""
+        first = self._firsts[part.name]
+        end = min(part.end, self.sizes[part.name])
+        return slice(first + part.start // CHUNK_BYTES, first + -(-end // CHUNK_BYTES))
 
+    def place_of(self, chunk: int) -> tuple[str, int]:
+        """Return the file of a chunk, and where the chunk starts in it."""
+        file = int(np.searchsorted(self._file_starts, chunk, side="right")) - 1
+        name = self._file_names[file]
+        return name, (chunk - self._firsts[name]) * CHUNK_BYTES
 
-def _fetched_chunks(
-    store: ObjectStore, key: str, start: int, table: ChunkTable
-) -> Iterator[tuple[memoryview, int]]:
-    """Yield the stored bytes and the checksum of every chunk, fetched in large pieces, several at a time."""
-    ends = table.ends
-    count = len(table.sizes)
-    firsts = np.searchsorted(ends, np.arange(0, max(int(ends[-1]), 1), _PIECE_BYTES))
-    bounds = sorted({*firsts.tolist(), count})
-    pieces = [(first, last) for first, last in pairwise(bounds) if last > first]
+    def fetch(self, chunks: npt.NDArray[np.int64]) -> Iterator[tuple[int, list[bytes | memoryview]]]:
+        """Yield the content of these chunks, in ascending order: the first of some that follow each other, and all.
 
-    def fetch(piece: tuple[int, int]) -> bytes:
-        return read_range(store, key, start + int(ends[piece[0]]), start + int(ends[piece[1]]))
+        They are fetched in one round trip; many of them in batches. Raises storage errors and SplitCorruptedError.
+        """
+        codec = pa.Codec("zstd")
+        for batch, found in prefetched(self._read, self._batches(chunks), _BATCHES_AHEAD):
+            INDEX_FETCHED_BYTES.record(sum(map(len, found)), self.store.url)
+            for (first, last), data in zip(batch, found, strict=True):
+                view, base = memoryview(data), int(self._ends[first])
+                bounds = (self._ends[first : last + 1] - base).tolist()
+                pieces = [view[start:end] for start, end in pairwise(bounds)]
+                yield first, [self._unpacked(codec, first + at, piece) for at, piece in enumerate(pieces)]
 
-    for (first, last), data in prefetched(fetch, pieces, depth=_PIECES_AHEAD):
-        view, base = memoryview(data), int(ends[first])
-        for chunk in range(first, last):
-            yield view[int(ends[chunk]) - base : int(ends[chunk + 1]) - base], int(table.checksums[chunk])
+    @lazy_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return self.table.ends
+
+    @lazy_property
+    def _file_names(self) -> list[str]:
+        return [name for name, size in self.sizes.items() if size]
+
+    @lazy_property
+    def _file_starts(self) -> npt.NDArray[np.int64]:
+        return np.array([self._firsts[name] for name in self._file_names], np.int64)
+
+    def _batches(self, chunks: npt.NDArray[np.int64]) -> list[list[tuple[int, int]]]:
+        """Group chunks into runs that do not cross files, and these into batches of bounded size."""
+        stored = np.cumsum(self.table.sizes[chunks], dtype=np.int64)
+        batch = stored // _BATCH_BYTES
+        file = np.searchsorted(self._file_starts, chunks, side="right")
+        cuts = np.flatnonzero((np.diff(chunks) != 1) | (np.diff(batch) != 0) | (np.diff(file) != 0)) + 1
+        firsts = np.concatenate([[0], cuts])
+        lasts = np.concatenate([cuts, [len(chunks)]])
+        batches: dict[int, list[tuple[int, int]]] = {}
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            batches.setdefault(int(batch[first]), []).append((int(chunks[first]), int(chunks[last - 1]) + 1))
+        return list(batches.values())
+
+    def _read(self, runs: Sequence[tuple[int, int]]) -> list[bytes]:
+        ends = self._ends
+        ranges = [(self._start + int(ends[first]), self._start + int(ends[last])) for first, last in runs]
+        return read_ranges(self.store, self.key, ranges)
+
+    def _unpacked(self, codec: pa.Codec, chunk: int, stored: memoryview) -> bytes | memoryview:
+        if zlib.crc32(stored) != int(self.table.checksums[chunk]):
+            raise SplitCorruptedError(
+                f"{self.store.url}: {self.key}: the checksum of a chunk of {self.place_of(chunk)[0]} is wrong; "
+                f"the file is damaged"
+            )
+        length = int(self.lengths[chunk])
+        if len(stored) == length:
+            return stored
+        try:
+            unpacked: bytes = codec.decompress(stored, decompressed_size=length, asbytes=True)
+        except (OSError, pa.ArrowException) as error:
+            raise SplitCorruptedError(
+                f"{self.store.url}: {self.key}: a chunk of {self.place_of(chunk)[0]} cannot be decompressed: {error}"
+            ) from error
+        return unpacked

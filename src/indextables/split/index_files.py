@@ -6,6 +6,7 @@ from typing import Final
 from indextables.errors import IndexTablesError
 
 META_FILE: Final = "meta.json"
+META_LOCK_FILE: Final = ".tantivy-meta.lock"
 
 # Rust panics arrive as this class, which derives from BaseException and cannot be imported.
 _PANIC: Final = "PanicException"

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
 from indextables.schema import TableShape, to_spark_json
+from indextables.split.cold_search import CachedIndex, search_complete
 from indextables.split.doc_mapping import (
     ARRAY_KEY,
     DEFAULT,
@@ -40,10 +41,12 @@ from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_files import META_FILE, translating
 from indextables.split.index_opener import open_index
 from indextables.split.jvm_bundle import JvmBundle, fetch_members, read_member
+from indextables.split.needs import Needs
 from indextables.split.split import RowNumbers, Split, TableColumns, matching, needed_columns
 from indextables.storage import ObjectStore
 
 _Convert: TypeAlias = Callable[[Any], Any]
+T = TypeVar("T")
 
 _BATCH_ROWS: Final = 8192
 _HEAP_BYTES: Final = 128_000_000
@@ -119,7 +122,12 @@ class JvmSplit(Split):
             to_spark_json(self._table.shape.schema),
         ]
 
+    def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
+        del needs  # the index is built whole
+        return search_complete(cached, self._fill, function)
+
     def _fill(self, directory: Path) -> None:
+        """Index the rows into an empty directory."""
         builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)
         try:
             for batch in self._scan([field.name for field in self.mapping], None):

@@ -1,25 +1,31 @@
 """Opens splits: ours, and those written on the JVM."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
 
 import pyarrow as pa
+import tantivy
 
+from indextables._caching import lazy_property
 from indextables.errors import SplitCorruptedError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
 from indextables.schema import TableShape
 from indextables.split.bundle import Bundle, read_bundle
 from indextables.split.byte_ranges import read_range
+from indextables.split.cold_data import ColdData
+from indextables.split.cold_search import CachedIndex, search_sparse
 from indextables.split.doc_mapping import DocMapping
-from indextables.split.index_chunks import unpack
+from indextables.split.index_chunks import ChunkedIndex
+from indextables.split.needs import Needs
 from indextables.split.rows_reader import RowsReader
 from indextables.split.split import RowNumbers, Split, TableColumns
 from indextables.storage import ObjectStore
 
 # How much `OwnSplit.verify` reads at once.
 _PIECE_BYTES: Final = 8 * 1024**2
+
+T = TypeVar("T")
 
 
 def open_split(
@@ -104,6 +110,17 @@ class OwnSplit(Split):
     def _index_parts(self) -> list[str | bytes]:
         return ["own", *self._identity(), self._bundle.checksum]
 
-    def _fill(self, directory: Path) -> None:
-        lengths = {name: member.size for name, member in self._bundle.members.items()}
-        unpack(self._store, self._key, lengths, self._bundle.index_start, self._bundle.chunks, directory)
+    def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
+        return search_sparse(cached, self._index, lambda: self._cold_data, needs, function)
+
+    @lazy_property
+    def _index(self) -> ChunkedIndex:
+        sizes = {name: member.size for name, member in self._bundle.members.items()}
+        return ChunkedIndex(self._store, self._key, sizes, self._bundle.index_start, self._bundle.chunks)
+
+    @lazy_property
+    def _cold_data(self) -> ColdData:
+        try:
+            return ColdData.decode(self._bundle.cold_index)
+        except ValueError as error:
+            raise SplitCorruptedError(f"{self._place}: {error}") from error

@@ -1,9 +1,9 @@
 """The interface of an open split, whichever writer wrote it, and its rows in the table's schema."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,17 +14,20 @@ import tantivy
 
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
-from indextables.errors import InvalidSchemaError, InvalidValueError, SplitCorruptedError
-from indextables.metrics import CACHE_HITS, CACHE_MISSES
+from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column, names_in_file, type_in_table
+from indextables.split.cold_search import CachedIndex
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.index_opener import open_index
+from indextables.split.needs import Needs
 from indextables.storage import ObjectStore
 
 _ONE_ROW = pa.table({"row": arrow_from_numpy(np.zeros(1, np.int64))})
+
+T = TypeVar("T")
 
 RowNumbers: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 
@@ -69,7 +72,7 @@ class Split(ABC):
     @property
     @abstractmethod
     def mapping(self) -> DocMapping:
-        """How the index that `searcher` opens was built."""
+        """How the index that is searched was built."""
 
     @property
     def unreadable_columns(self) -> tuple[str, ...]:
@@ -89,17 +92,13 @@ class Split(ABC):
         """Return the rows with these numbers, in the given order; a repeated number repeats its row."""
         return self._take(row_numbers, self._table.names(columns))
 
-    def searcher(self, cache: IndexCache) -> tantivy.Searcher:
-        """Open the index from the cache, which fetches it on a miss.
+    def search_index(self, cache: IndexCache, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
+        """Return what a function finds in the index, of which it reads no more than `needs`.
 
-        The searcher stays usable after the entry is evicted. Also raises IndexCacheError.
+        The function may be called several times; it returns its whole answer. Raises what it raises, and
+        IndexCacheError.
         """
-        try:
-            return self._open_cached(cache)
-        except SplitCorruptedError:
-            # The cached copy may have been damaged after it was verified.
-            cache.discard(self._cache_key)
-            return self._open_cached(cache)
+        return self._search(CachedIndex(cache, self._cache_key, self._open, self._store.url), needs, function)
 
     @abstractmethod
     def verify(self) -> None:
@@ -116,20 +115,8 @@ class Split(ABC):
         """Return everything that the content of the index depends on."""
 
     @abstractmethod
-    def _fill(self, directory: Path) -> None:
-        """Write the index into an empty directory."""
-
-    def _open_cached(self, cache: IndexCache) -> tantivy.Searcher:
-        outcome = CACHE_HITS
-
-        def fill(directory: Path) -> None:
-            nonlocal outcome
-            outcome = CACHE_MISSES
-            self._fill(directory)
-
-        searcher = cache.open(self._cache_key, fill, self._open)
-        outcome.record(1, self._store.url, cache="indexes")
-        return searcher
+    def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
+        """Search the index through the cache."""
 
     @lazy_property
     def _cache_key(self) -> str:
