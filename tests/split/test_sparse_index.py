@@ -146,7 +146,6 @@ def test_meta_json_has_new_segment_ids_and_reads_as_in_the_split(stored, files, 
     other = created(tmp_path / "other", stored.index, stored.opening)
     assert names_in(files._directory) & names_in(other._directory) == {
         "meta.json",
-        ".managed.json",
         ".tantivy-meta.lock",
     }
 

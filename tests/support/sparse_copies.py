@@ -33,7 +33,7 @@ class SparseCopy:
         self._sizes = {
             path.name: path.stat().st_size
             for path in source.iterdir()
-            if path.name.startswith(ids) or path.name.endswith(".json")
+            if path.name.startswith(ids) or path.name == META_FILE
         }
         self._present = {
             name: np.zeros(-(-size // PAGE_BYTES), np.bool_) for name, size in self._sizes.items()
