@@ -3,13 +3,14 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.benchmark import Benchmark, Measured, run_benchmarks
+from benchmarks.benchmark import Benchmark, run_benchmarks
 from benchmarks.charts import draw_charts
-from benchmarks.figures import goal_problems
+from benchmarks.figures import check_goals
 from benchmarks.machine import describe_machine
 from benchmarks.report import result_json, result_markdown, result_table, write_json
 from benchmarks.sizes import FULL, QUICK, TINY
@@ -43,14 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.markdown.write_text(
             result_markdown(measured, machine, options.sizes, charts, options.markdown)
         )
-    return _check_goals(measured, console) if options.check else 0
-
-
-def _check_goals(measured: Sequence[Measured], console: Console) -> int:
-    problems = goal_problems([figure for benchmark in measured for figure in benchmark.figures])
-    for problem in problems:
-        console.print(problem, highlight=False)
-    return 1 if problems else 0
+    if not options.check:
+        return 0
+    figures = [figure for benchmark in measured for figure in benchmark.figures]
+    return check_goals(figures, partial(console.print, highlight=False))
 
 
 def _chosen(names: Sequence[str] | None) -> tuple[Benchmark, ...]:

@@ -1,6 +1,6 @@
 """Figures: one of ours beside one of a peer, and whether it reaches its goal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -80,13 +80,27 @@ class Figure:
             case None:
                 return ""
 
+    @property
+    def judged_text(self) -> str:
+        """What the goal is compared with: the ratio, or our figure."""
+        if isinstance(self.goal, AtMost):
+            return amount_text(self.ours, self.unit)
+        return f"{self.ratio:.3g} times {self.peer_name}"
 
-def goal_problems(figures: Sequence[Figure]) -> list[str]:
-    """One line for each figure that misses its goal, or a line that says that no goal was judged."""
+
+def check_goals(figures: Sequence[Figure], say: Callable[[str], object]) -> int:
+    """The exit code of a check: 1 if a figure misses its goal, or if no goal was judged. `say` is told why."""
+    problems = _goal_problems(figures)
+    for problem in problems:
+        say(problem)
+    return 1 if problems else 0
+
+
+def _goal_problems(figures: Sequence[Figure]) -> list[str]:
     if all(figure.verdict is Verdict.NONE for figure in figures):
         return ["no goal was judged: run the benchmarks that have goals, at full size"]
     return [
-        f"missed: {figure.name}: {figure.ratio:.3g} times {figure.peer_name}, goal {figure.goal_text}"
+        f"missed: {figure.name}: {figure.judged_text}, goal {figure.goal_text}"
         for figure in figures
         if figure.verdict is Verdict.MISS
     ]

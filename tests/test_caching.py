@@ -119,5 +119,5 @@ def test_every_module_declares_its_caches_under_its_own_name():
     for module in modules:
         importlib.import_module(module)
     listed = {cache.name.rpartition(".")[0] for cache in process_caches()}
-    assert {"ops.read", "ops.search", "split.reader", "table.context"} <= listed
+    assert {"ops.read", "ops.search", "split.rows_reader", "table.context"} <= listed
     assert {f"indextables.{name}" for name in listed} <= set(modules)

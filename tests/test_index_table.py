@@ -40,7 +40,10 @@ def test_a_table_shows_its_properties(table, path):
     assert table.schema == SCHEMA
     assert table.partition_columns == ["date"]
     assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (5, 5)
-    assert table.metadata.configuration == {"spark.indextables.indexing.typemap.message": "text"}
+    assert table.metadata.configuration == {
+        "spark.indextables.indexing.typemap.message": "text",
+        "maxFieldId": str(len(SCHEMA)),
+    }
     assert (table.num_files, table.num_rows, table.total_bytes) == (2, 30, 30)
     assert repr(table) == f"IndexTable('file://{path}', version=1)"
 
@@ -168,7 +171,7 @@ def test_text_columns_must_be_strings_of_the_schema(path, text):
 def test_index_settings_among_the_options_stay_with_the_table(path):
     key = "spark.indextables.indexing.typemap.message"
     IndexTable.create(path, SCHEMA, options={key: "text"})
-    assert IndexTable(path).metadata.configuration == {key: "text"}
+    assert IndexTable(path).metadata.configuration == {key: "text", "maxFieldId": str(len(SCHEMA))}
 
 
 def test_create_twice_opens_the_same(table, path):

@@ -199,6 +199,7 @@ class IndexTable(TableReader):
 
         Removes alone skip splits that are not live. Adds and removes together replace splits: they succeed only if all
         of `removes` are live, because another writer may have replaced the same splits, and rows would be duplicated.
+        Splits must have been written for this table: readers find columns by the field ids of this table.
 
         Args:
             adds: The splits to add.

@@ -26,13 +26,6 @@ FIGURE_FIELDS = {
 }
 
 
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """Import the benchmarks package, which is not installed, from beside `src`."""
-    monkeypatch.syspath_prepend(str(PROJECT))
-    return pytest.importorskip("benchmarks.figures")
-
-
 def run_harness(*arguments: str) -> str:
     finished = subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments],
@@ -114,31 +107,6 @@ def test_list_names_the_benchmarks_of_the_log_and_the_state():
     assert [name for name in names if name in wanted] == wanted
 
 
-def test_goals_are_judged_by_ratio_or_by_our_figure(benchmarks):
-    figure, unit, verdict = benchmarks.Figure, benchmarks.Unit, benchmarks.Verdict
-
-    def judged(goal, *, is_judged=True):
-        return figure("open", unit.SECONDS, 0.3, "peer", 0.5, goal, is_goal_judged=is_judged).verdict
-
-    assert judged(benchmarks.MostTimes(0.6)) is verdict.PASS
-    assert judged(benchmarks.MostTimes(0.5)) is verdict.MISS
-    assert judged(benchmarks.AtMost(0.3)) is verdict.PASS
-    assert judged(benchmarks.AtMost(0.2)) is verdict.MISS
-    assert judged(benchmarks.AtMost(0.2), is_judged=False) is verdict.NONE
-    assert judged(None) is verdict.NONE
-
-
-def test_a_missed_goal_is_named(benchmarks):
-    def figure(factor):
-        goal = benchmarks.MostTimes(factor)
-        return benchmarks.Figure(f"goal {factor}", benchmarks.Unit.SECONDS, 2.0, "peer", 1.0, goal)
-
-    assert benchmarks.goal_problems([figure(3), figure(2)]) == []
-    missed = "missed: goal 1.5: 2 times peer, goal ≤ 1.5 times peer"
-    assert benchmarks.goal_problems([figure(3), figure(1.5)]) == [missed]
-    assert "no goal was judged" in benchmarks.goal_problems([])[0]
-
-
 def test_a_check_without_a_judged_goal_fails(tmp_path):
     arguments = ["--tiny", "--only", "add", "--check", "--json", str(tmp_path / "latest.json")]
     finished = subprocess.run(
@@ -150,17 +118,3 @@ def test_a_check_without_a_judged_goal_fails(tmp_path):
     )
     assert finished.returncode == 1
     assert "no goal was judged" in finished.stdout
-
-
-@pytest.mark.parametrize(
-    ("amount", "unit", "text"),
-    [
-        (0.0123, "s", "12.3 ms"),
-        (1.5, "s", "1.5 s"),
-        (0.002, "s/commit", "2 ms/commit"),
-        (49_600_000, "bytes", "49.6 MB"),
-        (999, "bytes", "999 B"),
-    ],
-)
-def test_amounts_are_shown_in_the_unit_that_suits_them(benchmarks, amount, unit, text):
-    assert benchmarks.amount_text(amount, benchmarks.Unit(unit)) == text

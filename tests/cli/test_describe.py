@@ -47,7 +47,10 @@ def test_json_has_stable_keys_and_says_what_the_table_is(invoke: Invoke, table_p
     ]
     assert document["partition_columns"] == ["date"]
     assert (document["num_files"], document["num_rows"], document["total_bytes"]) == (2, 2000, 2 * 1_258_291)
-    assert document["properties"] == {"spark.indextables.indexing.typemap.message": "text"}
+    assert document["properties"] == {
+        "maxFieldId": "3",
+        "spark.indextables.indexing.typemap.message": "text",
+    }
 
 
 def test_state_holds_the_rows_of_describe_state(invoke: Invoke, table_path: str) -> None:

@@ -24,6 +24,20 @@ MUTATIONS = (
         ("tests/table/test_conflicts.py",),
     ),
     Mutation(
+        "columns of a split that are found by name although they have ids",
+        "schema/field_ids.py",
+        "    if by_id:\n",
+        "    if not by_id:\n",
+        ("tests/split/test_field_ids.py",),
+    ),
+    Mutation(
+        "restore that gives an id to a second column",
+        "table/field_ids.py",
+        "    return with_field_ids(older, known, max_field_id(current))\n",
+        "    return with_field_ids(older, known)\n",
+        ("tests/table/test_field_ids.py",),
+    ),
+    Mutation(
         "purge that ages by modification time",
         "ops/purge/plan.py",
         "pc.coalesce(removed_ms, pc.max_element_wise(modified_ms, references.forgotten_until_ms))",

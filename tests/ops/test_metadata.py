@@ -97,7 +97,7 @@ def test_they_survive_properties_commits_and_checkpoints(store, form):
     checkpoint(store, form)
     found = load_snapshot(context(store))
     assert named(found) == ("events", "All \u2028 events")
-    assert found.metadata.configuration == {"owner": "me"}
+    assert found.metadata.configuration == {"owner": "me", "maxFieldId": "3"}
 
 
 def test_a_restore_brings_them_back(path):
@@ -128,11 +128,11 @@ def test_concurrent_changes_of_a_property_and_of_the_name_are_both_kept(store):
     stale = new_table(store)
     set_properties(stale, {"owner": "me"})
     named_table = set_metadata(stale, name="events").snapshot
-    assert named_table.metadata.configuration == {"owner": "me"}
+    assert named_table.metadata.configuration == {"owner": "me", "maxFieldId": "3"}
     final = set_properties(stale, {"purpose": "tests"}).snapshot
     assert (final.metadata.name, final.metadata.configuration) == (
         "events",
-        {"owner": "me", "purpose": "tests"},
+        {"owner": "me", "purpose": "tests", "maxFieldId": "3"},
     )
 
 

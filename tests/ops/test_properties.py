@@ -19,9 +19,13 @@ def store() -> ObjectStore:
 def test_properties_are_set_changed_and_removed(store):
     table = set_properties(new_table(store), {"owner": "me", "purpose": "tests"}).snapshot
     table = set_properties(table, {"owner": "you", "purpose": None}).snapshot
-    assert table.metadata.configuration == {"owner": "you"}
+    assert table.metadata.configuration == {"owner": "you", "maxFieldId": "3"}
     assert load_snapshot(context(store)).metadata == table.metadata
-    assert load_snapshot(context(store), 1).metadata.configuration == {"owner": "me", "purpose": "tests"}
+    assert load_snapshot(context(store), 1).metadata.configuration == {
+        "owner": "me",
+        "purpose": "tests",
+        "maxFieldId": "3",
+    }
 
 
 def test_nothing_to_change_is_no_commit(store):
@@ -76,6 +80,6 @@ def test_newer_metadata_overrides_that_of_the_checkpoint(store):
     checkpoint(store)
     set_properties(table, {"owner": "you"})
     do(load_snapshot(context(store)), append("a"))
-    assert load_snapshot(context(store)).metadata.configuration == {"owner": "you"}
+    assert load_snapshot(context(store)).metadata.configuration == {"owner": "you", "maxFieldId": "3"}
     checkpoint(store)
-    assert load_snapshot(context(store)).metadata.configuration == {"owner": "you"}
+    assert load_snapshot(context(store)).metadata.configuration == {"owner": "you", "maxFieldId": "3"}

@@ -10,6 +10,7 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import InvalidQueryError
+from indextables.schema import recorded_field_ids
 
 FIXTURES = Path(__file__).parents[2] / "../shared/fixtures"
 
@@ -107,12 +108,25 @@ def test_an_unknown_field_is_refused_also_where_no_split_is_asked(table):
         assert table.search(f"id:5 AND {text_column(table)}:zzz", where=where).num_rows == 0
 
 
+def test_a_checkpoint_and_a_property_leave_the_schema_as_the_jvm_wrote_it(table, name, rows, tmp_path):
+    copy = shutil.copytree(FIXTURES / name, tmp_path / "table")
+    IndexTable(copy).set_properties({"owner": "me"})
+    IndexTable(copy).checkpoint()
+    opened = IndexTable(copy)
+    assert opened.metadata.schema_string == table.metadata.schema_string
+    assert dict(opened.metadata.configuration) == {**table.metadata.configuration, "owner": "me"}
+    assert opened.to_arrow().equals(rows)
+
+
 def test_rows_can_be_appended_and_are_found_among_the_others(table, name, rows, tmp_path):
     copy = shutil.copytree(FIXTURES / name, tmp_path / "table")
     ours = IndexTable(copy, options={"spark.indextables.protocol.convertJvmTables": "true"})
     new = rows.slice(0, 1).set_column(0, "id", pa.array([777_777], rows.schema.field("id").type))
     assert ours.append(new) == table.version + 1
     opened = IndexTable(copy)
+    assert recorded_field_ids(table.metadata.schema_string) == ()
+    assert recorded_field_ids(opened.metadata.schema_string) == tuple(range(1, len(table.schema) + 1))
+    assert opened.schema.equals(table.schema, check_metadata=True)
     assert opened.num_rows == rows.num_rows + 1
     assert pc.sum(opened.to_arrow()["id"]).as_py() == pc.sum(rows["id"]).as_py() + 777_777
     (found,) = opened.search("id:777777").to_pylist()

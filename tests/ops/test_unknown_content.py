@@ -125,4 +125,7 @@ def test_unknown_content_survives_compaction(store):
 def test_property_change_keeps_the_unknown_fields_of_the_metadata(store):
     set_properties(load_snapshot(context(store)), {"owner": "me"})
     metadata = load_snapshot(context(store)).metadata
-    assert (metadata.unknown, metadata.configuration) == (UNKNOWN_METADATA_FIELD, {"owner": "me"})
+    assert (metadata.unknown, metadata.configuration) == (
+        UNKNOWN_METADATA_FIELD,
+        {"owner": "me", "maxFieldId": "3"},
+    )

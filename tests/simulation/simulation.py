@@ -311,7 +311,8 @@ class Simulation:
             if finding.severity.value != "info"
             and not (finding.code == "version-used-again" and finding.object in ghosts)
         ]
-        # A delayed write may turn the hint back to a checkpoint that is gone. It is only a hint.
+        # A writer that crashes or sleeps before it advances the hint may leave it at a checkpoint that is cleaned up
+        # meanwhile. It is only a hint; that it never moves back is checked by the witness.
         findings = [finding for finding in findings if finding.code != "hint-stale"]
         if findings:
             raise InvariantError(f"fsck: {findings}")

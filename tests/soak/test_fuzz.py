@@ -87,7 +87,13 @@ TARGETS: dict[str, Callable[[], Property]] = {
     "state manifests": lambda: fuzz_target(
         "state.test_state_manifest_codec", "test_mutilated_state_manifests_raise_only_typed_errors"
     ),
-    "split footers": lambda: fuzz_target("split.test_bundle", "test_arbitrary_bytes_are_not_a_footer"),
+    "footers of the JVM": lambda: fuzz_target(
+        "split.test_jvm_bundle", "test_arbitrary_bytes_are_not_a_footer"
+    ),
+    "Thrift": lambda: fuzz_target("split.test_thrift", "test_arbitrary_bytes_are_a_struct_or_an_error"),
+    "page tables": lambda: fuzz_target(
+        "split.test_pages", "test_arbitrary_bytes_are_a_page_table_or_an_error"
+    ),
     "splits": splits,
     "queries": queries,
     "statements": lambda: fuzz_target(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from support.spark_frames import load
+from support.spark_frames import ids, load
 
 
 def _value(dice: random.Random, kind: str) -> object:
@@ -113,10 +113,34 @@ def test_one_frame_serves_scans_with_different_filters(spark: SparkSession, plac
     assert frame.count() == 120
 
 
-@pytest.mark.parametrize("condition", ["d = {}", "d <= {}", "d IN ({}, 1)", "d >= {}"])
-def test_decimals_beyond_28_digits_are_found(spark: SparkSession, tmp_path: Path, condition: str) -> None:
-    value = "1234567890123456789012345678.0123456789"
-    rows = spark.sql(f"SELECT CAST('{value}' AS DECIMAL(38, 10)) AS d, 1L AS id")
-    rows.write.format("indextables").mode("append").save(str(tmp_path / "t"))
-    found = load(spark, str(tmp_path / "t")).where(condition.format(f"CAST('{value}' AS DECIMAL(38, 10))"))
-    assert found.count() == 1
+WIDE = "1234567890123456789012345678.0123456789"
+
+
+@pytest.fixture(scope="module")
+def wide(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Decimals of 38 digits: `WIDE` and its neighbours. Python's default context would make them equal."""
+    path = str(tmp_path_factory.mktemp("wide") / "table")
+    rows = spark.sql(
+        "SELECT id, CAST(d AS DECIMAL(38, 10)) AS d "
+        f"FROM VALUES (1L, '{WIDE[:-1]}8'), (2L, '{WIDE}'), (3L, '{WIDE[:-2]}90') AS t(id, d)"
+    )
+    rows.coalesce(1).write.format("indextables").mode("append").save(path)
+    return path
+
+
+@pytest.mark.parametrize("is_pushed", [True, False])
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("d = {}", [2]), ("d <= {}", [1, 2]), ("d IN ({}, 1)", [2]), ("d >= {}", [2, 3]), ("d <> {}", [1, 3])],
+)
+def test_decimals_beyond_28_digits_are_found(
+    spark: SparkSession, wide: str, condition: str, expected: list[int], is_pushed: bool
+) -> None:
+    """By a filter of Spark, and by the option `where` of the source."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(is_pushed).lower())
+    try:
+        by_filter = load(spark, wide).where(condition.format(f"CAST('{WIDE}' AS DECIMAL(38, 10))"))
+        assert ids(by_filter) == expected
+        assert ids(load(spark, wide, where=condition.format(WIDE))) == expected
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

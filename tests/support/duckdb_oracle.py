@@ -39,21 +39,30 @@ MOMENTS = [datetime(2024, 1, 1, 12) + timedelta(microseconds=n) for n in (-1, 0,
 MOMENTS += [datetime(1, 1, 3), datetime(9999, 12, 29)]
 DAYS = [date(1, 1, 1), date(2023, 12, 31), date(2024, 1, 1), date(2024, 1, 9), date(9999, 12, 31)]
 TEXTS = ["", "a", "ab", "a b", "a_b", "é", "a\ue000", "a\U00010000", "nul\0nul", "nul\0", "A"]
+# More digits than Python's default context keeps, and neighbours in the last of them.
+WIDE_DECIMALS = [f"1234567890123456789012345678.012345678{digit}" for digit in (8, 9)]
 WORDS = ["error", "err", "disk", "full", "timeout", "time", "out", "node"]
 
 COLUMNS: Mapping[str, tuple[pa.DataType, Sequence[object]]] = {
     "i": (pa.int64(), [-9, 0, 1, 2, 9, 10, 100, -(2**63), 2**63 - 1]),
     "n": (pa.int32(), [-9, 0, 1, 2, 9, 10, 100]),
     "short": (pa.int16(), [-9, 0, 1, 2, 300]),
+    "byte": (pa.int8(), [-128, 0, 1, 127]),
     "f": (pa.float64(), FLOATS),
     "g": (pa.float32(), [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -1.5, 3.0, 0.10000000149011612]),
     "d": (pa.decimal128(6, 2), [Decimal(text) for text in ("-9.50", "0.00", "9.50", "9.51", "9999.99")]),
     "wide": (
         pa.decimal128(38, 10),
-        [Decimal(text).scaleb(-10) for text in ("1", "-1", "12345678901234567890123")],
+        [Decimal(text) for text in ("1E-10", "-1E-10", "1234567890123.4567890123", *WIDE_DECIMALS)],
     ),
     "b": (pa.bool_(), [False, True]),
     "s": (pa.string(), TEXTS),
+    "raw": (pa.binary(), [b"", b"a", b"a\0", b"\0", b"\xff", b"\x80a"]),
+    "tags": (pa.list_(pa.string()), [[], ["a"], ["a", None], ["b", "a b"]]),
+    "pair": (
+        pa.struct([("x", pa.int64()), ("y", pa.string())]),
+        [{"x": 1, "y": "a"}, {"x": None, "y": None}, {"x": -1, "y": ""}],
+    ),
     "day": (pa.date32(), DAYS),
     "ts": (pa.timestamp("us", "UTC"), [moment.replace(tzinfo=UTC) for moment in MOMENTS]),
     "local": (pa.timestamp("us"), MOMENTS),
@@ -66,8 +75,10 @@ PARTITIONS: Mapping[str, tuple[pa.DataType, Sequence[object]]] = {
 TEXT = "message"
 ID = "id"
 # The index refuses to add numbers wider than its own, and to compare text and them within groups.
-ADDABLE = ("n", "short", "f", "g", "d")
-GROUPS = ("n", "short", "b", "s", "day", "d", "p_int", "p_text")
+ADDABLE = ("n", "short", "byte", "f", "g", "d")
+# The index has no values of these to aggregate.
+ROWS_ONLY = ("raw", "tags", "pair")
+GROUPS = ("n", "short", "byte", "b", "s", "day", "d", "p_int", "p_text")
 
 _POOLS = {name: values for name, (_, values) in {**COLUMNS, **PARTITIONS}.items()}
 _TYPES = {name: data_type for name, (data_type, _) in {**COLUMNS, **PARTITIONS}.items()}
@@ -223,12 +234,12 @@ def _predicate(condition: Condition) -> Predicate:
 
 def _leaf(dice: random.Random, name: str) -> Condition:
     pool = _POOLS[name]
-    parameter = f"CAST(? AS {_SQL_TYPES[str(_TYPES[name])]})"
-    kind = dice.random()
+    kind = dice.random() * (0.2 if pa.types.is_nested(_TYPES[name]) else 1)
     if kind < 0.1:
         return Condition(IsNull(name), f"{name} IS NULL")
     if kind < 0.2:
         return Condition(IsNotNull(name), f"{name} IS NOT NULL")
+    parameter = f"CAST(? AS {_SQL_TYPES[str(_TYPES[name])]})"
     if kind < 0.35:
         values = tuple(dice.sample(list(pool), dice.randint(1, min(3, len(pool)))))
         return Condition(In(name, values), f"{name} IN ({', '.join([parameter] * len(values))})", values)
@@ -246,12 +257,14 @@ _SQL_TYPES = {
     "int64": "BIGINT",
     "int32": "INTEGER",
     "int16": "SMALLINT",
+    "int8": "TINYINT",
     "double": "DOUBLE",
     "float": "DOUBLE",
     "decimal128(6, 2)": "DECIMAL(6, 2)",
     "decimal128(38, 10)": "DECIMAL(38, 10)",
     "bool": "BOOLEAN",
     "string": "VARCHAR",
+    "binary": "BLOB",
     "date32[day]": "DATE",
     "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
     "timestamp[us]": "TIMESTAMP",
@@ -278,8 +291,9 @@ def _query(dice: random.Random, depth: int) -> tuple[str, str]:
 
 def _metric(dice: random.Random, columns: Sequence[str], by: str | None) -> str:
     function = dice.choice(["count", "min", "max", "sum", "avg"])
-    comparable = columns if by is None else ADDABLE
-    pool = {"count": columns, "min": comparable, "max": comparable}.get(function, ADDABLE)
+    indexed = [name for name in columns if name not in ROWS_ONLY]
+    comparable = indexed if by is None else ADDABLE
+    pool = {"count": indexed, "min": comparable, "max": comparable}.get(function, ADDABLE)
     return f"{function}({dice.choice(pool)})"
 
 

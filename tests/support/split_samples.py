@@ -10,7 +10,7 @@ import tantivy
 
 from indextables.config import Settings
 from indextables.predicates import Predicate, bind
-from indextables.schema import TableShape
+from indextables.schema import FieldIds, TableShape
 from indextables.split.index_cache import IndexCache
 from indextables.split.needs import EVERYTHING
 from indextables.split.reader import open_split
@@ -121,9 +121,10 @@ def write_splits(
     options: dict[str, str] | None = None,
     partition_columns: tuple[str, ...] = (),
     writer_options: WriterOptions | None = None,
+    field_ids: FieldIds = (),
 ) -> tuple[SplitFile, ...]:
     """Write a table through the real writer."""
-    shape = TableShape(table.schema, partition_columns)
+    shape = TableShape(table.schema, partition_columns, field_ids)
     writer = SplitWriter(store, shape, Settings.resolve(options or {}), writer_options)
     with writer:
         writer.write(table)

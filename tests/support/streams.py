@@ -1,7 +1,6 @@
 """Streaming queries on a machine that may be busy.
 
-Spark starts a Python process for the source and another one for the sink of a query, and gives each ten seconds to
-connect, which no setting changes. A query that fails for this reason is started again, as a user would do: it goes on
+A query that the machine kept from connecting to its Python processes is started again, as a user would do: it goes on
 from its checkpoint.
 """
 
@@ -10,10 +9,7 @@ from collections.abc import Callable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming import StreamingQuery
 
-from support import PATIENCE_SECONDS
-
-_TOO_SLOW = "Python worker failed to connect back"
-_MAX_STARTS = 10
+from support import MAX_STREAM_STARTS, PATIENCE_SECONDS, STREAM_TOO_SLOW
 
 
 def completed(start: Callable[[], StreamingQuery]) -> StreamingQuery:
@@ -39,7 +35,7 @@ def _started(start: Callable[[], StreamingQuery], wait: Callable[[StreamingQuery
             wait(query)
         except StreamingQueryException as error:
             query.stop()
-            if _TOO_SLOW not in str(error) or starts == _MAX_STARTS:
+            if STREAM_TOO_SLOW not in str(error) or starts == MAX_STREAM_STARTS:
                 raise
         else:
             return query

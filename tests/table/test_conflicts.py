@@ -138,21 +138,21 @@ def test_each_transaction_commits_without_a_concurrent_commit(start, transaction
 def test_concurrent_metadata_changes_are_both_kept(start):
     do(start, ChangeProperties({"owner": "w"}))
     final = do(start, ChangeProperties({"purpose": "l"})).snapshot
-    assert final.metadata.configuration == {"owner": "w", "purpose": "l"}
+    assert final.metadata.configuration == {"owner": "w", "purpose": "l", "maxFieldId": "3"}
 
 
 def test_concurrent_changes_of_the_same_property_conflict(store, start):
     do(start, ChangeProperties({"owner": "w"}))
     with pytest.raises(CommitConflictError, match=r"the same properties \(owner\)"):
         do(start, ChangeProperties({"owner": "l"}))
-    assert load_snapshot(context(store)).metadata.configuration == {"owner": "w"}
+    assert load_snapshot(context(store)).metadata.configuration == {"owner": "w", "maxFieldId": "3"}
 
 
 def test_property_change_and_protocol_upgrade_compose(start):
     do(start, UpgradeProtocol(6, 6))
     final = do(start, ChangeProperties({"owner": "l"})).snapshot
     assert final.protocol.min_reader_version == 6
-    assert final.metadata.configuration == {"owner": "l"}
+    assert final.metadata.configuration == {"owner": "l", "maxFieldId": "3"}
 
 
 REGISTERING = Append((add("r"),), doc_mappings={"hash-1": '[{"name":"id"}]'})
@@ -176,7 +176,11 @@ def test_two_writers_that_register_doc_mappings_keep_both(start):
 def test_registration_composes_with_a_concurrent_property_change(start):
     do(start, ChangeProperties({"owner": "w"}))
     final = do(start, REGISTERING).snapshot
-    assert final.metadata.configuration == {"owner": "w", "docMappingSchema.hash-1": '[{"name":"id"}]'}
+    assert final.metadata.configuration == {
+        "owner": "w",
+        "docMappingSchema.hash-1": '[{"name":"id"}]',
+        "maxFieldId": "3",
+    }
 
 
 def test_merge_fails_when_the_index_settings_changed(store, start):

@@ -52,7 +52,7 @@ def test_version_0_has_exactly_one_protocol_and_one_metadata_action_and_nothing_
     assert metadata["metaData"]["id"] == snapshot.metadata.id
     assert metadata["metaData"]["partitionColumns"] == ["date"]
     assert metadata["metaData"]["format"] == {"provider": "indextables", "options": {}}
-    assert metadata["metaData"]["configuration"] == {"owner": "me"}
+    assert metadata["metaData"]["configuration"] == {"owner": "me", "maxFieldId": "3"}
     assert metadata["metaData"]["createdTime"] > 1_600_000_000_000
     assert orjson.loads(metadata["metaData"]["schemaString"])["type"] == "struct"
     assert log_keys(store) == [version_key(0)]
@@ -94,7 +94,7 @@ def test_other_index_settings_at_the_same_path_are_rejected(store):
 def test_other_properties_at_the_same_path_are_accepted(store):
     """Properties may have changed since the table was created."""
     create(store, owner="me")
-    assert create(store, owner="you").metadata.configuration == {"owner": "me"}
+    assert create(store, owner="you").metadata.configuration == {"owner": "me", "maxFieldId": "3"}
 
 
 @pytest.mark.parametrize("partition_by", [("nowhere",), ("date", "date"), ("id", "date", "message")])

@@ -54,6 +54,7 @@ from indextables.table import CommitResult, Operation, Snapshot, TableContext, c
 from indextables.table.changes import actions_since
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
+from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
 from indextables.table.intent import (
     Append,
     ChangeMetadata,
@@ -224,6 +225,11 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
         raise InvalidOptionError(
             f"{snapshot.context.url}: {reserved[0]} is part of the schema registry, which only writers maintain; leave "
             f"it out"
+        )
+    if MAX_FIELD_ID_PROPERTY in properties:
+        raise InvalidOptionError(
+            f"{snapshot.context.url}: {MAX_FIELD_ID_PROPERTY} is the highest field id, which only writers maintain; "
+            f"leave it out"
         )
     for key, value in properties.items():
         if value is not None and not isinstance(value, str):

@@ -6,15 +6,18 @@ from difflib import get_close_matches
 import msgspec
 import pyarrow as pa
 
+from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError
+from indextables.schema.field_ids import FieldIds, with_field_ids
 from indextables.schema.spark_json import from_spark_json, to_spark_json
 
 
-class TableShape(msgspec.Struct, frozen=True):
-    """The columns of a table, and its partition columns, in order."""
+class TableShape(msgspec.Struct, frozen=True, dict=True):
+    """The columns of a table, its partition columns in order, and its field ids; none if they are unknown."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...] = ()
+    field_ids: FieldIds = ()
 
     @property
     def is_partitioned(self) -> bool:
@@ -32,12 +35,20 @@ class TableShape(msgspec.Struct, frozen=True):
         partitions = self.partition_keys
         return pa.schema([field for field in self.schema if field.name not in partitions])
 
+    @lazy_property
+    def schema_with_ids(self) -> pa.Schema:
+        """The schema as Parquet files have it, with field ids. Rows that users see have none."""
+        return with_field_ids(self.schema, self.field_ids)
+
     def type_of(self, column: str) -> pa.DataType:
         return self.schema.field(column).type
 
     def checked(self) -> "TableShape":
         """The shape with its partition columns as the schema spells them. Raises as `check_partition_columns` does."""
-        return TableShape(self.schema, check_partition_columns(self.schema, self.partition_columns))
+        partition_columns = check_partition_columns(self.schema, self.partition_columns)
+        if partition_columns == self.partition_columns:
+            return self
+        return msgspec.structs.replace(self, partition_columns=partition_columns)
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:

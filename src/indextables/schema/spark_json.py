@@ -25,6 +25,10 @@ SPARK_METADATA_KEY = b"spark.metadata"
 # Arrow and Parquet describe the physical file under keys with these prefixes, which would be wrong for the table.
 PHYSICAL_PREFIXES = (b"ARROW:", b"PARQUET:")
 
+# Where a Spark schema has field ids (`field_ids`). Only the table assigns them, so no conversion keeps them.
+FIELD_ID_KEY = "parquet.field.id"
+NESTED_IDS_KEY = "parquet.field.nested.ids"
+
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
@@ -293,7 +297,8 @@ def check_names(names: Iterable[str], place: str) -> None:
 
 
 def arrow_metadata(spark: Mapping[str, Any]) -> dict[bytes, bytes] | None:
-    """Return the Arrow form of a Spark field's metadata; None if it has none."""
+    """Return the Arrow form of a Spark field's metadata, without field ids; None if there is nothing else."""
+    spark = _without_ids(spark)
     texts = {key.encode(): value.encode() for key, value in spark.items() if isinstance(value, str)}
     others = {key: value for key, value in spark.items() if not isinstance(value, str)}
     if others:
@@ -302,7 +307,7 @@ def arrow_metadata(spark: Mapping[str, Any]) -> dict[bytes, bytes] | None:
 
 
 def spark_metadata(arrow: Mapping[bytes, bytes] | None, column: str) -> dict[str, Any]:
-    """Return the Spark form of an Arrow field's metadata.
+    """Return the Spark form of an Arrow field's metadata, without field ids.
 
     Raises InvalidSchemaError if an entry is not text, because JSON cannot hold raw bytes.
     """
@@ -319,7 +324,11 @@ def spark_metadata(arrow: Mapping[bytes, bytes] | None, column: str) -> dict[str
             raise InvalidSchemaError(
                 f"column {column!r}: metadata entry {key!r} is not utf-8 text; remove it from the field"
             ) from error
-    return spark
+    return _without_ids(spark)
+
+
+def _without_ids(spark: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in spark.items() if key not in (FIELD_ID_KEY, NESTED_IDS_KEY)}
 
 
 def _non_text_values(value: bytes, column: str) -> dict[str, Any]:

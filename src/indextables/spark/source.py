@@ -15,7 +15,7 @@ from indextables.errors import (
 from indextables.log.entries import empty_entries
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
-from indextables.schema import TableShape
+from indextables.schema import TableShape, new_field_ids
 from indextables.spark.options import (
     OVERWRITE_MODE,
     PARTITION_BY,
@@ -121,7 +121,7 @@ class IndexTablesSource(DataSource):
         columns = nullable_schema(table_schema(schema))
         properties = index_settings(self._options, columns)
         return WriteTarget(
-            TableShape(columns, options.partition_by or ()).checked(),
+            TableShape(columns, options.partition_by or (), new_field_ids(columns)).checked(),
             place.settings.with_table_properties(properties),
             properties,
             table_id=None,

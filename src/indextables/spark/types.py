@@ -10,7 +10,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from indextables.errors import InvalidSchemaError
-from indextables.schema import find_column, from_spark_json, to_spark_json
+from indextables.schema import (
+    TableShape,
+    find_column,
+    from_spark_json,
+    record_field_ids,
+    to_spark_json,
+)
 from indextables.split.writer import conform
 
 # Spark before 4.2 has no parameter for the time zone and uses UTC.
@@ -22,6 +28,15 @@ _IN_UTC: Final[dict[str, Any]] = (
 def spark_schema(schema: pa.Schema) -> StructType:
     """Convert an Arrow schema to a Spark schema. Raises InvalidSchemaError for a type that Spark lacks."""
     return StructType.fromJson(json.loads(to_spark_json(schema)))
+
+
+def parquet_schema(shape: TableShape) -> StructType:
+    """The Spark schema of a table with its field ids, for Spark's own Parquet source.
+
+    With `spark.sql.parquet.fieldId.read.enabled`, Spark finds the columns of a split by these ids. Schemas of
+    DataFrames that this package makes have no ids: Spark would write them into files that are not the table's.
+    """
+    return StructType.fromJson(json.loads(record_field_ids(to_spark_json(shape.schema), shape.field_ids)))
 
 
 def table_schema(schema: StructType) -> pa.Schema:

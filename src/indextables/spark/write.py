@@ -223,9 +223,10 @@ class TableWriter(DataSourceArrowWriter):
         target = self._target
         if target.table_id is None:
             shape = target.shape
-            return create_table(context, shape.schema, shape.partition_columns, target.properties)
-        snapshot = load_snapshot(context)
-        if snapshot.metadata.id != target.table_id:
+            snapshot = create_table(context, shape.schema, shape.partition_columns, target.properties)
+        else:
+            snapshot = load_snapshot(context)
+        if target.table_id not in (None, snapshot.metadata.id):
             changed = "was dropped and recreated"
         elif snapshot.shape != target.shape:
             changed = "changed its schema or partition columns"

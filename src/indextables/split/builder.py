@@ -160,6 +160,7 @@ class SplitBuilder:
                     split_tags=self._shape.split_tags,
                     body_checksum=hashlib.file_digest(bundle, "sha256").hexdigest(),
                     merged_from=self._shape.merged_from,
+                    field_ids=self._shape.table.field_ids,
                 )
                 members = {name: IndexMember(*place) for name, place in packed.places.items()}
                 tail = encode_tail(footer_start, info, members, packed.chunks, pages, cold_index, metadata)
@@ -193,8 +194,15 @@ class SplitBuilder:
         if self._rows is None:
             with _writing(self._directory):
                 self._directory.mkdir(parents=True, exist_ok=True)
+                # The schema of the first rows becomes that of the file.
+                first_rows = self._with_field_ids(first_rows)
                 self._rows = RowsFile(self._bundle_path, first_rows, self._shape.text_columns)
         return self._rows
+
+    def _with_field_ids(self, rows: pa.Table) -> pa.Table:
+        schema = self._shape.table.schema_with_ids
+        fields = [schema.field(name) for name in rows.column_names]
+        return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
 
     def _write_rows(self, rows: pa.Table) -> None:
         file = self._open_rows(rows)

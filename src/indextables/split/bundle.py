@@ -21,7 +21,13 @@ import pyarrow.parquet as pq
 
 from indextables.errors import IndexTablesError, SplitCorruptedError, UnsupportedSplitError
 from indextables.pruning import ColumnStatistics
-from indextables.schema import from_spark_json, to_spark_json
+from indextables.schema import (
+    FieldIds,
+    from_spark_json,
+    record_field_ids,
+    recorded_field_ids,
+    to_spark_json,
+)
 from indextables.split.byte_ranges import read_range
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_chunks import CHUNK_BYTES, ChunkTable
@@ -83,6 +89,14 @@ class SplitInfo(msgspec.Struct, frozen=True):
     body_checksum: str
     # The source splits, if a merge wrote this one: REPAIR, which has no log, must not count rows twice.
     merged_from: tuple[str, ...] = ()
+    # The ids of the table's columns, including partition columns; none if the writer did not know them.
+    field_ids: FieldIds = ()
+
+    @property
+    def schema_string(self) -> str:
+        """The schema in Spark's form, with field ids."""
+        schema_string = to_spark_json(self.schema)
+        return record_field_ids(schema_string, self.field_ids) if self.field_ids else schema_string
 
 
 class Bundle(msgspec.Struct, frozen=True, eq=False):
@@ -161,7 +175,7 @@ def _encode_info(info: SplitInfo, cold_data: Place, manifest: Place) -> bytes:
         "formatVersion": FORMAT_VERSION,
         "coldData": [cold_data.start, cold_data.end],
         "manifest": [manifest.start, manifest.end],
-        "schema": to_spark_json(info.schema),
+        "schema": info.schema_string,
         "partitionColumns": info.partition_columns,
         "partitionValues": dict(info.partition_values),
         "docMapping": info.mapping.to_json(),
@@ -334,4 +348,5 @@ def _info(document: dict[str, Any]) -> SplitInfo:
         split_tags=tuple(document["splitTags"]),
         body_checksum=str(document["bodyChecksum"]),
         merged_from=tuple(map(str, document.get("mergedFrom", ()))),
+        field_ids=recorded_field_ids(document["schema"]),
     )

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from indextables._caching import lazy_property
-from indextables.split.index_files import MANAGED_FILE, META_FILE
+from indextables.split.index_files import META_FILE
 from indextables.split.needs import ByteRange, IndexFiles
 from indextables.split.tantivy_files import (
     DirectoryFiles,
@@ -140,7 +140,7 @@ class ColdData(msgspec.Struct, frozen=True, array_like=True):
         sizes = files.sizes()
         meta = orjson.loads(files.read(META_FILE, 0, sizes[META_FILE]))
         names = [field["name"] for field in meta["schema"]]
-        opening = {name: [Section(0, sizes[name])] for name in (META_FILE, MANAGED_FILE) if name in sizes}
+        opening = {META_FILE: [Section(0, sizes[META_FILE])]}
         segments = []
         for segment in meta["segments"]:
             parts, touched = _read_segment(files, segment["segment_id"].replace("-", ""), names, whole_bytes)

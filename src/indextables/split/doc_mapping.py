@@ -32,6 +32,9 @@ RECORD_OPTIONS: tuple[RecordOption, ...] = ("basic", "freq", "position")
 RAW: Final = "raw"
 DEFAULT: Final = "default"
 
+# These tokenizers turn a text into one term.
+_SINGLE_TERMS: Final = frozenset({RAW, "lowercase"})
+
 DEFAULT_TOKEN_BYTES: Final = 255
 # The longest term that Tantivy indexes; it skips longer ones.
 MAX_TOKEN_BYTES: Final = 65_530
@@ -98,6 +101,14 @@ class FieldMapping(msgspec.Struct, frozen=True):
     def is_analyzed(self) -> bool:
         """Whether text passes through an analyzer before it is indexed."""
         return self.kind in _ANALYZED_KINDS
+
+    @property
+    def has_norms(self) -> bool:
+        """Whether the index stores the number of terms of each value, for scores.
+
+        It is one where a value is a single term, and Tantivy does not store it for JSON.
+        """
+        return self.kind is FieldKind.TEXT and self.tokenizer not in _SINGLE_TERMS
 
     @property
     def index_name(self) -> str:

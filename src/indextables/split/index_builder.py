@@ -28,13 +28,10 @@ from indextables.split.doc_mapping import (
     FieldKind,
     FieldMapping,
 )
-from indextables.split.index_files import MANAGED_FILE, META_FILE, translating
+from indextables.split.index_files import META_FILE, translating
+from indextables.split.slim_index import MAX_HEAP_BYTES, MIN_HEAP_BYTES, complete_index, create_index
 
-# Tantivy's limits for one thread.
-MIN_HEAP_BYTES: Final = 15_000_000
-MAX_HEAP_BYTES: Final = 4_000_000_000
-
-_Objects: TypeAlias = npt.NDArray[np.object_]
+_Values: TypeAlias = npt.NDArray[Any]
 _Convert: TypeAlias = Callable[[Any], Any]
 _Add: TypeAlias = Callable[[Document, str, Any], None]
 
@@ -45,19 +42,18 @@ _MAX_ECHO_LENGTH: Final = 80
 class IndexBuilder:
     """One index under construction. Rows are numbered in the order in which they are added.
 
-    One thread writes the index: one segment, or several if the heap is too small. Each document stores its row number.
-    The index is incomplete until `finish`. To discard a builder, call `abort`, because its thread writes into the
-    directory.
+    One thread writes the index: one segment, or several if the heap is too small, which `finish` merges. Documents are
+    in row order, and each stores its row number. The index is incomplete until `finish`. To discard a builder, call
+    `abort`, because its thread writes into the directory.
     """
 
     def __init__(self, directory: Path, mapping: DocMapping, heap_bytes: int) -> None:
         self._directory = directory
+        self._mapping = mapping
         self._what = f"building an index in {directory}"
         heap = min(max(heap_bytes, MIN_HEAP_BYTES), MAX_HEAP_BYTES)
         with translating(self._what, SplitWriteError):
-            index = tantivy.Index(mapping.tantivy_schema(), path=str(directory), reuse=False)
-            mapping.register_tokenizers(index)
-            self._writer = index.writer(heap, num_threads=1)
+            self._writer = create_index(directory, mapping).writer(heap, num_threads=1)
         self._encoder = DocumentEncoder(mapping)
         self._next_row = 0
 
@@ -79,6 +75,7 @@ class IndexBuilder:
             self._writer.commit()
             # Background merges replace segment files.
             self._writer.wait_merging_threads()
+            complete_index(self._directory, self._mapping)
         return index_files(self._directory)
 
     def abort(self) -> None:
@@ -111,7 +108,7 @@ def index_files(directory: Path) -> list[Path]:
     meta = orjson.loads((directory / META_FILE).read_bytes())
     segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
     files = [path for path in directory.iterdir() if path.name.partition(".")[0] in segments]
-    return [*sorted(files), directory / MANAGED_FILE, directory / META_FILE]
+    return [*sorted(files), directory / META_FILE]
 
 
 class DocumentEncoder:
@@ -161,63 +158,70 @@ class DocumentEncoder:
 def index_values(field: FieldMapping, column: pa.Array) -> list[Any]:
     """Return the values of a column as the index stores them; None for null."""
     try:
-        objects = _ENCODE[field.kind](column, field)
+        values = _ENCODE[field.kind](column, field)
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"column {field.name!r} has text that is not utf-8: {error}") from error
     if column.null_count:
-        objects[_mask(column.is_null())] = None
-    values: list[Any] = objects.tolist()
+        values = values.astype(object)
+        values[_mask(column.is_null())] = None
+    listed: list[Any] = values.tolist()
+    return listed
+
+
+# The encoders return any values for nulls.
+
+
+def _integers(column: pa.Array, _: FieldMapping) -> _Values:
+    values: _Values = column.cast(pa.int64()).fill_null(0).to_numpy()
     return values
 
 
-def _integers(column: pa.Array, _: FieldMapping) -> _Objects:
-    return _objects(column.cast(pa.int64()).fill_null(0).to_numpy())
+def _days(column: pa.Array, _: FieldMapping) -> _Values:
+    values: _Values = column.cast(pa.int32()).fill_null(0).to_numpy()
+    return values
 
 
-def _days(column: pa.Array, _: FieldMapping) -> _Objects:
-    return _objects(column.cast(pa.int32()).fill_null(0).to_numpy())
-
-
-def _floats(column: pa.Array, _: FieldMapping) -> _Objects:
-    numbers = column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0  # -0.0 becomes 0.0
+def _floats(column: pa.Array, _: FieldMapping) -> _Values:
+    numbers: _Values = column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0  # -0.0 becomes 0.0
     numbers[np.isnan(numbers)] = np.nan
-    return _objects(numbers)
+    return numbers
 
 
-def _plain(column: pa.Array, _: FieldMapping) -> _Objects:
-    objects: _Objects = column.to_numpy(zero_copy_only=False).astype(object)
-    return objects
+def _plain(column: pa.Array, _: FieldMapping) -> _Values:
+    values: _Values = column.to_numpy(zero_copy_only=False)
+    return values
 
 
-def _bytes(column: pa.Array, field: FieldMapping) -> _Objects:
-    objects = _plain(column, field)
+def _bytes(column: pa.Array, field: FieldMapping) -> _Values:
+    values = _plain(column, field)
     too_long = pc.fill_null(pc.greater(pc.binary_length(column), MAX_TOKEN_BYTES), False)
-    objects[_mask(too_long)] = None
-    return objects
+    if pc.any(too_long).as_py():
+        values = values.copy()  # Arrow's are read-only
+        values[_mask(too_long)] = None
+    return values
 
 
-def _decimals(column: pa.Array, _: FieldMapping) -> _Objects:
+def _decimals(column: pa.Array, _: FieldMapping) -> _Values:
     words = np.frombuffer(column.buffers()[1] or b"", np.int64)
-    low = words[
+    return words[
         column.offset * _DECIMAL_WORDS : (column.offset + len(column)) * _DECIMAL_WORDS : _DECIMAL_WORDS
     ]
-    return _objects(low)
 
 
-def _big_decimals(column: pa.Array, _: FieldMapping) -> _Objects:
+def _big_decimals(column: pa.Array, _: FieldMapping) -> _Values:
     keys = order_keys(column).fill_null(b"").to_pylist()
     return _objects([key.hex() for key in keys])
 
 
-def _json(column: pa.Array, field: FieldMapping) -> _Objects:
+def _json(column: pa.Array, field: FieldMapping) -> _Values:
     if pa.types.is_string(column.type):
         return _plain(column, field)
     return _objects(_json_objects(column, field))
 
 
-def _objects(values: Any) -> _Objects:
+def _objects(values: list[Any]) -> _Values:
     objects = np.empty(len(values), object)
-    objects[:] = values if isinstance(values, list) else values.tolist()
+    objects[:] = values
     return objects
 
 
@@ -226,7 +230,7 @@ def _mask(truths: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     return mask
 
 
-_ENCODE: dict[FieldKind, Callable[[pa.Array, FieldMapping], _Objects]] = {
+_ENCODE: dict[FieldKind, Callable[[pa.Array, FieldMapping], _Values]] = {
     FieldKind.TEXT: _plain,
     FieldKind.STRING: _plain,
     FieldKind.JSON: _json,

@@ -6,7 +6,6 @@ from typing import Final
 from indextables.errors import IndexTablesError
 
 META_FILE: Final = "meta.json"
-MANAGED_FILE: Final = ".managed.json"
 META_LOCK_FILE: Final = ".tantivy-meta.lock"
 
 # Rust panics arrive as this class, which derives from BaseException and cannot be imported.

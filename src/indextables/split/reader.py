@@ -49,7 +49,9 @@ def open_split(
     bundle = read_bundle(store, key, size, footer_start, footer_end)
     if isinstance(bundle, Bundle):
         info = bundle.info
-        table = TableColumns(TableShape(info.schema, info.partition_columns), info.partition_values)
+        table = TableColumns(
+            TableShape(info.schema, info.partition_columns, info.field_ids), info.partition_values
+        )
         if shape is not None:
             table = TableColumns(shape.checked(), dict(partition_values or {}))
         return OwnSplit(store, key, bundle, table)

@@ -18,7 +18,6 @@ from indextables._arrow import arrow_from_numpy
 from indextables._caching import LruCache, lazy_property, shared_cache
 from indextables.errors import IndexTablesError, SplitCorruptedError, StorageError
 from indextables.predicates import BoundPredicate
-from indextables.schema import find_column
 from indextables.split.bundle import Bundle
 from indextables.split.byte_ranges import prefetched, read_range, read_ranges
 from indextables.split.pages import PageReader
@@ -61,7 +60,7 @@ class RowsReader:
     def scan(self, names: Sequence[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows for which a bound predicate is true, in order, with these columns."""
         needed = needed_columns(names, bound)
-        columns = self._columns_of(self._table.stored(needed))
+        columns = self._columns_of(needed)
         for rows in self._read_all(columns) if bound is None else self._read_matching(bound, columns):
             found = matching(self._table.assemble(rows, needed), bound)
             if found.num_rows:
@@ -71,7 +70,7 @@ class RowsReader:
         """Return the rows with these numbers, in the given order. Only their pages are read."""
         numbers = np.asarray(row_numbers, np.int64)
         self._check_numbers(numbers)
-        columns = self._columns_of(self._table.stored(names))
+        columns = self._columns_of(names)
         if not columns:
             # The table knows the values of partition columns and of columns added later; only the row count is needed.
             return self._table.assemble(pa.table({"": numbers}), names)
@@ -116,7 +115,7 @@ class RowsReader:
         pages = np.concatenate([self._pages_of(group) for group in groups])
         found = pages[pruned.matching(bound, statistics, len(pages))]
         of_group = self._bundle.pages.groups_of(found)
-        return [(group, found[of_group == group]) for group in np.unique(of_group).tolist()]
+        return [(group, found[of_group == group]) for group in sorted(set(of_group.tolist()))]
 
     def _page_statistics(self, groups: Sequence[int], leaves: Sequence[int]) -> dict[int, PlaceStatistics]:
         """Read the statistics of the pages of these row groups, by leaf, in one round trip."""
@@ -269,16 +268,19 @@ class RowsReader:
     def _plain_leaves(self) -> dict[str, int]:
         """Return the leaf of each column that is stored as a plain value of the table's type."""
         plain: dict[str, int] = {}
-        for field in self._table.shape.schema:
-            stored = find_column(self._schema, field.name)
-            if stored is not None and stored.type.equals(field.type) and not pa.types.is_nested(field.type):
-                plain[field.name] = self._leaves[stored.name].start
+        for name, in_file in self._names_in_file.items():
+            data_type = self._table.shape.type_of(name)
+            if self._schema.field(in_file).type.equals(data_type) and not pa.types.is_nested(data_type):
+                plain[name] = self._leaves[in_file].start
         return plain
 
     def _columns_of(self, names: Sequence[str]) -> list[str]:
-        """Return the file's spelling of these columns, without those added to the table later."""
-        found = (find_column(self._schema, name) for name in names)
-        return [field.name for field in found if field is not None]
+        """Return the names in the file of those columns that it has: no partition columns, and none added later."""
+        return [self._names_in_file[name] for name in names if name in self._names_in_file]
+
+    @lazy_property
+    def _names_in_file(self) -> dict[str, str]:
+        return self._table.names_in_file(self._schema, self._table.shape.schema.names)
 
     def _check_numbers(self, numbers: _Numbers) -> None:
         count = self._metadata.num_rows

@@ -17,7 +17,7 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
-from indextables.schema import TableShape, find_column
+from indextables.schema import TableShape, find_column, names_in_file, type_in_table
 from indextables.split.cold_search import CachedIndex
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
@@ -168,7 +168,12 @@ class TableColumns(msgspec.Struct, frozen=True):
 
     def stored(self, names: Sequence[str]) -> list[str]:
         """Return the columns that are not partition columns."""
-        return [name for name in names if name not in self.partition_texts()]
+        return [name for name in names if name not in self.shape.partition_columns]
+
+    def names_in_file(self, file_schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
+        """Return the name in a file of each of these columns that it has: found by field id, or else by name."""
+        wanted = self.shape.schema_with_ids
+        return names_in_file(file_schema, [wanted.field(name) for name in self.stored(names)])
 
     def partition_texts(self) -> dict[str, str | None]:
         """Return the recorded text of every partition column; None where the log has no value."""
@@ -176,18 +181,23 @@ class TableColumns(msgspec.Struct, frozen=True):
         return {name: values.get(name.lower()) for name in self.shape.partition_columns}
 
     def assemble(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
-        """Build these columns, in the table's types, from rows of the split.
+        """Build these columns, in the table's types, from rows of the split with their names and ids in the file.
 
         Columns that were added to the table later are null; partition columns are constant.
         """
         texts = self.partition_texts()
+        in_file = self.names_in_file(rows.schema, names)
         arrays = []
         for name in names:
             field = self.shape.schema.field(name)
             if name in texts:
                 arrays.append(pa.repeat(_partition_value(texts[name], field), rows.num_rows))
+            elif name in in_file:
+                arrays.append(
+                    _column(rows, in_file[name], self.shape.schema_with_ids.field(name), field.type)
+                )
             else:
-                arrays.append(_column(rows, field))
+                arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
         schema = pa.schema([self.shape.schema.field(name) for name in names])
         # An empty selection keeps the row count.
         return pa.Table.from_arrays(arrays, schema=schema) if names else rows.select([])
@@ -213,16 +223,18 @@ def _partition_value(text: str | None, field: pa.Field) -> pa.Scalar:
     return parsed.values[0]
 
 
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    stored = find_column(rows.schema, field.name)
-    if stored is None:
-        return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-    column = rows.column(stored.name)
-    if stored.type.equals(field.type):
+def _column(rows: pa.Table, name: str, wanted: pa.Field, data_type: pa.DataType) -> pa.ChunkedArray:
+    """Return the column `name` of a file in the table's type; `wanted` is the same type with field ids."""
+    column = rows.column(name)
+    if pa.types.is_nested(column.type):
+        # A view replaces the names of members and their ids, and copies nothing.
+        in_table = type_in_table(column.type, wanted.type)
+        column = pa.chunked_array([chunk.view(in_table) for chunk in column.chunks], in_table)
+    if column.type.equals(data_type):
         return column
     try:
-        return pc.cast(column, field.type)
+        return pc.cast(column, data_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidSchemaError(
-            f"column {field.name!r} is {stored.type} in the split and {field.type} in the table: {error}"
+            f"column {wanted.name!r} is {column.type} in the split and {data_type} in the table: {error}"
         ) from error

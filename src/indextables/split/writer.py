@@ -88,7 +88,7 @@ class SplitWriter:
     ) -> None:
         self._store = store
         self._options = options or WriterOptions()
-        table = TableShape(canonical_schema(shape.schema), shape.partition_columns).checked()
+        table = replace(shape, schema=canonical_schema(shape.schema)).checked()
         statistics = StatisticsOptions.from_settings(settings)
         # Rejects unknown columns now instead of at the first rows.
         column_statistics(table.schema.empty_table(), statistics, table.partition_columns)

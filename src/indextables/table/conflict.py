@@ -17,9 +17,11 @@ from typing import assert_never
 
 import msgspec
 
+from indextables.errors import InvalidSchemaError
 from indextables.log.actions import Metadata, ProtocolAction
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
+from indextables.table.field_ids import with_field_ids
 from indextables.table.intent import (
     ChangeMetadata,
     ChangeProperties,
@@ -138,8 +140,8 @@ def kind_of_commit(
 ) -> Kind:
     """The column of the matrix for a concurrent commit.
 
-    Registering a doc mapping is part of an append, not a change of the table. Nor is repeating the protocol, which the
-    first commit after an upgrade by a checkpoint does.
+    Registering a doc mapping is part of an append, not a change of the table. Neither is recording the field ids, which
+    the first append does, nor repeating the protocol, which the first commit after an upgrade by a checkpoint does.
     """
     actions = concurrent.summary.actions
     if actions.protocol not in (None, protocol):
@@ -154,16 +156,24 @@ def kind_of_commit(
 
 
 def _changes_table(before: Metadata, after: Metadata) -> bool:
-    return _without_doc_mappings(before) != _without_doc_mappings(after)
+    return _definition(before) != _definition(after)
 
 
-def _without_doc_mappings(metadata: Metadata) -> Metadata:
+def _definition(metadata: Metadata) -> Metadata:
+    """The metadata without doc mappings, and with the field ids that the next append would record."""
     properties = {
         key: value
         for key, value in metadata.configuration.items()
         if not key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
-    return msgspec.structs.replace(metadata, configuration=properties)
+    return _with_field_ids(msgspec.structs.replace(metadata, configuration=properties))
+
+
+def _with_field_ids(metadata: Metadata) -> Metadata:
+    try:
+        return with_field_ids(metadata)
+    except InvalidSchemaError:
+        return metadata  # equal to itself alone
 
 
 def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> str | None:
@@ -172,7 +182,7 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
         return "the table itself: it was created again"
     if isinstance(intent, EmptyCommit | RecordTransaction):
         return None
-    if before.schema_string != after.schema_string:
+    if _with_field_ids(before).schema_string != _with_field_ids(after).schema_string:
         return "the schema"
     if before.partition_columns != after.partition_columns:
         return "the partitioning"

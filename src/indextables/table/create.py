@@ -14,6 +14,7 @@ from indextables.schema import check_partition_columns, from_spark_json, to_spar
 from indextables.storage import require_put_if_absent
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.context import TableContext
+from indextables.table.field_ids import with_field_ids
 from indextables.table.history import CREATE_TABLE
 from indextables.table.load import load_snapshot
 from indextables.table.snapshot import Snapshot
@@ -39,14 +40,16 @@ def create_table(
     existing = _find(context)
     if existing is None:
         require_put_if_absent(context.store)
-        metadata = Metadata(
-            id=str(uuid.uuid4()),
-            schema_string=schema_string,
-            partition_columns=tuple(partition_by),
-            configuration=dict(properties),
-            name=name,
-            description=description,
-            created_time=context.store.clock.now_ms(),
+        metadata = with_field_ids(
+            Metadata(
+                id=str(uuid.uuid4()),
+                schema_string=schema_string,
+                partition_columns=tuple(partition_by),
+                configuration=dict(properties),
+                name=name,
+                description=description,
+                created_time=context.store.clock.now_ms(),
+            )
         )
         # The new id makes these bytes unique, so a write whose answer was lost can be recognised.
         lines = encode_actions([CURRENT_PROTOCOL, metadata])

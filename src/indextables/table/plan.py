@@ -16,6 +16,7 @@ from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionA
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
+from indextables.table.field_ids import with_field_ids, with_ids_of_table
 from indextables.table.intent import (
     Append,
     ChangeMetadata,
@@ -146,8 +147,9 @@ def _added(
     adds: Sequence[AddAction], doc_mappings: Mapping[str, str], snapshot: Snapshot
 ) -> tuple[AnyAction, ...]:
     """The adds, after the actions that they require."""
-    protocol = protocol_for_splits(snapshot) if adds else ()
-    return (*protocol, *_registration(doc_mappings, snapshot), *adds)
+    if not adds:
+        return ()
+    return (*protocol_for_splits(snapshot), *_registration(doc_mappings, snapshot), *adds)
 
 
 def _plan_append(intent: Append, snapshot: Snapshot) -> Plan:
@@ -228,9 +230,10 @@ def _plan_restore(intent: Restore, snapshot: Snapshot) -> Plan:
         for hash_ in pc.unique(restored["docMappingRef"]).to_pylist()
         if hash_ in intent.doc_mappings
     }
-    metadata = msgspec.structs.replace(
+    older = msgspec.structs.replace(
         intent.metadata, configuration={**registered, **intent.metadata.configuration}
     )
+    metadata = with_ids_of_table(older, snapshot.metadata)
     return Plan(
         actions=() if metadata == snapshot.metadata else (metadata,),
         removes=live.filter(pc.invert(_has_equal(live, entries))).select(list(_REMOVE_COLUMNS)),
@@ -257,15 +260,16 @@ def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -
 
 
 def _registration(doc_mappings: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:
-    """The metaData action that registers doc mappings, if the table's metadata lacks any of them.
+    """The metaData action that registers doc mappings and field ids, if the table's metadata lacks any of them.
 
-    A state may have them already. They are registered all the same: the version files must be complete without it.
+    A state may have the mappings already. They are registered all the same: the version files must be complete
+    without it.
     """
     registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in doc_mappings.items()}
-    if registered.keys() <= snapshot.metadata.configuration.keys():
-        return ()
-    configuration = {**registered, **snapshot.metadata.configuration}
-    return (msgspec.structs.replace(snapshot.metadata, configuration=configuration),)
+    metadata = with_field_ids(snapshot.metadata)
+    configuration = {**registered, **metadata.configuration}
+    metadata = msgspec.structs.replace(metadata, configuration=configuration)
+    return () if metadata == snapshot.metadata else (metadata,)
 
 
 def _live(snapshot: Snapshot) -> pa.Table:

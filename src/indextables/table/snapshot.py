@@ -37,6 +37,7 @@ from indextables.pruning import match_partitions, prune_files
 from indextables.schema import TableShape, from_spark_json
 from indextables.storage import ObjectMeta
 from indextables.table.context import Stamp, TableContext, cached, stamp
+from indextables.table.field_ids import field_ids_of
 from indextables.table.log_reader import read_last_actions, summary_of
 
 logger = logging.getLogger(__name__)
@@ -131,8 +132,8 @@ class Snapshot:
 
     @lazy_property
     def shape(self) -> TableShape:
-        """The columns and the partition columns."""
-        return TableShape(self.schema, self.partition_columns)
+        """The columns, the partition columns and the field ids."""
+        return TableShape(self.schema, self.partition_columns, field_ids_of(self.metadata))
 
     @lazy_property
     def tail(self) -> Tail:

@@ -28,9 +28,9 @@ from indextables.ops.repair.damaged_files import (
     salvage_base,
 )
 from indextables.ops.repair.report import Problem
-from indextables.schema import from_spark_json
 from indextables.storage import ObjectMeta
 from indextables.table import TableContext
+from indextables.table.field_ids import field_ids_of
 
 REPAIR_OPERATION: Final = "REPAIR"
 
@@ -217,10 +217,10 @@ class _EvidenceReader(msgspec.Struct):
         return replace(newest, metadata=metadata, protocol=protocol, doc_mappings=registry)
 
     def _usable(self, metadata: Metadata | None) -> Metadata | None:
-        """The metadata if its schema parses: without checksums, a damaged file can still decode."""
+        """The metadata if its schema and field ids parse: without checksums, a damaged file can still decode."""
         try:
             if metadata is not None:
-                from_spark_json(metadata.schema_string)
+                field_ids_of(metadata)
         except InvalidSchemaError as error:
             problem = Problem(LOG_PREFIX, f"the schema in a metaData action cannot be read: {error}")
             if problem not in self.problems:

@@ -20,11 +20,20 @@ from indextables.log.actions import (
 )
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
 from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
-from indextables.schema import TableShape, from_spark_json, to_spark_json
+from indextables.schema import (
+    TableShape,
+    from_spark_json,
+    ids_by_path,
+    names_in_file,
+    recorded_field_ids,
+    to_spark_json,
+)
+from indextables.schema.field_ids import FieldPath, with_field_ids
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.jvm import IndexedField
 from indextables.state.schemas import STATE_PROTOCOL_VERSION
+from indextables.table import field_ids
 
 # The widest column type that each type of index field can come from.
 _TYPE_OF_FIELD: Final[Mapping[str, pa.DataType]] = {
@@ -72,9 +81,12 @@ def identify(
     else:
         metadata = _metadata_from_splits(splits, url, undecided)
         protocol = header.protocol or _AVRO_STATE_PROTOCOL
-    if any(split.own is not None and split.path in live for split in splits):
+    has_own = any(split.own is not None and split.path in live for split in splits)
+    if has_own:
         protocol = upgraded(protocol, SPLIT_PROTOCOL_VERSION, SPLIT_PROTOCOL_VERSION)
     check_writable(protocol, url)
+    if has_own or field_ids.has_field_ids(metadata):
+        metadata = _with_field_ids(metadata, splits)
     mappings = mappings_of(splits if header.metadata is None else taken)
     new = {hash_: text for hash_, text in mappings.items() if hash_ not in header.doc_mappings}
     registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": text for hash_, text in new.items()}
@@ -87,7 +99,7 @@ def _metadata_from_splits(splits: Sequence[FoundSplit], url: str, undecided: lis
     own = newest_first(splits)
     if own:
         schemas = dict.fromkeys(description.schema_string for description in own)
-        schema = _joined([from_spark_json(text) for text in schemas], undecided)
+        schema = _joined([_schema_with_ids(text) for text in schemas], undecided)
         shape = TableShape(schema, own[0].partition_columns)
         configuration = _indexing(own[0].mapping, shape, undecided)
         undecided.append(
@@ -125,12 +137,34 @@ def _metadata_from_splits(splits: Sequence[FoundSplit], url: str, undecided: lis
     )
 
 
+def _with_field_ids(metadata: Metadata, splits: Sequence[FoundSplit]) -> Metadata:
+    """The metadata with the field ids of our own splits, if it lacks ids. No id that a split has is assigned again."""
+    known: dict[FieldPath, int] = {}
+    # The newest split comes last, and decides.
+    for text in dict.fromkeys(description.schema_string for description in reversed(newest_first(splits))):
+        known |= ids_by_path(from_spark_json(text), recorded_field_ids(text))
+    if not known:
+        return metadata
+    return field_ids.with_field_ids(metadata, known, max(known.values()))
+
+
+def _schema_with_ids(schema_string: str) -> pa.Schema:
+    return with_field_ids(from_spark_json(schema_string), recorded_field_ids(schema_string))
+
+
 def _joined(schemas: Sequence[pa.Schema], undecided: list[str]) -> pa.Schema:
-    """The newest schema, followed by the columns that only older schemas have."""
+    """The newest schema, followed by the columns that only older schemas have. Schemas have field ids."""
     fields = {field.name: field for field in schemas[0]}
     for schema in schemas[1:]:
+        in_newer = {name: newer for newer, name in names_in_file(schema, fields.values()).items()}
         for field in schema:
-            known = fields.setdefault(field.name, field.with_nullable(True))
+            newer = in_newer.get(field.name)
+            if newer is None and field.name in fields:
+                undecided.append(
+                    f"the column {field.name} of older splits is another one than that of the newest"
+                )
+                continue
+            known = fields.setdefault(newer or field.name, field.with_nullable(True))
             if known.type != field.type:
                 undecided.append(
                     f"the column {field.name} has the type {known.type} in the newest split and {field.type} in other "

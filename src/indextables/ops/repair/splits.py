@@ -13,7 +13,6 @@ from indextables.log.actions import AddAction
 from indextables.ops.repair.report import Problem
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, results
 from indextables.ops.write import add_of
-from indextables.schema import to_spark_json
 from indextables.split.bundle import Bundle, SplitInfo, read_bundle
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_files import META_FILE
@@ -171,7 +170,7 @@ def _describe_own(meta: ObjectMeta, bundle: Bundle, info: SplitInfo) -> FoundSpl
     )
     add = msgspec.structs.replace(add_of(file), num_merge_ops=1 if info.merged_from else 0)
     own = OwnDescription(
-        to_spark_json(info.schema),
+        info.schema_string,
         info.partition_columns,
         info.mapping,
         info.created_time_ms,

@@ -1,0 +1,192 @@
+"""Slim indexes: no stored documents, no field norms where values are single terms, one segment in row order.
+
+Tantivy's Python package has no options for these and no call that merges segments. So this module writes and edits
+the files by which Tantivy is told what to do, before its writer starts and after it has ended.
+"""
+
+import shutil
+import struct
+import tempfile
+import uuid
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import orjson
+import tantivy
+
+from indextables._caching import shared_memo
+from indextables.errors import SplitWriteError
+from indextables.split.doc_mapping import ROW_FIELD, DocMapping
+from indextables.split.index_files import META_FILE
+
+# Tantivy's limits for one thread.
+MIN_HEAP_BYTES: Final = 15_000_000
+MAX_HEAP_BYTES: Final = 4_000_000_000
+
+# Merges keep the order of rows. Documents are not worth compressing, because none of their fields is stored.
+_BUILD_SETTINGS: Final = {
+    "sort_by_field": {"field": ROW_FIELD, "order": "Asc"},
+    "docstore_compression": "none",
+    "docstore_compress_dedicated_thread": False,
+}
+
+# Every file ends with JSON that holds the version and the CRC-32 of the bytes before, its length, and a magic number.
+_FILE_END: Final = struct.Struct("<II")
+_FILE_MAGIC: Final = 1337
+
+# A `.store` ends with its version, the offset of its index of blocks, and a compressor.
+_STORE_END: Final = struct.Struct("<IQB15x")
+_STORE_VERSION: Final = 2
+_NO_BLOCKS: Final = b"\x80"  # the variable-length integer 0
+
+# Tantivy's merge policy waits for this number of segments of about the same size.
+_SEGMENTS_PER_MERGE: Final = 8
+
+
+def create_index(directory: Path, mapping: DocMapping) -> tantivy.Index:
+    """Create an index without rows in an empty directory."""
+    schema = orjson.loads(_slim_schema(mapping))
+    _write_meta(
+        directory, {"index_settings": _BUILD_SETTINGS, "segments": [], "schema": schema, "opstamp": 0}
+    )
+    return _open(directory, mapping)
+
+
+def complete_index(directory: Path, mapping: DocMapping) -> None:
+    """Reduce a committed index to what searches need. No writer may be active.
+
+    Raises SplitWriteError if the segments cannot be merged.
+    """
+    if len(_read_meta(directory)["segments"]) > 1:
+        _merge_segments(directory, mapping)
+    meta = _read_meta(directory)
+    for segment in meta["segments"]:
+        _empty_store(_segment_file(directory, segment, ".store"))
+    del meta["index_settings"]["sort_by_field"]
+    _write_meta(directory, meta)
+
+
+@shared_memo("split.slim_index.schemas", "schemas of slim indexes as JSON", max_entries=64)
+def _slim_schema(mapping: DocMapping) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="indextables-schema-") as scratch:
+        tantivy.Index(mapping.tantivy_schema(), path=scratch, reuse=False)
+        schema = _read_meta(Path(scratch))["schema"]
+    without_norms = {field.index_name for field in mapping if not field.has_norms}
+    for field in schema:
+        if field["name"] in without_norms and "indexing" in field["options"]:
+            field["options"]["indexing"]["fieldnorms"] = False
+    return orjson.dumps(schema)
+
+
+# Segments are merged by Tantivy's merge policy. It merges eight segments at once if they hold about as many documents,
+# and ignores those above ten million. It takes these numbers from meta.json, but a merge takes the documents that are
+# left of a segment from its `.del` file. So meta.json claims for a moment that every segment has one document left,
+# while the `.del` files keep all rows, and placeholders without any document make up the number.
+
+
+def _merge_segments(directory: Path, mapping: DocMapping) -> None:
+    meta = _read_meta(directory)
+    segments = meta["segments"]
+    row_count = sum(segment["max_doc"] for segment in segments)
+    placeholders = _add_placeholders(directory, mapping, _SEGMENTS_PER_MERGE - len(segments))
+    for segment in segments:
+        _claim_one_document(directory, segment, meta["opstamp"], is_alive=True)
+    for segment in placeholders:
+        _claim_one_document(directory, segment, meta["opstamp"], is_alive=False)
+    _write_meta(directory, {**meta, "segments": [*segments, *placeholders]})
+    writer = _open(directory, mapping).writer(MIN_HEAP_BYTES, num_threads=1)
+    writer.commit()
+    writer.wait_merging_threads()
+    merged = [(segment["max_doc"], segment["deletes"]) for segment in _read_meta(directory)["segments"]]
+    if merged != [(row_count, None)]:
+        raise SplitWriteError(
+            f"Tantivy did not merge the {len(segments)} segments of the index in {directory}; free disk space, or, "
+            f"if this is another version of Tantivy than 0.27, raise spark.indextables.indexWriter.heapSize"
+        )
+    for segment in [*segments, *placeholders]:
+        for path in directory.glob(f"{_segment_name(segment)}.*"):
+            path.unlink()
+
+
+def _add_placeholders(directory: Path, mapping: DocMapping, count: int) -> list[dict[str, Any]]:
+    """Add the files of segments with one document, in front of row 0 and without values."""
+    with tempfile.TemporaryDirectory(prefix="placeholder-", dir=directory) as scratch:
+        template = Path(scratch)
+        writer = create_index(template, mapping).writer(MIN_HEAP_BYTES, num_threads=1)
+        document = tantivy.Document()
+        document.add_integer(ROW_FIELD, -1)
+        writer.add_document(document)
+        writer.commit()
+        writer.wait_merging_threads()
+        (segment,) = _read_meta(template)["segments"]
+        files = list(template.glob(f"{_segment_name(segment)}.*"))
+        # A segment that has no document left is not merged, so there must have been two.
+        placeholders = [{"segment_id": str(uuid.uuid4()), "max_doc": 2} for _ in range(count)]
+        for placeholder in placeholders:
+            for path in files:
+                shutil.copyfile(path, _segment_file(directory, placeholder, path.suffix))
+    return placeholders
+
+
+def _claim_one_document(directory: Path, segment: dict[str, Any], opstamp: int, *, is_alive: bool) -> None:
+    """Have meta.json claim that one document is left, while the `.del` file says that all are alive, or none."""
+    count = segment["max_doc"]
+    segment["deletes"] = {"num_deleted_docs": count - 1, "opstamp": opstamp}
+    bits = np.packbits(np.full(count, is_alive), bitorder="little").tobytes()
+    words = bits.ljust(-(-count // 64) * 8, b"\0")
+    version = _read_end(_segment_file(directory, segment, ".fast"), 0)[1]
+    _write_file(
+        _segment_file(directory, segment, f".{opstamp}.del"), struct.pack("<I", count) + words, version
+    )
+
+
+def _empty_store(path: Path) -> None:
+    """Remove the documents, which are empty, from a `.store`. Tantivy refuses to open a segment without one."""
+    end, version = _read_end(path, _STORE_END.size)
+    store_version, _, compressor = _STORE_END.unpack(end)
+    if store_version == _STORE_VERSION:
+        _write_file(path, _NO_BLOCKS + _STORE_END.pack(store_version, 0, compressor), version)
+
+
+def _read_end(path: Path, size: int) -> tuple[bytes, dict[str, Any]]:
+    """Return the last bytes of the content of a file, and the version of its format."""
+    with path.open("rb") as file:
+        json_end = file.seek(-_FILE_END.size, 2)
+        json_length, magic = _FILE_END.unpack(file.read())
+        if magic != _FILE_MAGIC:
+            raise SplitWriteError(f"{path} does not end like the files of Tantivy 0.27; install that version")
+        file.seek(json_end - json_length - size)
+        content = file.read(size)
+        version: dict[str, Any] = orjson.loads(file.read(json_length))["version"]
+    return content, version
+
+
+def _write_file(path: Path, content: bytes, version: dict[str, Any]) -> None:
+    end = orjson.dumps({"version": version, "crc": zlib.crc32(content)})
+    path.write_bytes(content + end + _FILE_END.pack(len(end), _FILE_MAGIC))
+
+
+def _segment_file(directory: Path, segment: dict[str, Any], ending: str) -> Path:
+    return directory / f"{_segment_name(segment)}{ending}"
+
+
+def _segment_name(segment: dict[str, Any]) -> str:
+    name: str = segment["segment_id"].replace("-", "")
+    return name
+
+
+def _open(directory: Path, mapping: DocMapping) -> tantivy.Index:
+    index = tantivy.Index.open(str(directory))
+    mapping.register_tokenizers(index)
+    return index
+
+
+def _read_meta(directory: Path) -> dict[str, Any]:
+    meta: dict[str, Any] = orjson.loads((directory / META_FILE).read_bytes())
+    return meta
+
+
+def _write_meta(directory: Path, meta: dict[str, Any]) -> None:
+    (directory / META_FILE).write_bytes(orjson.dumps(meta))
