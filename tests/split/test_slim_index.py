@@ -20,6 +20,7 @@ from indextables.predicates import bind, parse_predicate
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
 from indextables.search.compile import SearchScope, compile_with_predicate
 from indextables.search.hits import count_index, matching_rows, search_index
+from indextables.search.index_query import IndexQuery, all_rows
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import parse_query
 from indextables.search.split_aggregate import aggregate_index
@@ -162,12 +163,12 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.suffix: path.read_bytes() for path in index_files(directory) if path.suffix != ".json"}
 
 
-def aggregated(index: tantivy.Searcher, query: tantivy.Query, aggregation: Aggregation) -> list[dict]:
+def aggregated(index: tantivy.Searcher, query: IndexQuery, aggregation: Aggregation) -> list[dict]:
     partial = aggregate_index(index, query, aggregation, SCOPE)
     return merge_aggregates(aggregation, [partial], SCHEMA).to_pylist()
 
 
-def answers(index: tantivy.Searcher, query: tantivy.Query) -> list[object]:
+def answers(index: tantivy.Searcher, query: IndexQuery) -> list[object]:
     """Everything that the project asks an index for."""
     best = [search_index(index, query, limit) for limit in (3, 1000)]
     return [
@@ -234,7 +235,7 @@ def test_rows_that_overflow_the_heap_become_one_segment_in_row_order(tmp_path):
         builder.finish()
     assert contents(tmp_path / "small") == contents(tmp_path / "large")
     index = open_index(tmp_path / "small", mapping, "here")
-    hits = search_index(index, tantivy.Query.all_query(), count)
+    hits = search_index(index, all_rows(), count)
     assert hits.rows.tolist() == list(range(count))
 
 
