@@ -144,10 +144,7 @@ def test_meta_json_has_new_segment_ids_and_reads_as_in_the_split(stored, files, 
     assert files.read("meta.json", 0, len(original)) == original
     assert (tmp_path / "entry" / "meta.json").read_bytes() != original
     other = created(tmp_path / "other", stored.index, stored.opening)
-    assert names_in(files._directory) & names_in(other._directory) == {
-        "meta.json",
-        ".tantivy-meta.lock",
-    }
+    assert names_in(files._directory) & names_in(other._directory) == {"meta.json", ".tantivy-meta.lock"}
 
 
 def test_meta_json_is_fetched_if_opening_does_not_cover_it(stored, tmp_path):
