@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from indextables._structs import decodable
 from indextables._version import __version__
 from indextables.errors import LogCorruptedError, UnsupportedProtocolError
 from indextables.log.fields import ADD_FIELDS, REMOVE_FIELDS, names_on_disk
@@ -35,6 +36,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """
 
 
+@decodable
 class ProtocolAction(Action, frozen=True):
     """The protocol versions and features that a client needs to read or to write the table."""
 
@@ -52,6 +54,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
+@decodable
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The table's identity, schema, partitioning and properties."""
 
@@ -66,6 +69,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unknown: Unknown = msgspec.field(default_factory=dict)
 
 
+@decodable
 class AddAction(Action, frozen=True, rename=names_on_disk(ADD_FIELDS)):
     """Adds a split to the table.
 
@@ -109,6 +113,7 @@ class AddAction(Action, frozen=True, rename=names_on_disk(ADD_FIELDS)):
     companion_fast_field_mode: str | None = None
 
 
+@decodable
 class RemoveAction(Action, frozen=True, rename=names_on_disk(REMOVE_FIELDS)):
     """Removes a split from the table. The file itself stays until PURGE deletes it."""
 
@@ -121,6 +126,7 @@ class RemoveAction(Action, frozen=True, rename=names_on_disk(REMOVE_FIELDS)):
     tags: Mapping[str, str] | None = None
 
 
+@decodable
 class SkipAction(Action, frozen=True):
     """Records that an operation could not process a split. The split stays live and is retried after `retry_after`."""
 
@@ -141,6 +147,7 @@ class SkipAction(Action, frozen=True):
         return self.skip_timestamp + int(cooldown_hours * _MS_PER_HOUR)
 
 
+@decodable
 class TransactionAction(Action, frozen=True):
     """The last batch that a streaming writer committed. A restarted writer does not commit it again."""
 
@@ -150,6 +157,7 @@ class TransactionAction(Action, frozen=True):
     unknown: Unknown = msgspec.field(default_factory=dict)
 
 
+@decodable
 class CommitInfo(Action, frozen=True):
     """The author, time, operation and metrics of a commit. Other implementations ignore this action.
 
@@ -168,6 +176,7 @@ class CommitInfo(Action, frozen=True):
     is_exact: bool = False
 
 
+@decodable
 class CheckpointInfo(Action, frozen=True):
     """Metadata of a checkpoint. Other implementations ignore this action.
 

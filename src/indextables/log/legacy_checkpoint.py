@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from indextables._structs import decodable
 from indextables.errors import CheckpointCorruptionError, CheckpointValidationError, ObjectNotFoundError
 from indextables.log.actions import Format, Metadata, encode_actions, scan_lines
 from indextables.log.checkpoint import (
@@ -73,6 +74,7 @@ _METADATA = "metadata"
 # JSON
 
 
+@decodable
 class PartList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The content of `<v>.checkpoint.json` if the checkpoint has parts."""
 
@@ -208,6 +210,7 @@ def _cut(lines: bytes, max_bytes: int) -> Sequence[bytes]:
 # Writers of the first design had no such column and flattened the metadata; some wrote a folder of files.
 
 
+@decodable
 class ParquetInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The small JSON file beside the rows; `size` counts the live files, in the first design all rows.
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from indextables._structs import decodable
 from indextables.errors import ObjectNotFoundError, TransientStorageError, VersionNotFoundError
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
@@ -199,6 +200,7 @@ def contiguous_versions(
     return tuple(found)
 
 
+@decodable
 class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The content of `_last_checkpoint`; `size` counts actions, `size_in_bytes` the bytes of live files."""
 

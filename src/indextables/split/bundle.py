@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from indextables._structs import decodable
 from indextables.errors import IndexTablesError, SplitCorruptedError, UnsupportedSplitError
 from indextables.pruning import ColumnStatistics
 from indextables.schema import (
@@ -133,6 +134,7 @@ class Bundle(msgspec.Struct, frozen=True, eq=False):
         return decode_struct(self.tail, end - length)[0]
 
 
+@decodable
 class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
     files: dict[str, IndexMember]
     chunk_bytes: int

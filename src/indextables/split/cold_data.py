@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 
 from indextables._caching import lazy_property
+from indextables._structs import decodable
 from indextables.split.index_files import META_FILE
 from indextables.split.needs import ByteRange, IndexFiles
 from indextables.split.tantivy_files import (
@@ -114,6 +115,7 @@ class SegmentParts(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.identifier}.{suffix}"
 
 
+@decodable
 class ColdData(msgspec.Struct, frozen=True, array_like=True):
     """The cold data of one index.
 

@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
+from indextables._structs import decodable
 from indextables.errors import ManifestCorruptedError, UnsafePathError, UnsupportedProtocolError
 from indextables.log.actions import (
     ACTION_NAMES,
@@ -301,13 +302,15 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = {
 
 # The fields before they are decoded, by their names on disk.
 _ATTRIBUTE_TYPES = {field.name: field.type for field in msgspec.structs.fields(StateManifest)}
-_Parsed = msgspec.defstruct(
-    "_Parsed",
-    [
-        (field.attribute, field.parsed_type or _ATTRIBUTE_TYPES[field.attribute], *field.default_if_any)
-        for field in STATE_MANIFEST_FIELDS
-    ],
-    rename=_names_on_disk(STATE_MANIFEST_FIELDS),
+_Parsed = decodable(
+    msgspec.defstruct(
+        "_Parsed",
+        [
+            (field.attribute, field.parsed_type or _ATTRIBUTE_TYPES[field.attribute], *field.default_if_any)
+            for field in STATE_MANIFEST_FIELDS
+        ],
+        rename=_names_on_disk(STATE_MANIFEST_FIELDS),
+    )
 )
 
 

@@ -17,6 +17,8 @@ from typing import Final
 
 import msgspec
 
+from indextables._structs import decodable
+
 RUNNING: Final = "running"
 CANCELLED: Final = "cancelled"
 
@@ -30,6 +32,7 @@ _SUFFIX: Final = ".json"
 _LOCK_SUFFIX: Final = ".lock"
 
 
+@decodable
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A merge job as it is shown. `groups` is None until it is planned, `finished_ms` until it has ended."""
 
