@@ -23,6 +23,7 @@ from indextables.table.history import version_before_changes
 if TYPE_CHECKING:
     from indextables.config.setting import Setting
     from indextables.ops.fsck import FsckResult
+    from indextables.ops.prewarm import PrewarmResult
     from indextables.ops.runner import Progress, Runner
     from indextables.ops.search import Highlighter
     from indextables.search import Histogram, Metric, Terms
@@ -352,6 +353,40 @@ class TableReader:
             ['protocol', 'metaData', 'commitInfo']
         """
         return ops.describe.describe_log(self._snapshot, include_all=include_all)
+
+    def prewarm(
+        self,
+        fields: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        *,
+        runner: Runner | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> PrewarmResult:
+        """Fetch the indexes of splits into the local cache, so that the first searches need not.
+
+        Args:
+            fields: Fetch only what searches on these columns read; the whole indexes by default.
+            where: Leave out splits that cannot contain a row for which this predicate is true.
+            runner: Executes the tasks; threads of this process by default. Spark's fills the cache of every host.
+            progress: Called with the progress of the threads.
+
+        Returns:
+            What is in the cache of each host, and what did not fit.
+
+        Raises:
+            InvalidSchemaError: A column does not exist, or has no index.
+            InvalidPredicateError: `where` is not a predicate over columns of the table.
+            IndexCacheError: The cache directory is unusable.
+
+        Example:
+            >>> [host] = table.prewarm(fields=["message"]).hosts
+            >>> (host.cached_splits, host.num_splits)
+            (2, 2)
+        """
+        context = self._snapshot.context
+        request = ops.prewarm.PrewarmRequest(tuple(fields or ()), as_predicate(where))
+        chosen = choose_runner(context, READ_PARALLELISM, runner, progress)
+        return ops.prewarm.prewarm(self._snapshot, request, chosen)
 
     def fsck(
         self,

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "history": _INSPECT,
     "describe": _INSPECT,
     "checkpoint": _MAINTAIN,
+    "prewarm": _MAINTAIN,
     "merge": _MAINTAIN,
     "purge": _MAINTAIN,
     "truncate": _MAINTAIN,

@@ -4,6 +4,7 @@ A task is a picklable value that opens its own stores, so it can run in another 
 """
 
 import os
+import socket
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -11,12 +12,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from indextables.config.setting import Setting
 from indextables.errors import InvalidOptionError, OperationInterruptedError
+from indextables.split.index_cache import IndexCache
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import TableContext
 
@@ -81,6 +83,36 @@ class Failed(msgspec.Struct, frozen=True):
 TaskOutcome = Succeeded[T] | Failed
 
 
+class HostTask(Task[T]):
+    """A task that works on the index cache of the host that it runs on."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def cache(self) -> IndexCache:
+        """Return the cache. Processes that share it share the work."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A machine or container with an index cache of its own. The `identity` is that of the cache."""
+
+    name: str
+    cache_path: str
+    identity: str
+
+    @classmethod
+    def this(cls, cache: IndexCache) -> "Host":
+        """This host, by a cache on it. Raises IndexCacheError."""
+        return cls(socket.gethostname(), str(cache.root), cache.identity)
+
+
+class HostOutcome(NamedTuple, Generic[T]):
+    """The outcome of a task on one host."""
+
+    host: Host
+    outcome: TaskOutcome[T]
+
+
 class Progress(msgspec.Struct, frozen=True):
     """The progress of a run, in tasks."""
 
@@ -98,6 +130,12 @@ class Runner(Protocol):
         A caller that stops early must close the iterator. Closing starts no further tasks, waits for the running ones,
         and discards the results that the caller did not receive.
         """
+        ...
+
+    def run_on_hosts(
+        self, description: str, tasks: Sequence[HostTask[T]]
+    ) -> Generator[HostOutcome[T], None, None]:
+        """Run every task on every host that the runner uses, as `run` does. A task may run on a host more than once."""
         ...
 
 
@@ -123,6 +161,13 @@ class LocalRunner:
         self._progress(Progress(description, 0, len(tasks)))
         if tasks:
             yield from self._run(description, tasks)
+
+    def run_on_hosts(
+        self, description: str, tasks: Sequence[HostTask[T]]
+    ) -> Generator[HostOutcome[T], None, None]:
+        """See `Runner.run_on_hosts`: there is one host. Raises IndexCacheError."""
+        with closing(self.run(description, tasks)) as outcomes:
+            yield from on_this_host(tasks, outcomes)
 
     def _run(self, description: str, tasks: Sequence[Task[T]]) -> Generator[TaskOutcome[T], None, None]:
         # Closing this run must not stop another run of the same runner.
@@ -152,6 +197,14 @@ class LocalRunner:
                 for future, index in running.items():
                     if future.exception() is None:
                         tasks[index].discard(future.result())
+
+
+def on_this_host(
+    tasks: Sequence[HostTask[T]], outcomes: Iterable[TaskOutcome[T]]
+) -> Iterator[HostOutcome[T]]:
+    """The outcomes of tasks on this host. Raises IndexCacheError."""
+    for outcome in outcomes:
+        yield HostOutcome(Host.this(tasks[outcome.index].cache()), outcome)
 
 
 def local_runner(

@@ -165,7 +165,7 @@ def check_query(snapshot: Snapshot, request: SearchRequest) -> None:
     columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]
     partition = pa.table([pa.nulls(1, column.type) for column in columns], schema=pa.schema(columns))
     errors: list[InvalidQueryError] = []
-    for mapping in _known_mappings(snapshot):
+    for mapping in known_mappings(snapshot):
         try:
             compile_query(request.query, SearchScope(mapping, snapshot.schema, partition, request.fields))
         except InvalidQueryError as error:
@@ -241,7 +241,7 @@ def _checked_refs(snapshot: Snapshot, entries: pa.Table, request: SearchRequest)
     return ordered_refs(snapshot, entries)
 
 
-def _known_mappings(snapshot: Snapshot) -> list[DocMapping]:
+def known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     """The doc mappings of all splits that the table ever had; for a table without splits, that of the first one."""
     registered = [DocMapping.from_json(text) for text in snapshot.header.doc_mappings.values()]
     return registered or [mapping_from_settings(snapshot.shape, snapshot.context.settings)]

@@ -4,16 +4,20 @@ Also here: the check that executors have this package, progress on the terminal,
 """
 
 import contextlib
+import logging
 import os
 import pickle
 import re
+import socket
 import sys
 import threading
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, Final, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -24,12 +28,24 @@ from pyspark.sql import SparkSession
 from indextables._caching import LruCache, shared_cache
 from indextables._version import __version__
 from indextables.errors import (
+    IndexCacheError,
     OperationInterruptedError,
     SparkFailedError,
     SparkUnavailableError,
     WorkerLostError,
 )
-from indextables.ops.runner import Failed, Interruption, Progress, Succeeded, Task, TaskOutcome
+from indextables.ops.runner import (
+    Failed,
+    Host,
+    HostOutcome,
+    HostTask,
+    Interruption,
+    Progress,
+    Succeeded,
+    Task,
+    TaskOutcome,
+    on_this_host,
+)
 
 T = TypeVar("T")
 
@@ -77,6 +93,22 @@ class SparkRunner:
         if tasks:
             workers = check_workers(self._spark)
             yield from self._run(description, tasks, min(self._parallelism or workers.slots, len(tasks)))
+
+    def run_on_hosts(
+        self, description: str, tasks: Sequence[HostTask[T]]
+    ) -> Generator[HostOutcome[T], None, None]:
+        """See `Runner.run_on_hosts`. The hosts are those that have an executor now; see `_HostRun`.
+
+        Raises SparkUnavailableError, and SparkFailedError if a job fails.
+        """
+        if _local_workers(self._spark) is not None:
+            with contextlib.closing(self.run(description, tasks)) as outcomes:
+                yield from on_this_host(tasks, outcomes)
+            return
+        self._progress(Progress(description, 0, len(tasks)))
+        if tasks:
+            slots = check_workers(self._spark).slots
+            yield from _HostRun(self._spark, description, tasks, slots).run(self._progress)
 
     def _run(
         self, description: str, tasks: Sequence[Task[T]], slots: int
@@ -152,6 +184,15 @@ class _Jobs:
             self._cancel()
             _, left = wait(left, timeout=_CANCEL_AGAIN_SECONDS)
 
+    def run_everywhere(
+        self, width: int, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> list[Any]:
+        """Run a function in so many tasks of one job, and return the rows of all. Raises SparkFailedError."""
+        with translate_spark_errors(f"run tasks on every host ({self._description})"):
+            self._label_thread(self._description)
+            frame = self._spark.range(0, width, 1, width)
+            return frame.mapInArrow(function, _HOST_SCHEMA).collect()
+
     def _label_thread(self, title: str) -> None:
         """Label the jobs that this thread submits."""
         if _is_connect(self._spark):
@@ -165,6 +206,158 @@ class _Jobs:
         else:
             # On a classic session, tags belong to the thread that set them; job groups do not.
             self._spark.sparkContext.cancelJobGroup(self._group)
+
+
+# Tasks on every host. Spark has no such thing, but it offers the tasks of a job to all free executors in turn: a job
+# with as many tasks as there are slots reaches every executor that is not busy. The processes of a host claim what is
+# to be done there one by one. What a lost process had claimed is missing from the answers, and is done again.
+
+_HOST_SCHEMA: Final = "host binary, executor string, outcome binary"
+# A job has at least so many tasks of the operation, or as many as there are slots; progress advances by jobs.
+_MIN_TASKS_PER_HOST_JOB: Final = 32
+# How long to wait, again and again, for executors that are busy.
+_PAUSES_SECONDS: Final = (1.0, 2.0, 4.0)
+
+_logger = logging.getLogger(__name__)
+
+
+class _HostRun(Generic[T]):
+    """A run of tasks on every host that has an executor.
+
+    An executor whose slots are all busy with other work for several seconds is left out, with a warning; so is one
+    that starts later. Through Spark Connect the number of executors is not known, so none is waited for.
+    """
+
+    def __init__(
+        self, spark: SparkSession, description: str, tasks: Sequence[HostTask[T]], slots: int
+    ) -> None:
+        self._spark = spark
+        self._tasks = tasks
+        self._width = max(slots, _num_executors(spark) or 0)
+        self._jobs = _Jobs(spark, description, len(tasks))
+        self._description = description
+        self._executors: set[str] = set()
+        self._answered: dict[Host, set[int]] = {}
+
+    def run(self, progress: Callable[[Progress], None]) -> Generator[HostOutcome[T], None, None]:
+        """Find the hosts, and run the tasks on each."""
+        self._find_hosts()
+        size = max(_MIN_TASKS_PER_HOST_JOB, self._width)
+        for start in range(0, len(self._tasks), size):
+            end = min(start + size, len(self._tasks))
+            yield from self._run_job(range(start, end), None)
+            progress(Progress(self._description, end, len(self._tasks)))
+        for pause in _PAUSES_SECONDS:
+            missing = self._missing()
+            if not missing:
+                return
+            time.sleep(pause)
+            indexes = sorted(frozenset().union(*missing.values()))
+            wanted = {host.identity: indexes for host, indexes in missing.items()}
+            yield from self._run_job(indexes, wanted)
+        for host, lost in self._missing().items():
+            for index in sorted(lost):
+                error = WorkerLostError(
+                    f"{self._description}: no executor on {host.name} finished a task; try again"
+                )
+                yield HostOutcome(host, Failed(index, error))
+
+    def _find_hosts(self) -> None:
+        """Run a job that only says where it runs, until all executors have answered."""
+        expected = 0
+        for pause in (0.0, *_PAUSES_SECONDS):
+            time.sleep(pause)
+            for _ in self._run_job([0], {}):
+                raise AssertionError("a host ran a task that it was not asked to")
+            expected = _num_executors(self._spark) or 0
+            if len(self._executors) >= expected:
+                return
+            self._width = max(2 * self._width, expected)
+        _logger.warning(
+            "%s: %d of %d executors ran no task, because they were busy; their hosts may be left out",
+            self._description,
+            expected - len(self._executors),
+            expected,
+        )
+
+    def _missing(self) -> dict[Host, frozenset[int]]:
+        everything = frozenset(range(len(self._tasks)))
+        missing = {host: everything - answered for host, answered in self._answered.items()}
+        return {host: indexes for host, indexes in missing.items() if indexes}
+
+    def _run_job(
+        self, indexes: Iterable[int], wanted: Mapping[str, frozenset[int]] | None
+    ) -> Iterator[HostOutcome[T]]:
+        """Run tasks on every host, or those that `wanted` has for it. Each outcome is yielded once."""
+        chunk = [(index, _pickled(self._tasks[index])) for index in indexes]
+        function = _run_on_host(chunk, f"claims-{uuid.uuid4().hex}", wanted)
+        # In a thread of its own, because the label of a job stays with the thread.
+        with ThreadPoolExecutor(1, "indextables-spark") as pool:
+            running = pool.submit(self._jobs.run_everywhere, self._width, function)
+            try:
+                rows = running.result()
+            except BaseException:
+                self._jobs.stop([running])
+                raise
+        for row in rows:
+            host: Host = pickle.loads(bytes(row.host))  # noqa: S301  # written by our own tasks
+            self._executors.add(row.executor)
+            answered = self._answered.setdefault(host, set())
+            if row.outcome is not None:
+                outcome: TaskOutcome[T] = pickle.loads(bytes(row.outcome))  # noqa: S301
+                if outcome.index not in answered:
+                    answered.add(outcome.index)
+                    yield HostOutcome(host, outcome)
+
+
+def _run_on_host(
+    chunk: _Chunk, work: str, wanted: Mapping[str, frozenset[int]] | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def answer(host: Host, outcome: bytes | None) -> pa.RecordBatch:
+        values = [[_pickled(host)], [_executor()], [outcome]]
+        types = [pa.binary(), pa.string(), pa.binary()]
+        arrays = [pa.array(value, kind) for value, kind in zip(values, types, strict=True)]
+        return pa.record_batch(arrays, names=["host", "executor", "outcome"])
+
+    def asked_of(host: Host) -> _Chunk:
+        return [each for each in chunk if wanted is None or each[0] in wanted.get(host.identity, ())]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        cache = cloudpickle.loads(chunk[0][1]).cache()
+        try:
+            host = Host.this(cache)
+            yield answer(host, None)
+            with cache.claims(work) as claim:
+                for index, task in asked_of(host):
+                    if claim(index):
+                        yield answer(host, _run_pickled(index, task))
+        except IndexCacheError as error:
+            unusable = Host(socket.gethostname(), str(cache.root), f"{socket.gethostname()}: unusable")
+            yield answer(unusable, None)
+            for index, _ in asked_of(unusable):
+                yield answer(unusable, _pickled_error(index, error))
+
+    return run
+
+
+def _executor() -> str:
+    """The process of the executor that this Python process belongs to: the parent of the daemon that started it."""
+    daemon = os.getppid()
+    try:
+        parent = Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        parent = str(daemon)
+    return f"{socket.gethostname()}/{parent}"
+
+
+def _num_executors(spark: SparkSession) -> int | None:
+    """The number of executors; None if this session cannot tell."""
+    if _is_connect(spark):
+        return None
+    # The driver is listed, too.
+    return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
 
 def _task_indexes_by_job(num_tasks: int, slots: int) -> deque[Sequence[int]]:

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import tantivy
@@ -51,6 +51,17 @@ class CachedIndex(msgspec.Struct, frozen=True):
     def record(self, *, is_hit: bool) -> None:
         """Count the use of the cache."""
         (CACHE_HITS if is_hit else CACHE_MISSES).record(1, self.table, cache="indexes")
+
+
+class Warmed(NamedTuple):
+    """How many bytes of the split were fetched into the cache, and how many did not fit there."""
+
+    fetched_bytes: int
+    left_bytes: int
+
+
+HasRoom: TypeAlias = Callable[[int], bool]
+"""Returns whether a cache has room for so many bytes."""
 
 
 class _CompleteIndex(NamedTuple):
@@ -159,6 +170,91 @@ def search_sparse(
     return _with_sound_entry(cached, search)
 
 
+def warm_complete(
+    cached: CachedIndex, fill: Callable[[Path], None], split_bytes: int, has_room: HasRoom
+) -> Warmed:
+    """Put an index into the cache that `fill` writes whole from a split of this size. Raises as `search_complete` does.
+
+    How large the index becomes is not known before; it has about the size of its split.
+    """
+    if cached.cache.entry_size(cached.key) is None and not has_room(split_bytes):
+        return Warmed(0, split_bytes)
+
+    def warm() -> Warmed:
+        fetched_bytes = 0
+
+        def create(directory: Path) -> None:
+            nonlocal fetched_bytes
+            fill(directory)
+            fetched_bytes = split_bytes
+
+        with cached.cache.lease(cached.key, create):
+            return Warmed(fetched_bytes, 0)
+
+    return _with_sound_entry(cached, warm)
+
+
+def warm_sparse(
+    cached: CachedIndex, index: ChunkedIndex, cold: Callable[[], ColdData], needs: Needs, has_room: HasRoom
+) -> Warmed:
+    """Fetch what these needs predict into the cache, without a search. Raises as `search_sparse` does."""
+    whole_bytes = int(index.lengths.sum())
+    if (
+        cached.cache.entry_size(cached.key) is None
+        and _is_created_whole(cached, index)
+        and not has_room(whole_bytes)
+    ):
+        return Warmed(0, whole_bytes)
+
+    def warm() -> Warmed:
+        fetched_bytes = 0
+
+        def create(directory: Path) -> None:
+            nonlocal fetched_bytes
+            fetched_bytes = _create_entry(directory, cached, index, cold())
+
+        with (
+            cached.cache.lease(cached.key, create) as directory,
+            contextlib.closing(SparseIndex.find(directory, index, cached.cache.growth)) as files,
+        ):
+            for ranges in rounds(files, cold(), needs):
+                missing_bytes = files.missing_bytes(ranges)
+                if missing_bytes and not has_room(missing_bytes):
+                    return Warmed(fetched_bytes, missing_bytes)
+                fetched_bytes += files.ensure(ranges)
+        return Warmed(fetched_bytes, 0)
+
+    return _with_sound_entry(cached, warm)
+
+
+def _create_entry(directory: Path, cached: CachedIndex, index: ChunkedIndex, cold: ColdData) -> int:
+    """Create an entry: with what opening needs, or whole if the index is small or holes cannot be watched.
+
+    Returns how many bytes of the split were fetched.
+    """
+    fetched_bytes = SparseIndex.create(directory, index, cold.opening)
+    if _is_created_whole(cached, index):
+        # The cache measures a new entry itself.
+        new = SparseIndex.find(directory, index, lambda _: contextlib.nullcontext())
+        with contextlib.closing(new):
+            fetched_bytes += new.complete()
+    return fetched_bytes
+
+
+def _is_created_whole(cached: CachedIndex, index: ChunkedIndex) -> bool:
+    return index.stored_bytes <= _SMALL_INDEX_BYTES or _page_cache(cached) is None
+
+
+def _page_cache(cached: CachedIndex) -> PageCache | None:
+    root = cached.cache.root
+    try:
+        return page_cache(root)
+    except OSError as error:
+        raise IndexCacheError(
+            f"the index cache in {root} is unusable: {error}; free disk space, or set another directory"
+        ) from error
+
+
 def _with_sound_entry(cached: CachedIndex, search: Callable[[], T]) -> T:
     """Search, and create the entry again if it has disappeared, or was damaged after it was verified."""
     losses = 0
@@ -202,7 +298,7 @@ class _Search(Generic[T]):
 
         An entry that another process removes meanwhile stays usable.
         """
-        pages = self._page_cache()
+        pages = _page_cache(self._cached)
         if pages is None or kept.satisfied.get(self._needs) is None:
             return None
         files = _OPEN_FILES.get(kept.copy)
@@ -221,7 +317,7 @@ class _Search(Generic[T]):
         with cache.lease(self._cached.key, self._create) as directory:
             files = SparseIndex.find(directory, self._index, cache.growth)
             files = _OPEN_FILES.get(files.copy) or files
-            pages = self._page_cache()
+            pages = _page_cache(self._cached)
             searches = 0
             while True:
                 if pages is None or self._misses > _MAX_MISSES or searches >= _MAX_SEARCHES:
@@ -233,24 +329,9 @@ class _Search(Generic[T]):
                 searches += 1
 
     def _create(self, directory: Path) -> None:
-        """Create an entry: with what opening needs, or whole if the index is small or holes cannot be watched."""
         self._is_hit = False
         self._is_new = True
-        SparseIndex.create(directory, self._index, self._cold().opening)
-        if self._index.stored_bytes <= _SMALL_INDEX_BYTES or self._page_cache() is None:
-            # The cache measures a new entry itself.
-            new = SparseIndex.find(directory, self._index, lambda _: contextlib.nullcontext())
-            with contextlib.closing(new):
-                new.complete()
-
-    def _page_cache(self) -> PageCache | None:
-        root = self._cached.cache.root
-        try:
-            return page_cache(root)
-        except OSError as error:
-            raise IndexCacheError(
-                f"the index cache in {root} is unusable: {error}; free disk space, or set another directory"
-            ) from error
+        _create_entry(directory, self._cached, self._index, self._cold())
 
     def _search_once(self, files: SparseIndex, directory: Path, pages: PageCache | None) -> tuple[T] | None:
         """Fetch what is predicted, search, and return the answer if the search read nothing else."""

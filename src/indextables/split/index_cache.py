@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -119,6 +120,14 @@ class IndexCache:
     def max_bytes(self) -> int:
         return self._max_bytes
 
+    @property
+    def identity(self) -> str:
+        """What tells this cache from those of other machines. Processes that see the same one share entries."""
+        with self._translating():
+            self._prepare()
+            found = self._root.stat()
+        return self._name(f"{socket.gethostname()}.{found.st_dev}.{found.st_ino}")
+
     def kept(self, key: str) -> Any:
         """Return what `keep` kept for an entry; None if the entry is gone.
 
@@ -189,6 +198,43 @@ class IndexCache:
             self._prepare()
             found = [_entry_of(path) for path in (self._root / "entries").iterdir()]
         return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.used_ns)
+
+    def entry_size(self, key: str) -> int | None:
+        """Return the size of an entry; None if there is none."""
+        with self._translating():
+            self._prepare()
+            found = _entry_of(self._entry(key))
+        return None if found is None else found.size
+
+    def has_room(self, size: int, since_ns: int) -> bool:
+        """Return whether bytes fit without evicting an entry that was used since a moment. Raises IndexCacheError."""
+        with self._translating():
+            self._prepare()
+            with self._locked_room() as descriptor:
+                room = _read_room(descriptor)
+        if room is not None and room.used + size <= self._max_bytes:
+            return True
+        recent = sum(entry.size for entry in self.entries() if entry.used_ns >= since_ns)
+        return recent + size <= self._max_bytes * _FULL
+
+    @contextlib.contextmanager
+    def claims(self, work: str) -> Iterator[Callable[[int], bool]]:
+        """Divide numbered work among processes: the function returns True for the first one that claims a number.
+
+        What was claimed is forgotten once none of them is in the block. Raises IndexCacheError.
+        """
+        with self._translating():
+            self._prepare()
+            guarded = _shared_guarded_directory(self._root / "new" / work)
+        try:
+
+            def claim(number: int) -> bool:
+                with self._translating():
+                    return _is_created(guarded.path / str(number))
+
+            yield claim
+        finally:
+            guarded.close_shared()
 
     def size(self) -> int:
         """Return the total size of all entries."""
@@ -418,6 +464,13 @@ class GuardedDirectory(msgspec.Struct, frozen=True):
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.guard)
 
+    def close_shared(self) -> None:
+        """Release a shared lock, and remove the directory if no other process has one."""
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(self.guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self.guard)
+
 
 def new_guarded_directory(parent: Path, prefix: str) -> GuardedDirectory:
     """Create an empty, private, locked directory. Raises OSError."""
@@ -431,6 +484,29 @@ def new_guarded_directory(parent: Path, prefix: str) -> GuardedDirectory:
             if path.is_dir():
                 return GuardedDirectory(path, guard)
             os.close(guard)
+
+
+def _shared_guarded_directory(path: Path) -> GuardedDirectory:
+    """Create a directory, or open the one that another process has created, and lock it with it. Raises OSError."""
+    while True:
+        path.mkdir(mode=PRIVATE, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            guard = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(guard, fcntl.LOCK_SH)
+            # Before the lock was taken, another process may have removed the directory, and a third one created it.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(guard), path.stat()):
+                    return GuardedDirectory(path, guard)
+            os.close(guard)
+
+
+def _is_created(path: Path) -> bool:
+    """Create a file, and return whether it did not exist. Raises OSError."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def sweep_abandoned(parent: Path, prefix: str) -> None:

@@ -24,7 +24,7 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
 from indextables.schema import TableShape, to_spark_json
-from indextables.split.cold_search import CachedIndex, search_complete
+from indextables.split.cold_search import CachedIndex, HasRoom, Warmed, search_complete, warm_complete
 from indextables.split.doc_mapping import (
     ARRAY_KEY,
     DEFAULT,
@@ -125,6 +125,10 @@ class JvmSplit(Split):
     def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
         del needs  # the index is built whole
         return search_complete(cached, self._fill, function)
+
+    def _warm(self, cached: CachedIndex, needs: Needs, has_room: HasRoom) -> Warmed:
+        del needs  # the index is built whole
+        return warm_complete(cached, self._fill, self._bundle.size, has_room)
 
     def _fill(self, directory: Path) -> None:
         """Index the rows into an empty directory."""

@@ -14,7 +14,7 @@ from indextables.schema import TableShape
 from indextables.split.bundle import Bundle, read_bundle
 from indextables.split.byte_ranges import read_range
 from indextables.split.cold_data import ColdData
-from indextables.split.cold_search import CachedIndex, search_sparse
+from indextables.split.cold_search import CachedIndex, HasRoom, Warmed, search_sparse, warm_sparse
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_chunks import ChunkedIndex
 from indextables.split.needs import Needs
@@ -112,6 +112,9 @@ class OwnSplit(Split):
 
     def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
         return search_sparse(cached, self._index, lambda: self._cold_data, needs, function)
+
+    def _warm(self, cached: CachedIndex, needs: Needs, has_room: HasRoom) -> Warmed:
+        return warm_sparse(cached, self._index, lambda: self._cold_data, needs, has_room)
 
     @lazy_property
     def _index(self) -> ChunkedIndex:

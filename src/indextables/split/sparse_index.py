@@ -71,10 +71,10 @@ class SparseIndex:
         weakref.finalize(self, _close, self._descriptors).atexit = False
 
     @classmethod
-    def create(cls, directory: Path, index: ChunkedIndex, opening: Sequence[tuple[ByteRange, bytes]]) -> None:
+    def create(cls, directory: Path, index: ChunkedIndex, opening: Sequence[tuple[ByteRange, bytes]]) -> int:
         """Write the files of an index into an empty directory, with what Tantivy reads when it opens the index.
 
-        Raises SplitCorruptedError if that does not fit the files, and storage errors.
+        Returns what `ensure` does. Raises SplitCorruptedError if that does not fit the files, and storage errors.
         """
         copy = uuid.uuid4().hex
         with (
@@ -89,7 +89,7 @@ class SparseIndex:
             (directory / (copy + _MAP_SUFFIX)).write_bytes(files._write_opening(opening))
             # Tantivy creates this file when it opens an index, and would mistake a full disk for a damaged index.
             (directory / META_LOCK_FILE).touch()
-            files._rename_segments()
+            return files._rename_segments()
 
     @classmethod
     def find(cls, directory: Path, index: ChunkedIndex, growth: Growth) -> "SparseIndex":
@@ -129,26 +129,23 @@ class SparseIndex:
                 size = part.end - part.start
                 os.posix_fadvise(self._open(part.name), part.start, size, os.POSIX_FADV_WILLNEED)
 
-    def ensure(self, ranges: Sequence[ByteRange]) -> bool:
+    def ensure(self, ranges: Sequence[ByteRange]) -> int:
         """Make these bytes present, and with them all others once more than half of the index would be.
 
-        Returns whether anything was fetched. Raises storage errors and SplitCorruptedError.
+        Returns how many bytes of the split were fetched. Raises storage errors and SplitCorruptedError.
         """
         chunk_map = np.frombuffer(self._chunk_map(), np.uint8)
-        is_present = chunk_map == _PRESENT
-        wanted = np.zeros(len(chunk_map), np.bool_)
-        for part in ranges:
-            wanted[self._index.chunks_of(part)] = True
-        missing = wanted & ~is_present
-        if not missing.any():
-            return False
-        lengths = self._index.lengths
-        if 2 * int(lengths[missing | is_present].sum()) > int(lengths.sum()):
-            missing = ~is_present
-        self._fill(np.flatnonzero(missing), chunk_map)
-        return True
+        missing = self._missing(ranges, chunk_map)
+        if not len(missing):
+            return 0
+        self._fill(missing, chunk_map)
+        return int(self._index.table.sizes[missing].sum(dtype=np.int64))
 
-    def complete(self) -> bool:
+    def missing_bytes(self, ranges: Sequence[ByteRange]) -> int:
+        """Return by how much the files would grow on disk if `ensure` made these bytes present."""
+        return self._size_on_disk(self._missing(ranges, np.frombuffer(self._chunk_map(), np.uint8)))
+
+    def complete(self) -> int:
         """Make all bytes present. Returns and raises what `ensure` does."""
         return self.ensure([ByteRange(name, 0, size) for name, size in self._index.sizes.items()])
 
@@ -197,17 +194,18 @@ class SparseIndex:
         chunk_map[chunk_map == (1 << pages_of_chunk) - 1] = _PRESENT
         return chunk_map.tobytes()
 
-    def _rename_segments(self) -> None:
-        """Put the segment ids of this copy into `meta.json`.
+    def _rename_segments(self) -> int:
+        """Put the segment ids of this copy into `meta.json`. Returns what `ensure` does.
 
         Tantivy keeps the mapping of a file by its path as long as a searcher uses it. If a copy that was removed
         had the same names as this one, a searcher of this one could read holes of the other.
         """
         size = self._index.sizes.get(META_FILE, 0)
-        self.ensure([ByteRange(META_FILE, 0, size)] if size else [])
+        fetched_bytes = self.ensure([ByteRange(META_FILE, 0, size)] if size else [])
         if size:
             descriptor = self._open(META_FILE)
             os.pwrite(descriptor, self._renamed(os.pread(descriptor, size, 0)), 0)
+        return fetched_bytes
 
     def _renamed(self, meta: bytes) -> bytes:
         """Replace the segment ids in `meta.json` by those of this copy, or the other way round."""
@@ -228,10 +226,26 @@ class SparseIndex:
         except ValueError:
             return segment
 
+    def _missing(
+        self, ranges: Sequence[ByteRange], chunk_map: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.int64]:
+        """Return the chunks to fetch for these bytes: all absent ones if more than half would be present then."""
+        is_present = chunk_map == _PRESENT
+        wanted = np.zeros(len(chunk_map), np.bool_)
+        for part in ranges:
+            wanted[self._index.chunks_of(part)] = True
+        missing = wanted & ~is_present
+        lengths = self._index.lengths
+        if missing.any() and 2 * int(lengths[missing | is_present].sum()) > int(lengths.sum()):
+            missing = ~is_present
+        return np.flatnonzero(missing)
+
+    def _size_on_disk(self, chunks: npt.NDArray[np.int64]) -> int:
+        return int((-(-self._index.lengths[chunks] // PAGE_BYTES)).sum()) * PAGE_BYTES
+
     def _fill(self, chunks: npt.NDArray[np.int64], chunk_map: npt.NDArray[np.uint8]) -> None:
         """Fetch and write chunks."""
-        size = int((-(-self._index.lengths[chunks] // PAGE_BYTES)).sum()) * PAGE_BYTES
-        with self._local(), self._growth(size):
+        with self._local(), self._growth(self._size_on_disk(chunks)):
             for first, contents in self._index.fetch(chunks):
                 name, start = self._index.place_of(first)
                 last = first + len(contents)

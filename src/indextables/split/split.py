@@ -18,7 +18,7 @@ from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column, names_in_file, type_in_table
-from indextables.split.cold_search import CachedIndex
+from indextables.split.cold_search import CachedIndex, HasRoom, Warmed
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.index_opener import open_index
@@ -98,7 +98,19 @@ class Split(ABC):
         The function may be called several times; it returns its whole answer. Raises what it raises, and
         IndexCacheError.
         """
-        return self._search(CachedIndex(cache, self._cache_key, self._open, self._store.url), needs, function)
+        return self._search(CachedIndex(cache, self.index_key, self._open, self._store.url), needs, function)
+
+    def warm_index(self, cache: IndexCache, needs: Needs, has_room: HasRoom) -> Warmed:
+        """Put what `needs` names of the index into the cache, so that searches need not fetch it.
+
+        What the cache has no room for is left out. Raises IndexCacheError.
+        """
+        return self._warm(CachedIndex(cache, self.index_key, self._open, self._store.url), needs, has_room)
+
+    @lazy_property
+    def index_key(self) -> str:
+        """The key of the index in a cache."""
+        return cache_key(self._index_parts())
 
     @abstractmethod
     def verify(self) -> None:
@@ -118,9 +130,9 @@ class Split(ABC):
     def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
         """Search the index through the cache."""
 
-    @lazy_property
-    def _cache_key(self) -> str:
-        return cache_key(self._index_parts())
+    @abstractmethod
+    def _warm(self, cached: CachedIndex, needs: Needs, has_room: HasRoom) -> Warmed:
+        """Fetch a part of the index into the cache."""
 
     def _open(self, directory: Path) -> tantivy.Searcher:
         return open_index(directory, self.mapping, self._place)

@@ -16,6 +16,7 @@ from indextables.ops.checkpoint import CheckpointResult
 from indextables.ops.describe import LOG_COLUMNS, STATE_COLUMNS
 from indextables.ops.fsck import FsckResult
 from indextables.ops.merge import JOB_COLUMNS, MergeResult
+from indextables.ops.prewarm import PrewarmResult
 from indextables.ops.purge import PurgeResult
 from indextables.ops.repair import RepairResult
 from indextables.ops.restore import RestoreResult
@@ -35,7 +36,18 @@ KEYWORDS: Final = ("INDEXTABLES", "TANTIVY4SPARK")
 # The second word of a statement. INDEXTABLE for INDEXTABLES is a slip that still gets our error message.
 _SECOND_WORDS: Final = frozenset({*KEYWORDS, "INDEXTABLE"})
 _FIRST_WORDS: Final = frozenset(
-    {"CHECKPOINT", "COMPACT", "PURGE", "TRUNCATE", "DROP", "INVALIDATE", "FLUSH", "FSCK", "RESTORE"}
+    {
+        "CHECKPOINT",
+        "COMPACT",
+        "PURGE",
+        "TRUNCATE",
+        "DROP",
+        "INVALIDATE",
+        "FLUSH",
+        "FSCK",
+        "RESTORE",
+        "PREWARM",
+    }
 )
 _PAIRS: Final = frozenset(
     {("MERGE", "SPLITS"), *(("REPAIR", word) for word in ("INDEXFILES", *_SECOND_WORDS))}
@@ -176,6 +188,16 @@ FORMS: Final = (
         "FSCK INDEXTABLES 'logs' DEEP",
     ),
     Form(
+        nodes.Prewarm,
+        "PREWARM INDEXTABLES table [FOR FIELDS (column, …)] [WHERE condition]",
+        "Fetch indexes into the cache on local disk, so that the first searches find them there: those of all splits, "
+        "or of the splits that may have rows for which the condition is true. `FOR FIELDS` fetches only what searches "
+        "on these columns read. On Spark, the cache of every host with an executor is filled. The answer has one row "
+        "per host. What has no room in the cache is left out: a prewarm evicts nothing that it has fetched itself.",
+        PrewarmResult.columns,
+        "PREWARM INDEXTABLES 'logs' FOR FIELDS (message) WHERE date >= '2026-01-01'",
+    ),
+    Form(
         nodes.InvalidateLogCache,
         "INVALIDATE INDEXTABLES TRANSACTION LOG CACHE [FOR table]",
         "Clear this process's cache of the logs of one table, or of all tables.",
@@ -185,14 +207,16 @@ FORMS: Final = (
     Form(
         nodes.FlushDiskCache,
         "FLUSH INDEXTABLES DISK CACHE",
-        "Remove all unused entries from this machine's cache of indexes.",
+        "Remove all unused entries from the cache of indexes: of this host and, on Spark, of every host with an "
+        "executor. The answer has one row per host.",
         FlushResult.columns,
         "FLUSH INDEXTABLES DISK CACHE",
     ),
     Form(
         nodes.DescribeDiskCache,
         "DESCRIBE INDEXTABLES DISK CACHE",
-        "Describe this machine's cache of indexes.",
+        "Describe the cache of indexes: of this host and, on Spark, of every host with an executor. The answer has one "
+        "row per host.",
         DiskCacheResult.columns,
         "DESCRIBE INDEXTABLES DISK CACHE",
     ),

@@ -29,7 +29,7 @@ _GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
 _RULES: Final = r"""
     start: _statement SEMICOLON*
     _statement: checkpoint | compact | state | transaction_log | history | merge_jobs | disk_cache | environment
-        | merge | purge | truncate | drop | repair | invalidate | flush | fsck | restore
+        | merge | purge | truncate | drop | repair | prewarm | invalidate | flush | fsck | restore
 
     checkpoint: CHECKPOINT OURS target
     compact: COMPACT OURS target
@@ -44,6 +44,7 @@ _RULES: Final = r"""
     truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
     drop: DROP OURS PARTITIONS FROM target where
     repair: REPAIR (INDEXFILES | OURS) TRANSACTION LOG target location?
+    prewarm: PREWARM OURS target for_fields? where?
     invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
     flush: FLUSH OURS DISK CACHE
     fsck: FSCK OURS target deep?
@@ -51,6 +52,8 @@ _RULES: Final = r"""
 
     target: STRING | NAME (DOT NAME)*
     include_all: INCLUDE ALL
+    for_fields: FOR FIELDS OPEN field (COMMA field)* CLOSE
+    field: NAME | STRING
     where: WHERE _piece+
     _piece: STRING | PIECE
     target_size: TARGET_SIZE (SIZE | STRING)
@@ -77,6 +80,9 @@ _TERMINALS: Final = rf"""
     SIZE: /[0-9]{{1,18}}(\.[0-9]{{1,9}})?\s*([KMGTP]I?B?|B)?(?!\w)/i
     PIECE: /\w+|`(``|[^`])+`|[^\s\w'"`;]/
     DOT: "."
+    COMMA: ","
+    OPEN: "("
+    CLOSE: ")"
     SEMICOLON: ";"
     COMMENT.3: /--[^\n]*|\/\*.*?\*\//s
     %ignore COMMENT
@@ -188,6 +194,12 @@ class _Reader:
         location = self.clauses(tree).get("location")
         return nodes.Repair(self.target(tree), None if location is None else self.path(location.children[-1]))
 
+    def prewarm(self, tree: Any) -> Statement:
+        clauses = self.clauses(tree)
+        named = clauses["for_fields"].children if "for_fields" in clauses else ()
+        fields = tuple(unquote(each.children[0]) for each in named if not isinstance(each, Token))
+        return nodes.Prewarm(self.target(tree), fields, self.condition(clauses))
+
     def invalidate(self, tree: Any) -> Statement:
         return nodes.InvalidateLogCache(self.target(tree) if "target" in self.clauses(tree) else None)
 
@@ -283,6 +295,7 @@ _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     "truncate": _Reader.truncate,
     "drop": _Reader.drop,
     "repair": _Reader.repair,
+    "prewarm": _Reader.prewarm,
     "invalidate": _Reader.invalidate,
     "fsck": _Reader.fsck,
     "restore": _Reader.restore,
@@ -331,6 +344,9 @@ _NAMES: Final = {
     "MAX_DEST": "MAX DEST SPLITS",
     "MAX_SOURCE": "MAX SOURCE SPLITS PER MERGE",
     "AS_OF": "AS OF",
+    "COMMA": "a comma",
+    "OPEN": "(",
+    "CLOSE": ")",
     "$END": "the end of the statement",
 }
 _UNMENTIONED: Final = frozenset({"SEMICOLON", "DOT", "COMMENT", "AS_OF"})

@@ -113,6 +113,14 @@ class Repair(Statement, frozen=True):
     location: str | None = None
 
 
+class Prewarm(Statement, frozen=True):
+    """PREWARM INDEXTABLES. Without `fields`, the whole indexes are fetched."""
+
+    target: Target
+    fields: tuple[str, ...] = ()
+    where: str | None = None
+
+
 class InvalidateLogCache(Statement, frozen=True):
     """INVALIDATE INDEXTABLES TRANSACTION LOG CACHE, of one table or of all tables."""
 

@@ -78,6 +78,7 @@ _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = 
     nodes.TruncateTimeTravel: tables.run_truncate,
     nodes.DropPartitions: tables.run_drop_partitions,
     nodes.Repair: tables.run_repair,
+    nodes.Prewarm: tables.run_prewarm,
     nodes.InvalidateLogCache: process.run_invalidate,
     nodes.FlushDiskCache: process.run_flush_disk_cache,
     nodes.Fsck: tables.run_fsck,

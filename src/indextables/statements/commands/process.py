@@ -4,23 +4,28 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
 from indextables._caching import clear_process_caches
 from indextables._results import MESSAGE, MOMENT, Column, Columns, Result, Status, schema_of
 from indextables._version import __version__
-from indextables.config import list_families
+from indextables.config import Settings, list_families
 from indextables.config.settings import is_ours
 from indextables.ops.merge import merge_jobs
-from indextables.split.index_cache import index_cache
+from indextables.ops.runner import Failed, Host, HostTask, Interruption, LocalRunner
+from indextables.split.index_cache import IndexCache, index_cache
 from indextables.statements import nodes
 from indextables.statements.caller import Caller
 from indextables.storage.redaction import REDACTED
 from indextables.table.context import process_cache
+
+T = TypeVar("T")
 
 ENVIRONMENT_COLUMNS: Final = (
     Column(
@@ -30,6 +35,9 @@ ENVIRONMENT_COLUMNS: Final = (
     Column("value", pa.string(), "the value; `***` for every value that may be a credential"),
     Column("source", pa.string(), "the source of a setting: `option`, `session` or `default`"),
 )
+
+
+_HOST: Final = Column("host", pa.string(), "the name of the host")
 
 
 class InvalidateResult(Result, frozen=True):
@@ -55,9 +63,10 @@ class InvalidateResult(Result, frozen=True):
 
 
 class FlushResult(Result, frozen=True):
-    """What FLUSH DISK CACHE removed."""
+    """What FLUSH DISK CACHE removed on one host."""
 
     columns: ClassVar[Columns] = (
+        _HOST,
         Column("cache_path", pa.string(), "the directory of the cache"),
         Column("status", pa.string(), "`SUCCESS`, or `NO_ACTION`: the cache was empty"),
         Column("freed_bytes", pa.int64(), "the size of the entries that were removed"),
@@ -65,6 +74,7 @@ class FlushResult(Result, frozen=True):
         MESSAGE,
     )
 
+    host: str
     cache_path: str
     freed_bytes: int
     num_entries_left: int
@@ -79,9 +89,10 @@ class FlushResult(Result, frozen=True):
 
 
 class DiskCacheResult(Result, frozen=True):
-    """How full the disk cache of this machine is."""
+    """How full the disk cache of one host is."""
 
     columns: ClassVar[Columns] = (
+        _HOST,
         Column("cache_path", pa.string(), "the directory of the cache"),
         Column("num_entries", pa.int64(), "the number of indexes in the cache"),
         Column("size_bytes", pa.int64(), "their size"),
@@ -92,6 +103,7 @@ class DiskCacheResult(Result, frozen=True):
         Column("most_recent_use", MOMENT, "the last use of the cache; null: empty cache"),
     )
 
+    host: str
     cache_path: str
     num_entries: int
     size_bytes: int
@@ -115,24 +127,81 @@ def run_invalidate(statement: nodes.InvalidateLogCache, caller: Caller) -> pa.Ta
 
 def run_flush_disk_cache(_: nodes.FlushDiskCache, caller: Caller) -> pa.Table:
     """See `IndexCache.flush`. Raises IndexCacheError."""
-    cache = index_cache(caller.settings())
-    freed_bytes = cache.flush()
-    return FlushResult(str(cache.root), freed_bytes, len(cache.entries())).to_arrow()
+    found = _on_all_hosts(caller, "flushing the disk cache", FlushTask(caller.settings()))
+    return pa.concat_tables(
+        [
+            FlushResult(
+                host.name,
+                host.cache_path,
+                sum(answer.freed_bytes for answer in answers),
+                answers[-1].num_entries_left,
+            ).to_arrow()
+            for host, answers in found
+        ]
+    )
 
 
 def run_describe_disk_cache(_: nodes.DescribeDiskCache, caller: Caller) -> pa.Table:
     """See `IndexCache`. Raises IndexCacheError."""
-    cache = index_cache(caller.settings())
-    entries = cache.entries()
-    result = DiskCacheResult(
-        cache_path=str(cache.root),
-        num_entries=len(entries),
-        size_bytes=sum(entry.size for entry in entries),
-        max_bytes=cache.max_bytes,
-        least_recent_use=_moment(entries[0].used_ns) if entries else None,
-        most_recent_use=_moment(entries[-1].used_ns) if entries else None,
-    )
-    return result.to_arrow()
+    found = _on_all_hosts(caller, "describing the disk cache", DescribeCacheTask(caller.settings()))
+    return pa.concat_tables([answers[-1].to_arrow() for _, answers in found])
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTask(HostTask[FlushResult]):
+    """Flushes the cache of the host that it runs on."""
+
+    settings: Settings = field(repr=False)
+
+    def cache(self) -> IndexCache:
+        return index_cache(self.settings)
+
+    def run(self, interruption: Interruption) -> FlushResult:
+        interruption.check()
+        cache = self.cache()
+        host = Host.this(cache)
+        return FlushResult(host.name, host.cache_path, cache.flush(), len(cache.entries()))
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeCacheTask(HostTask[DiskCacheResult]):
+    """Describes the cache of the host that it runs on."""
+
+    settings: Settings = field(repr=False)
+
+    def cache(self) -> IndexCache:
+        return index_cache(self.settings)
+
+    def run(self, interruption: Interruption) -> DiskCacheResult:
+        interruption.check()
+        cache = self.cache()
+        host = Host.this(cache)
+        entries = cache.entries()
+        return DiskCacheResult(
+            host=host.name,
+            cache_path=host.cache_path,
+            num_entries=len(entries),
+            size_bytes=sum(entry.size for entry in entries),
+            max_bytes=cache.max_bytes,
+            least_recent_use=_moment(entries[0].used_ns) if entries else None,
+            most_recent_use=_moment(entries[-1].used_ns) if entries else None,
+        )
+
+
+def _on_all_hosts(caller: Caller, description: str, task: HostTask[T]) -> list[tuple[Host, list[T]]]:
+    """Return the answers of this host, and of the other hosts of the caller's runner by name. Raises a task's error.
+
+    A host that both are on answers twice.
+    """
+    answers: dict[Host, list[T]] = {}
+    for runner in (LocalRunner(1), *([caller.runner] if caller.runner is not None else [])):
+        with closing(runner.run_on_hosts(description, [task])) as outcomes:
+            found = list(outcomes)
+        for host, outcome in sorted(found, key=lambda each: (each.host.name, each.host.cache_path)):
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            answers.setdefault(host, []).append(outcome.result)
+    return list(answers.items())
 
 
 def run_describe_merge_jobs(_: nodes.DescribeMergeJobs, __: Caller) -> pa.Table:

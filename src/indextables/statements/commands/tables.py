@@ -80,6 +80,13 @@ def run_restore(statement: nodes.Restore, caller: Caller) -> pa.Table:
     return restore(caller.table(statement.target).snapshot, request).to_arrow()
 
 
+def run_prewarm(statement: nodes.Prewarm, caller: Caller) -> pa.Table:
+    """See `IndexTable.prewarm`."""
+    table = caller.table(statement.target)
+    result = table.prewarm(statement.fields, statement.where, runner=caller.runner, progress=caller.progress)
+    return result.to_arrow()
+
+
 def run_repair(statement: nodes.Repair, caller: Caller) -> pa.Table:
     """See `repair_table`: without a location the new log replaces the old one, with one the source is only read."""
     mode = RepairMode.SWAP if statement.location is None else RepairMode.COPY
