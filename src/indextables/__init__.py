@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointResult
     from indextables.ops.fsck import FsckResult
     from indextables.ops.merge import MergeRequest, MergeResult
-    from indextables.ops.prewarm import PrewarmedHost, PrewarmRequest, PrewarmResult
+    from indextables.ops.prewarm import PrewarmRequest, PrewarmResult
     from indextables.ops.purge import GarbageResult, PurgeRequest, PurgeResult
     from indextables.ops.repair import RepairMode, RepairRequest, RepairResult
     from indextables.ops.restore import RestoreRequest, RestoreResult
@@ -57,7 +57,6 @@ _HOMES = {
     "Metric": "indextables.search",
     "PrewarmRequest": "indextables.ops.prewarm",
     "PrewarmResult": "indextables.ops.prewarm",
-    "PrewarmedHost": "indextables.ops.prewarm",
     "PurgeRequest": "indextables.ops.purge",
     "PurgeResult": "indextables.ops.purge",
     "RepairMode": "indextables.ops.repair",
@@ -89,7 +88,6 @@ __all__ = [
     "Metric",
     "PrewarmRequest",
     "PrewarmResult",
-    "PrewarmedHost",
     "PurgeRequest",
     "PurgeResult",
     "RepairMode",

@@ -102,6 +102,25 @@ def test_task_that_runs_twice_adds_its_rows_once(cluster: Cluster, tmp_path: Pat
     assert _orphans(tmp_path / "table") == set()
 
 
+def test_prewarm_fills_the_cache_of_every_host_and_flush_empties_all(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    table = IndexTable.create(str(tmp_path / "table"), SCHEMA, text=["body"])
+    for number in range(5):
+        table.append(rows(number))
+    # Otherwise the application starts with the first executor.
+    both = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    (answer,) = cluster.run(["prewarm", str(tmp_path / "table")], settings=both)
+    hosts = {str(cluster.logs / f"cache-{number}" / "indextables") for number in (0, 1)}
+    assert answer["warmed"] == {host: ["SUCCESS", 5] for host in hosts}
+    assert answer["again"] == ["NO_ACTION", "NO_ACTION"]
+    (driver,) = set(answer["described"]) - hosts
+    assert answer["described"] == {driver: answer["described"][driver], **dict.fromkeys(hosts, 5)}
+    assert answer["flushed"].keys() == answer["described"].keys()
+    assert all(answer["flushed"][host] > 0 for host in hosts)
+    assert answer["empty"] == [0, 0, 0]
+
+
 def _check_rows_are_there_once(path: Path) -> None:
     table = IndexTable(str(path))
     assert table.version == 1

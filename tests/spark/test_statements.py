@@ -29,11 +29,25 @@ def test_every_statement_returns_a_dataframe(spark, table, path, form):
     text = (
         form.example.replace("'logs'", f"'{path}'")
         .replace("date", "day")
+        .replace("(message)", "(body)")
         .replace("logs-repaired", f"{path}2")
     )
     frame = spark.sql(text)
     assert frame.columns == schema_of(form.columns).names
     assert frame.collect() is not None
+
+
+def test_a_prewarm_on_executors_fills_the_cache_of_the_host(spark, table, path):
+    spark.sql("FLUSH INDEXTABLES DISK CACHE")
+    (row,) = spark.sql(f"PREWARM INDEXTABLES '{path}' WHERE day = '2024-01-02'").collect()
+    assert (row.status, row.num_splits, row.cached_splits, row.fields) == ("SUCCESS", 1, 1, None)
+    (row,) = spark.sql(f"PREWARM INDEXTABLES '{path}' FOR FIELDS (body)").collect()
+    assert (row.cached_splits, row.warmed_splits, row.fields) == (2, 1, ["body"])
+    (described,) = spark.sql("DESCRIBE INDEXTABLES DISK CACHE").collect()
+    assert (described.host, described.cache_path) == (row.host, row.cache_path)
+    assert (described.num_entries, described.size_bytes) == (2, row.cached_bytes)
+    (flushed,) = spark.sql("FLUSH INDEXTABLES DISK CACHE").collect()
+    assert flushed.freed_bytes == row.cached_bytes
 
 
 def test_files_of_a_dry_run_can_be_exploded(spark, table, path):

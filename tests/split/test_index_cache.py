@@ -420,3 +420,38 @@ def test_without_a_boot_id_entries_are_synced_to_disk(tmp_path, monkeypatch):
 def test_with_a_boot_id_nothing_is_synced_to_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", pytest.fail)
     use(IndexCache(tmp_path, 10**6), "k")
+
+
+# --- work that the processes of a host share ------------------------------------------------------------
+
+
+def test_each_number_is_claimed_once_and_forgotten_after_the_last_block(tmp_path):
+    cache, other = IndexCache(tmp_path, 10**6), IndexCache(tmp_path, 10**6)
+    with cache.claims("work") as claim:
+        assert [claim(1), claim(2), claim(1)] == [True, True, False]
+        with other.claims("work") as claim_again, other.claims("another") as claim_another:
+            assert [claim_again(1), claim_again(3), claim_another(1)] == [False, True, True]
+        other.flush()
+        assert [claim(3), claim(4)] == [False, True]
+    assert list((tmp_path / "new").iterdir()) == []
+    with cache.claims("work") as claim:
+        assert claim(1)
+
+
+def test_room_is_what_entries_that_were_not_used_since_a_moment_leave(tmp_path):
+    cache = IndexCache(tmp_path, 100_000)
+    assert cache.has_room(100_000, 0)
+    with cache.lease(cache_key(["a"]), lambda directory: (directory / "x").write_bytes(b"x" * 40_960)):
+        pass
+    used_ns = cache.entries()[0].used_ns
+    assert cache.entry_size(cache_key(["a"])) == cache.size()
+    assert cache.entry_size(cache_key(["b"])) is None
+    assert cache.has_room(50_000, used_ns)
+    assert not cache.has_room(80_000, used_ns)
+    assert cache.has_room(80_000, used_ns + 1)
+    assert not cache.has_room(95_000, used_ns + 1)
+
+
+def test_caches_in_different_directories_have_different_identities(tmp_path):
+    one, other = IndexCache(tmp_path / "one", 10**6), IndexCache(tmp_path / "other", 10**6)
+    assert one.identity == IndexCache(tmp_path / "one", 10**6).identity != other.identity

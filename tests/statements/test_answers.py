@@ -41,7 +41,7 @@ def one(text: str, **arguments: object) -> dict[str, object]:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kind.__name__)
 def test_answer_has_the_documented_columns(form, path, monkeypatch):
     monkeypatch.chdir(Path(path).parent)
-    text = form.example.replace("date", "day")
+    text = form.example.replace("date", "day").replace("(message)", "(body)")
     answer = indextables.sql(text)
     documented = schema_of(form.columns)
     assert [(field.name, field.type) for field in answer.schema] == [
@@ -271,6 +271,37 @@ def test_disk_cache_is_described_and_flushed(path, tmp_path):
         0,
     )
     assert one("FLUSH INDEXTABLES DISK CACHE")["status"] == "NO_ACTION"
+
+
+def test_prewarm_with_all_its_clauses(path, tmp_path):
+    row = one(f"PREWARM INDEXTABLES '{path}' FOR FIELDS (body, `ID`) WHERE day = '{DAYS[0]}'")
+    assert (row["status"], row["fields"], row["num_splits"], row["cached_splits"]) == (
+        "SUCCESS",
+        ["body", "id"],
+        2,
+        2,
+    )
+    assert row["cache_path"] == str(tmp_path / "caches" / "indextables")
+    row = one(f"PREWARM INDEXTABLES '{path}'")
+    assert (row["fields"], row["num_splits"], row["cached_splits"], row["warmed_splits"]) == (None, 4, 4, 2)
+    described = one("DESCRIBE INDEXTABLES DISK CACHE")
+    assert (described["host"], described["size_bytes"]) == (row["host"], row["cached_bytes"])
+    with pytest.raises(errors.InvalidSchemaError, match="did you mean 'body'"):
+        indextables.sql(f"PREWARM INDEXTABLES '{path}' FOR FIELDS (bodi)")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "message"),
+    [
+        ("FOR FIELDS ()", "expected"),
+        ("FOR FIELDS (body", "the statement ends here"),
+        ("FOR FIELDS (body id)", "expected"),
+        ("FOR FIELD (body)", "expected FIELDS"),
+    ],
+)
+def test_invalid_fields_of_a_prewarm_are_syntax_errors(path, clauses, message):
+    with pytest.raises(errors.InvalidStatementError, match=message):
+        indextables.sql(f"PREWARM INDEXTABLES '{path}' {clauses}")
 
 
 def test_merge_jobs_shows_the_merges_that_writes_started(path):

@@ -52,6 +52,7 @@ SPARKS_OWN = [
     "REFRESH TABLE indextables",
     "INVALIDATE",
     "CACHE TABLE indextables",
+    "PREWARM TABLE indextables",
     "EXPLAIN CHECKPOINT INDEXTABLES 'p'",
     "SHOW TABLES",
     "SHOW TABLES IN indextables",

@@ -105,6 +105,8 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
                     "org.apache.spark.deploy.worker.Worker",
                     ["--host", host, *ports, *size, "--work-dir", str(folder / f"work-{number}"), url],
                     folder / f"worker-{number}.log",
+                    # Each host has its own cache; executors inherit it.
+                    {"XDG_CACHE_HOME": str(folder / f"cache-{number}")},
                 )
             )
             for number, host in enumerate(hosts)
@@ -156,12 +158,14 @@ class DamagedTable:
 
 
 @contextlib.contextmanager
-def _process(main_class: str, arguments: Sequence[str], log: Path) -> Iterator[Path]:
+def _process(
+    main_class: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Path]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(_SPARK_HOME / "bin" / "spark-class"), main_class, *arguments],
             cwd=log.parent,
-            env=_environment(),
+            env={**_environment(), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -128,7 +128,25 @@ def _appended(
     return {"rows": spark.read.format("indextables").load(path).count()}
 
 
+def prewarm(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
+    """PREWARM as a statement, a search on executors, and the caches of all hosts before and after a flush."""
+    del options
+    warmed = [row.asDict(recursive=True) for row in spark.sql(f"PREWARM INDEXTABLES '{path}'").collect()]
+    again = spark.sql(f"PREWARM INDEXTABLES '{path}' FOR FIELDS (body)").collect()
+    described = [row.asDict() for row in spark.sql("DESCRIBE INDEXTABLES DISK CACHE").collect()]
+    flushed = [row.asDict() for row in spark.sql("FLUSH INDEXTABLES DISK CACHE").collect()]
+    empty = spark.sql("DESCRIBE INDEXTABLES DISK CACHE").collect()
+    return {
+        "warmed": {row["cache_path"]: [row["status"], row["cached_splits"]] for row in warmed},
+        "again": [row.status for row in again],
+        "described": {row["cache_path"]: row["num_entries"] for row in described},
+        "flushed": {row["cache_path"]: row["freed_bytes"] for row in flushed},
+        "empty": [row.num_entries for row in empty],
+    }
+
+
 STEPS = {
+    "prewarm": prewarm,
     "tour": tour,
     "merge": merge,
     "missing_package": missing_package,

@@ -177,6 +177,24 @@ def _other_statements(draw: st.DrawFn) -> tuple[Statement, list[object]]:
                     nodes.Repair(target, place.path),
                     ["REPAIR", "INDEXFILES", "TRANSACTION", "LOG", target, "AT", "LOCATION", place],
                 ),
+                (nodes.Prewarm(target), ["PREWARM", "INDEXTABLES", target]),
+                (
+                    nodes.Prewarm(target, ("body", "a_b", "fields"), condition.partition(" --")[0]),
+                    [
+                        *(
+                            "PREWARM",
+                            "INDEXTABLES",
+                            target,
+                            "FOR",
+                            "FIELDS",
+                            "(body",
+                            ",",
+                            "`a_b`,fields",
+                            ")",
+                        ),
+                        *("WHERE", condition, "\n"),
+                    ],
+                ),
                 (nodes.Fsck(target, is_deep=True), ["FSCK", "INDEXTABLES", target, "DEEP"]),
                 (
                     nodes.TruncateTimeTravel(target, is_dry_run=True),

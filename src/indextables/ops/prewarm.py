@@ -73,7 +73,8 @@ class PrewarmedHost(Result, frozen=True):
         fields: The columns whose part of the index was fetched; None for the whole index.
         num_splits: The selected splits.
         cached_splits: Those that are in the cache, with all that was asked for.
-        fetched_bytes: What was fetched from the store.
+        warmed_splits: Those of which this prewarm has put something into the cache.
+        fetched_bytes: What was fetched from the store, besides the footers.
         cached_bytes: The size in the cache of the indexes of `cached_splits`.
         left_bytes: What did not fit into the cache.
         problems: The splits that could not be read, and why.
@@ -92,7 +93,10 @@ class PrewarmedHost(Result, frozen=True):
         Column("fields", pa.list_(pa.string()), "the columns that were fetched; null: the whole index"),
         Column("num_splits", pa.int64(), "the selected splits"),
         Column("cached_splits", pa.int64(), "those that are in the cache, with all that was asked for"),
-        Column("fetched_bytes", pa.int64(), "the bytes that were fetched from the store"),
+        Column("warmed_splits", pa.int64(), "those of which this prewarm has put something into the cache"),
+        Column(
+            "fetched_bytes", pa.int64(), "the bytes that were fetched from the store, besides the footers"
+        ),
         Column("cached_bytes", pa.int64(), "the size in the cache of the indexes of these splits"),
         Column("left_bytes", pa.int64(), "the bytes that did not fit into the cache"),
         MESSAGE,
@@ -106,6 +110,7 @@ class PrewarmedHost(Result, frozen=True):
     fields: tuple[str, ...] | None
     num_splits: int
     cached_splits: int
+    warmed_splits: int
     fetched_bytes: int
     cached_bytes: int
     left_bytes: int
@@ -116,7 +121,7 @@ class PrewarmedHost(Result, frozen=True):
         """PARTIAL if a split did not fit or could not be read, FAILED if that is true for all."""
         if self.cached_splits < self.num_splits:
             return Status.PARTIAL if self.cached_splits else Status.FAILED
-        return Status.SUCCESS if self.fetched_bytes else Status.NO_ACTION
+        return Status.SUCCESS if self.warmed_splits else Status.NO_ACTION
 
     @property
     def message(self) -> str:
@@ -189,6 +194,7 @@ class WarmedSplit(msgspec.Struct, frozen=True):
     path: str
     key: str = ""
     fetched_bytes: int = 0
+    bytes_before: int = 0
     cached_bytes: int = 0
     left_bytes: int = 0
     problem: str | None = None
@@ -221,13 +227,14 @@ class PrewarmTask(HostTask[tuple[WarmedSplit, ...]]):
     def _warm(self, ref: SplitRef, cache: IndexCache, has_room: HasRoom) -> WarmedSplit:
         try:
             split = ref.open(self.store.store, self.shape)
+            bytes_before = cache.entry_size(split.index_key) or 0
             fetched_bytes, left_bytes = split.warm_index(cache, _needs(split, self.fields), has_room)
             cached_bytes = cache.entry_size(split.index_key) or 0
         except (AccessDeniedError, TransientStorageError, IndexCacheError):
             raise
         except IndexTablesError as error:
             return WarmedSplit(ref.path, problem=str(error))
-        return WarmedSplit(ref.path, split.index_key, fetched_bytes, cached_bytes, left_bytes)
+        return WarmedSplit(ref.path, split.index_key, fetched_bytes, bytes_before, cached_bytes, left_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +372,7 @@ def _summary(
         fields=fields,
         num_splits=num_splits,
         cached_splits=len(cached),
+        warmed_splits=sum(split.cached_bytes > split.bytes_before for split in splits),
         fetched_bytes=sum(split.fetched_bytes for split in splits),
         cached_bytes=sum(present[split.key] for split in cached),
         left_bytes=sum(split.left_bytes or split.cached_bytes for split in left),

@@ -214,7 +214,10 @@ class IndexCache:
                 room = _read_room(descriptor)
         if room is not None and room.used + size <= self._max_bytes:
             return True
-        recent = sum(entry.size for entry in self.entries() if entry.used_ns >= since_ns)
+        entries = self.entries()
+        if sum(entry.size for entry in entries) + size <= self._max_bytes:
+            return True
+        recent = sum(entry.size for entry in entries if entry.used_ns >= since_ns)
         return recent + size <= self._max_bytes * _FULL
 
     @contextlib.contextmanager
