@@ -42,7 +42,7 @@ def prewarm(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Fetch indexes into the cache on local disk, so that the first searches find them there.
+    """Fetch indexes into the local cache before searches do.
 
     What has no room in the cache is left out, with a warning.
     """
