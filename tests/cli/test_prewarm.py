@@ -68,4 +68,8 @@ def test_an_unreadable_split_is_a_warning(invoke: Invoke, path: str, cache: str)
     Path(path, lost).unlink()
     result = invoke("prewarm", path, "--option", cache)
     assert f"{lost} was left out" in result.stderr
-    assert result.stdout.startswith("2 splits of 3 in ")
+    assert (result.exit_code, result.stdout[:17]) == (0, "2 splits of 3 in ")
+    result = invoke(
+        "prewarm", path, "--option", cache, "--option", "cache.disk.maxSize=1M", "--where", "id = 0"
+    )
+    assert (result.exit_code, result.stdout[:17]) == (1, "0 splits of 1 in ")

@@ -7,7 +7,7 @@ room is left out, and the result says how much that is.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables._results import MESSAGE, PROBLEM, TABLE_PATH, Column, Columns, Result, Status, schema_of
 from indextables.config import Settings
@@ -179,7 +180,9 @@ def prewarm(snapshot: Snapshot, request: PrewarmRequest, runner: Runner) -> Prew
     hosts = _warmed(runner, tasks)
     keys = sorted({split.key for host in hosts.values() for split in host if split.key})
     checks = [CacheCheck(settings, tuple(some)) for some in _pieces(keys, _KEYS_PER_TASK)]
-    present = _present(runner, checks)
+    present, errors = _present(runner, checks)
+    for host, error in errors.items():
+        hosts[host] = [split if split.problem else replace(split, problem=error) for split in hosts[host]]
     return PrewarmResult(
         tuple(
             _summary(snapshot, fields, host, hosts[host], present.get(host, {}), len(refs))
@@ -340,30 +343,33 @@ def _warmed(runner: Runner, tasks: Sequence[PrewarmTask]) -> dict[Host, list[War
     return hosts
 
 
-def _present(runner: Runner, checks: Sequence[CacheCheck]) -> dict[Host, dict[str, int]]:
-    """Return the entries that each host has, with their sizes. Raises the first error of a task."""
+def _present(
+    runner: Runner, checks: Sequence[CacheCheck]
+) -> tuple[dict[Host, dict[str, int]], dict[Host, str]]:
+    """Return the entries that each host has, with their sizes, and the errors of hosts that cannot say."""
     present: dict[Host, dict[str, int]] = {}
+    errors: dict[Host, str] = {}
     with closing(runner.run_on_hosts("looking into the cache", checks)) as outcomes:
         for host, outcome in outcomes:
             if isinstance(outcome, Failed):
-                raise outcome.error
-            present.setdefault(host, {}).update(outcome.result)
-    return present
+                errors[host] = str(outcome.error)
+            else:
+                present.setdefault(host, {}).update(outcome.result)
+    return present, errors
 
 
 def _summary(
     snapshot: Snapshot,
     fields: tuple[str, ...] | None,
     host: Host,
-    splits: Iterable[WarmedSplit],
+    splits: Sequence[WarmedSplit],
     present: dict[str, int],
     num_splits: int,
 ) -> PrewarmedHost:
     """Summarize what became of the splits on a host. An entry that was evicted meanwhile did not fit."""
-    splits = list(splits)
-    is_cached: Callable[[WarmedSplit], bool] = lambda split: split.key in present and not split.left_bytes  # noqa: E731
-    cached = [split for split in splits if is_cached(split)]
-    left = [split for split in splits if split.problem is None and not is_cached(split)]
+    readable = [split for split in splits if split.problem is None]
+    cached = [split for split in readable if split.key in present and not split.left_bytes]
+    left = [split for split in readable if split.key not in present or split.left_bytes]
     return PrewarmedHost(
         table_path=snapshot.context.url,
         version=snapshot.version,

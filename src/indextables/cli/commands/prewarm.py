@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from indextables.cli.command import examples
+from indextables._results import Status
+from indextables.cli.command import REFUSED, examples
 from indextables.cli.formatting import count, duration, size
 from indextables.cli.json_output import print_json
 from indextables.cli.options import (
@@ -44,7 +45,7 @@ def prewarm(
 ) -> None:
     """Fetch indexes into the local cache before searches do.
 
-    What has no room in the cache is left out, with a warning.
+    What has no room in the cache is left out, with a warning. If that is everything, the exit code is 1.
     """
     names = None if fields is None else [name.strip() for name in fields.split(",")]
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
@@ -54,11 +55,13 @@ def prewarm(
     seconds = time.perf_counter() - started
     if as_json:
         print_json(result.to_dict())
-        return
-    for host in result.hosts:
-        _print(host, seconds)
-    if not result.hosts:
-        print_line("there are no splits to prewarm")
+    else:
+        for host in result.hosts:
+            _print(host, seconds)
+        if not result.hosts:
+            print_line("there are no splits to prewarm")
+    if any(host.status is Status.FAILED for host in result.hosts):
+        raise typer.Exit(REFUSED)
 
 
 def _print(host: PrewarmedHost, seconds: float) -> None:
