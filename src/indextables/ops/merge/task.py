@@ -103,9 +103,7 @@ class MergeTask(Task[MergedGroup]):
             merged = tuple(source.source for source in sources)
             # The new split already has rows of a source that turns out to be bad: start over without it.
             try:
-                return MergedGroup(
-                    merged, self._rewrite(sources, mapping, interruption), _bad_sources(bad)
-                )
+                return MergedGroup(merged, self._rewrite(sources, mapping, interruption), _bad_sources(bad))
             except _BadSourceError as error:
                 bad[error.path] = error.reason
             except InvalidValueError:
@@ -241,10 +239,10 @@ def _joined(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         num_rows += table.num_rows
         num_bytes += table.nbytes
         if num_rows >= CHUNK_ROWS or num_bytes >= CHUNK_BYTES:
-            yield pa.concat_tables(waiting)
+            yield pa.concat_tables(waiting).combine_chunks()
             waiting, num_rows, num_bytes = [], 0, 0
     if waiting:
-        yield pa.concat_tables(waiting)
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def _reason(error: IndexTablesError) -> str:
