@@ -11,6 +11,7 @@ from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
 from indextables.storage import open_store
+from support.split_samples import searcher_of
 
 ROWS = pa.table({"id": range(100), "text": [f"word{number}" for number in range(100)]})
 HEAP_BYTES = 20_000_000
@@ -33,7 +34,7 @@ def new_builder(directory, memory_directory):
 def row_count_of_index(tmp_path, built):
     store = open_store(tmp_path / "table")
     store.put("a.split", built.path.read_bytes())
-    return open_split(store, "a.split").searcher(IndexCache(tmp_path / "cache", 10**9)).num_docs
+    return searcher_of(open_split(store, "a.split"), IndexCache(tmp_path / "cache", 10**9)).num_docs
 
 
 def index_parents(*directories):
