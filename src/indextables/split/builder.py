@@ -1,12 +1,13 @@
 """Builds one split on local disk: rows, index, and the bundle of both.
 
-Rows are written to the bundle file, a Parquet file. The index is built beside it. In the end the metadata is cut off,
-and follows again after the index.
+Rows are written to the bundle file, a Parquet file. The index is built beside it, or in memory if it is small. In the
+end the metadata is cut off, and follows again after the index.
 """
 
 import contextlib
 import hashlib
 import mmap
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,12 @@ CHUNK_BYTES: Final = 16 * 1024**2
 # A split of several row groups knows its size early enough to keep to its target.
 _MIN_GROUP_BYTES: Final = 256 * 1024
 _GROUPS_PER_SPLIT: Final = 4
+
+
+# Tantivy flushes every file of an index to disk, which takes longer than indexing a few rows. So the index of a split
+# with fewer bytes of rows is built in a file system in memory, if that has room for many times its rows.
+_SMALL_BYTES: Final = 8 * 1024**2
+_ROOM_FACTOR: Final = 16
 
 
 class SplitShape(msgspec.Struct, frozen=True):
@@ -71,16 +78,22 @@ class BuiltSplit(msgspec.Struct, frozen=True):
 class SplitBuilder:
     """One split under construction, in its own directory, which `discard` removes.
 
-    `memory_bytes` is the size in memory of all its rows, `buffered_bytes` that of the rows not yet on disk.
+    `memory_directory` is a directory of a file system in memory, if there is one. `memory_bytes` is the size in memory
+    of all rows, `buffered_bytes` that of the rows not yet on disk.
     """
 
     def __init__(
-        self, directory: Path, shape: SplitShape, partition_values: Mapping[str, str | None]
+        self,
+        directory: Path,
+        shape: SplitShape,
+        partition_values: Mapping[str, str | None],
+        memory_directory: Path | None = None,
     ) -> None:
         self.num_records = 0
         self.memory_bytes = 0
         self.buffered_bytes = 0
         self._directory = directory
+        self._memory_directory = None if memory_directory is None else memory_directory / directory.name
         self._shape = shape
         self._partition_values = dict(partition_values)
         self._buffer: list[pa.Table] = []
@@ -88,6 +101,7 @@ class SplitBuilder:
         self._statistics: ColumnStatistics | None = None
         self._rows: RowsFile | None = None
         self._index: IndexBuilder | None = None
+        self._is_indexed_early = False
 
     @property
     def rows_bytes(self) -> int:
@@ -100,8 +114,8 @@ class SplitBuilder:
         return self._rows is not None
 
     def start_index(self) -> None:
-        """Index rows as they are appended; without this call, `finish` indexes them. Call it before `append`."""
-        self._index = self._new_index()
+        """Index rows as they are flushed; without this call, `finish` indexes them. Call it before `append`."""
+        self._is_indexed_early = True
 
     def append(self, rows: pa.Table) -> None:
         """Add rows. Raises InvalidValueError and SplitWriteError."""
@@ -123,26 +137,30 @@ class SplitBuilder:
         self._buffer, self._buffered_rows, self.buffered_bytes = [rest], rest.num_rows, rest.nbytes
         self._add_statistics(rows)
         self._write_rows(rows)
-        if self._index is not None:
-            for batch in rows.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
-                self._index.add(batch)
+        if self._is_indexed_early:
+            self._index = self._index or self._new_index(self._directory)
+            _add_all(self._index, rows)
 
     def finish(self, created_time_ms: int) -> BuiltSplit:
         """Complete the bundle. Raises InvalidValueError and SplitWriteError."""
+        small_rows = self._small_rows()
+        self._is_indexed_early &= small_rows is None
         self.flush()
         rows = self._open_rows(self._shape.table.data_schema.empty_table())
         with _writing(self._directory):
             rows.close()
-        if self._index is None:
-            self._index = self._new_index()
-            for batch in rows.batches():
-                self._index.add(batch)
-        index_files = self._index.finish()
+        index_files = None if small_rows is None else self._indexed_in_memory(small_rows)
+        if index_files is None:
+            if self._index is None:
+                self._index = self._new_index(self._directory)
+                for batch in rows.batches():
+                    self._index.add(batch)
+            index_files = self._index.finish()
         with _writing(self._directory):
             # Bounds leave NaN out, and readers that take NaN for the largest number would lose rows.
             metadata = without_statistics(detach_metadata(self._bundle_path), rows.chunks_with_nan)
             pages = find_pages(self._bundle_path, metadata)
-            cold_index = ColdData.of(self._index_path).encode()
+            cold_index = ColdData.of(index_files[0].parent).encode()
             with self._bundle_path.open("r+b") as bundle:
                 rows_bytes = bundle.seek(0, 2)
                 packed = pack(index_files, bundle)
@@ -176,19 +194,42 @@ class SplitBuilder:
         if self._index is not None:
             self._index.abort()
         shutil.rmtree(self._directory, ignore_errors=True)
+        if self._memory_directory is not None:
+            shutil.rmtree(self._memory_directory, ignore_errors=True)
 
     @property
     def _bundle_path(self) -> Path:
         return self._directory / "bundle"
 
-    @property
-    def _index_path(self) -> Path:
-        return self._directory / "index"
+    def _new_index(self, parent: Path) -> IndexBuilder:
+        directory = parent / "index"
+        with _writing(parent):
+            directory.mkdir(parents=True)
+        return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes)
 
-    def _new_index(self) -> IndexBuilder:
-        with _writing(self._directory):
-            self._index_path.mkdir(parents=True)
-        return IndexBuilder(self._index_path, self._shape.mapping, self._shape.heap_bytes)
+    def _small_rows(self) -> pa.Table | None:
+        """Return all rows, if they are few enough to be indexed in memory."""
+        is_small = 0 < self.memory_bytes <= _SMALL_BYTES
+        if self._memory_directory is None or self._rows is not None or not is_small:
+            return None
+        return pa.concat_tables(self._buffer)
+
+    def _indexed_in_memory(self, rows: pa.Table) -> list[Path] | None:
+        """Index all rows in memory, and return the files; None if there is no room."""
+        directory = self._memory_directory
+        if directory is None or _free_bytes(directory.parent) < rows.nbytes * _ROOM_FACTOR:
+            return None
+        try:
+            self._index = self._new_index(directory)
+            _add_all(self._index, rows)
+            return self._index.finish()
+        except SplitWriteError:
+            # Other processes have taken the room. There is more of it on disk.
+            if self._index is not None:
+                self._index.abort()
+            self._index = None
+            shutil.rmtree(directory, ignore_errors=True)
+            return None
 
     def _open_rows(self, first_rows: pa.Table) -> RowsFile:
         if self._rows is None:
@@ -215,6 +256,19 @@ class SplitBuilder:
             self._statistics = found
         else:
             self._statistics = merge_statistics(self._statistics, found, self._shape.table.data_schema)
+
+
+def _add_all(index: IndexBuilder, rows: pa.Table) -> None:
+    for batch in rows.combine_chunks().to_batches(max_chunksize=CHUNK_ROWS):
+        index.add(batch)
+
+
+def _free_bytes(directory: Path) -> int:
+    try:
+        space = os.statvfs(directory)
+    except OSError:
+        return 0
+    return space.f_bavail * space.f_frsize
 
 
 def memory_mapped(path: Path) -> memoryview:

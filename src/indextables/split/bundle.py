@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from indextables._caching import shared_memo
 from indextables._structs import decodable
 from indextables.errors import IndexTablesError, SplitCorruptedError, UnsupportedSplitError
 from indextables.pruning import ColumnStatistics
@@ -334,15 +335,28 @@ def _check_members(manifest: _Manifest, chunks: ChunkTable, limit: int, place: s
         raise SplitCorruptedError(f"{place}: there are chunks that belong to no index file")
 
 
+# The splits of a table have few different schemas and mappings.
+
+
+@shared_memo("split.bundle.schemas", "schemas of splits by their JSON", max_entries=64)
+def _schema(text: str) -> pa.Schema:
+    return from_spark_json(text)
+
+
+@shared_memo("split.bundle.mappings", "doc mappings of splits by their JSON", max_entries=64)
+def _mapping(text: str) -> DocMapping:
+    return DocMapping.from_json(text)
+
+
 def _info(document: dict[str, Any]) -> SplitInfo:
     statistics = ColumnStatistics(
         dict(document["minValues"]), dict(document["maxValues"]), frozenset(document["nullColumns"])
     )
     return SplitInfo(
-        schema=from_spark_json(document["schema"]),
+        schema=_schema(document["schema"]),
         partition_columns=tuple(document["partitionColumns"]),
         partition_values=dict(document["partitionValues"]),
-        mapping=DocMapping.from_json(document["docMapping"]),
+        mapping=_mapping(document["docMapping"]),
         num_records=int(document["numRecords"]),
         statistics=statistics,
         uncompressed_size_bytes=int(document["uncompressedSizeBytes"]),

@@ -6,6 +6,7 @@ ten rows costs ten pages of each column, however large the row groups are.
 
 import zlib
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -103,14 +104,22 @@ class PageTable(NamedTuple):
         numbers = np.frombuffer(np.frombuffer(shuffled, np.uint8).reshape(8, -1).T.tobytes(), "<i8")
         if len(numbers) and numbers.min() < 0:
             raise ValueError("the page table has negative numbers")
-        rows, pages, starts, statistics, sizes = np.split(numbers, np.cumsum(counts)[:-1])
+        bounds = [0, *accumulate(counts)]
+        rows, pages, starts, statistics, sizes = (numbers[start:end] for start, end in pairwise(bounds))
         return cls(
-            np.concatenate([[0], np.cumsum(rows)]),
-            np.concatenate([[0], np.cumsum(pages)]),
+            _running_sums(rows),
+            _running_sums(pages),
             starts.reshape(num_leaves, num_groups),
             sizes.reshape(num_leaves, num_pages),
             statistics.reshape(num_leaves, num_groups, 3),
         )
+
+
+def _running_sums(counts: _Numbers) -> _Numbers:
+    """Return the sum of the counts before each one, and that of all of them."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
 
 
 def find_pages(path: Path, metadata: Struct) -> PageTable:

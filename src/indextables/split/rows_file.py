@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from indextables._caching import shared_memo
 from indextables.errors import InvalidSchemaError
 
 ROWS_PER_GROUP: Final = 128 * 1024
@@ -180,6 +181,7 @@ def choose_encoding(first_rows: pa.Table, text_columns: Collection[str]) -> Rows
     )
 
 
+@shared_memo("split.rows_file.leaves", "Parquet leaves by schema", max_entries=64)
 def _leaves(schema: pa.Schema) -> list[pq.ColumnSchema]:
     """Return the leaf columns of the Parquet file."""
     sink = pa.BufferOutputStream()

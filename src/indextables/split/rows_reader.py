@@ -29,6 +29,8 @@ _Numbers = npt.NDArray[np.int64]
 
 # Few, because other splits are decoded at the same time, and each thread holds a row group in memory.
 _MAX_DECODING_THREADS: Final = 4
+# The columns of a smaller row group are decoded one after the other.
+_MIN_THREADED_BYTES: Final = 1024**2
 # A row group is read by page if at most this share of its pages may match.
 _FEW_PAGES: Final = 0.5
 # How many pages are fetched and decoded together.
@@ -196,14 +198,18 @@ class RowsReader:
             yield from self._read_remote_groups(groups, columns)
             return
         with local:
-            # In parallel by row group rather than by column, because one column is often most of the work.
-            use_threads = len(groups) == 1
+            # In parallel by row group rather than by column, because one column is often most of the work. Threads cost
+            # more than they save in a small group.
+            use_threads = len(groups) == 1 and self._is_large(groups[0])
 
             def decode(group: int) -> pa.Table:
                 return self._decode(self._parquet(local), [group], columns, use_threads=use_threads)
 
             for _, rows in prefetched(decode, groups, depth=min(pa.cpu_count(), _MAX_DECODING_THREADS)):
                 yield rows
+
+    def _is_large(self, group: int) -> bool:
+        return bool(self._metadata.row_group(group).total_byte_size >= _MIN_THREADED_BYTES)
 
     def _read_remote_groups(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
         """Fetch the next row groups while these are decoded."""

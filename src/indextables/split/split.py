@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import tantivy
 
 from indextables._arrow import arrow_from_numpy
-from indextables._caching import lazy_property
+from indextables._caching import lazy_property, shared_memo
 from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
@@ -225,6 +225,7 @@ def needed_columns(names: Sequence[str], bound: BoundPredicate | None) -> list[s
     return list(dict.fromkeys([*names, *(sorted(columns_of(bound)) if bound is not None else ())]))
 
 
+@shared_memo("split.split.partition_values", "partition values by their text", max_entries=1024)
 def _partition_value(text: str | None, field: pa.Field) -> pa.Scalar:
     parsed = parse_values(pa.array([text], pa.string()), field.type)
     if not parsed.understood[0].as_py():

@@ -40,6 +40,8 @@ from indextables.storage import ObjectStore, partition_path
 
 # The next writer in the same directory removes the scratch directories of killed writers.
 _SCRATCH_PREFIX: Final = "indextables-writer-"
+# A file system in memory, on Linux.
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # its scratch directories are private
 
 # The expected index size per byte of rows in memory, until the first split of the writer gives the real ratio.
 _INITIAL_INDEX_RATIO: Final = 0.65
@@ -55,8 +57,8 @@ class WriterOptions(msgspec.Struct, frozen=True):
 
     `heap_bytes` is the memory for building indexes. `buffer_bytes` bounds the buffered rows of all partitions, and
     `max_open_files` the splits under construction that have a file. `scratch` is a local directory; the default is the
-    system's temporary directory. `merged_from` are the paths of the source splits of a merge. `name_prefix` starts the
-    name of every split.
+    system's temporary directory, and a file system in memory for small indexes. `merged_from` are the paths of the
+    source splits of a merge. `name_prefix` starts the name of every split.
     """
 
     target_bytes: int = 1024**3
@@ -110,6 +112,7 @@ class SplitWriter:
         self._index_ratio = _INITIAL_INDEX_RATIO
         self._is_open = True
         self._scratch = self._new_scratch()
+        self._memory = self._new_memory()
 
     @property
     def mapping(self) -> DocMapping:
@@ -177,7 +180,10 @@ class SplitWriter:
 
     def _new_builder(self, values: tuple[str | None, ...]) -> SplitBuilder:
         builder = SplitBuilder(
-            self._scratch.path / uuid.uuid4().hex, self._shape, self._partition_values(values)
+            self._scratch.path / uuid.uuid4().hex,
+            self._shape,
+            self._partition_values(values),
+            None if self._memory is None else self._memory.path,
         )
         self._builders[values] = builder
         # One index at a time grows with its rows. `finish` indexes the rows of the other splits.
@@ -242,6 +248,15 @@ class SplitWriter:
         except OSError as error:
             raise SplitWriteError(f"cannot create a local directory to build splits in: {error}") from error
 
+    def _new_memory(self) -> GuardedDirectory | None:
+        """Create a directory in memory, unless the caller wants everything in its scratch directory."""
+        if self._options.scratch is not None:
+            return None
+        with contextlib.suppress(OSError):
+            sweep_abandoned(_MEMORY, _SCRATCH_PREFIX)
+            return new_guarded_directory(_MEMORY, _SCRATCH_PREFIX)
+        return None
+
     @contextlib.contextmanager
     def _aborting_on_failure(self) -> Iterator[None]:
         try:
@@ -262,6 +277,8 @@ class SplitWriter:
         self._builders.clear()
         self._indexing_builder = None
         self._scratch.close()
+        if self._memory is not None:
+            self._memory.close()
 
 
 def _without_partitions(statistics: StatisticsOptions, partition_columns: Sequence[str]) -> StatisticsOptions:

@@ -4,6 +4,7 @@ import gzip
 import json
 import pickle
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from indextables.ops.runner import Interruption, LocalRunner, Progress
 from indextables.ops.write import append
 from indextables.state.source import StateSource
 from indextables.table import create_table
+from support.faults import FaultStore
 from support.row_tables import SCHEMA, counted, ids, rows, split_files
 from support.tables import context, memory_store
 
@@ -227,6 +229,28 @@ def test_many_rows_survive(tmp_path):
     assert table.merge_splits().rows == 9000
     assert ids(table) == list(range(9000))
     assert table.count("body:8999") == 1
+
+
+def test_rows_of_many_sources_keep_their_order(tmp_path):
+    table = IndexTable.create(tmp_path / "table", SCHEMA)
+    for first in (500, 0, 1_000):
+        table.append(rows(*range(first, first + 500)))
+    before = table.to_arrow(columns=["id"])["id"].to_pylist()
+    table.merge_splits()
+    assert table.num_files == 1
+    assert table.to_arrow(columns=["id"])["id"].to_pylist() == before
+
+
+def test_every_source_is_read_with_two_requests():
+    store = FaultStore(memory_store())
+    snapshot = create_table(context(store), SCHEMA, (), {})
+    for number in range(5):
+        snapshot = append(snapshot, rows(number)).snapshot
+    sources = snapshot.entries["path"].to_pylist()
+    store.calls.clear()
+    merge_splits(snapshot, MergeRequest(), LocalRunner(1))
+    reads = Counter(call.key for call in store.calls if call.operation.startswith("get"))
+    assert [reads[path] for path in sources] == [2] * 5
 
 
 def test_tags_of_splits_survive(tmp_path):

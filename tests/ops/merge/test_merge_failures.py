@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 import tantivy
 
@@ -186,6 +187,23 @@ def test_a_source_whose_columns_could_not_be_indexed_again_is_skipped(tmp_path):
     assert "indexed but not stored (body)" in report.skipped[0].reason
     assert "foreign.split" in live_paths(store)
     assert report.source_splits == 2
+
+
+def test_sources_whose_values_do_not_fit_the_merged_mapping_are_skipped():
+    as_addresses = {"indexing.typemap.body": "ip"}
+    store = memory_store()
+    create_table(context(store), SCHEMA, ("day",), {})
+    for number, text in enumerate(["10.0.0.1", "10.0.0.2", "10.0.0.3", "no address", "none either"]):
+        body = pa.array([text])
+        settings = as_addresses if text.startswith("10.") else None
+        append(opened(store, settings), rows(number, day="a").set_column(2, SCHEMA.field("body"), body))
+    unfit = {path_of(store, 3), path_of(store, 4)}
+    report = merge(store, as_addresses)
+    assert {skipped.path for skipped in report.skipped} == unfit
+    assert all("InvalidValueError: column 'body'" in skipped.reason for skipped in report.skipped)
+    assert (report.source_splits, report.rows) == (3, 3)
+    assert unfit < live_paths(store)
+    assert live_ids(store) == [0, 1, 2, 3, 4]
 
 
 def memory_copy(store, clock=None):

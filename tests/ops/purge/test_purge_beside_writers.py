@@ -17,10 +17,11 @@ from indextables.log.segment import read_hint
 from indextables.ops.runner import LocalRunner
 from indextables.ops.truncate import truncate_time_travel
 from indextables.ops.write import check_uploads, commit_files
-from indextables.schema import to_spark_json
+from indextables.schema import record_field_ids, recorded_field_ids, to_spark_json
 from indextables.storage import PutOutcome
 from indextables.table import Operation, commit, load_snapshot
 from indextables.table.commit import purge_fence_ms
+from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
 from indextables.table.intent import Append
 from support import PATIENCE_SECONDS
 from support.clock import VirtualClock
@@ -246,7 +247,13 @@ def test_change_of_the_schema_at_any_step_of_a_purge_does_not_stop_it(store):
         def interrupt(call, operation, key, step=step, table=table):
             if call == step:
                 head = newest(table)
-                line = encode_actions([replace(head.metadata, schema_string=wider)])
+                ids = recorded_field_ids(head.metadata.schema_string)
+                changed = replace(
+                    head.metadata,
+                    schema_string=record_field_ids(wider, (*ids, max(ids) + 1)),
+                    configuration={**head.metadata.configuration, MAX_FIELD_ID_PROPERTY: str(max(ids) + 1)},
+                )
+                line = encode_actions([changed])
                 assert table.put_if_absent(version_key(head.version + 1), line) is PutOutcome.WRITTEN
 
         purging.before_call = interrupt

@@ -4,7 +4,7 @@ The new split is indexed like its sources, even if the table's settings have cha
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,16 +25,23 @@ from indextables.errors import (
 from indextables.ops.read import SplitRef
 from indextables.ops.runner import Interruption, Task, TaskStore
 from indextables.ops.write import delete_quietly
-from indextables.schema import TableShape
+from indextables.schema import TableShape, canonical_schema
+from indextables.split.builder import CHUNK_BYTES, CHUNK_ROWS
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.doc_mapping_settings import mapping_from_settings
+from indextables.split.index_builder import DocumentEncoder
 from indextables.split.split import Split, SplitFile
-from indextables.split.writer import SplitWriter, WriterOptions
+from indextables.split.writer import SplitWriter, WriterOptions, conform
 from indextables.storage import relative_key
 
 # Errors of a source. The merge continues without it.
-_BAD_ROWS: Final = (InvalidSchemaError, InvalidValueError)
-_BAD_SOURCE: Final = (*_BAD_ROWS, SplitCorruptedError, UnsupportedSplitError, StorageError)
+_BAD_SOURCE: Final = (
+    InvalidSchemaError,
+    InvalidValueError,
+    SplitCorruptedError,
+    UnsupportedSplitError,
+    StorageError,
+)
 
 # A group becomes exactly one split: the plan has limited its size.
 _NO_LIMIT: Final = 1 << 62
@@ -92,12 +99,18 @@ class MergeTask(Task[MergedGroup]):
             sources = self._open_sources(bad, interruption)
             if len(sources) < 2:
                 return MergedGroup(bad_sources=_bad_sources(bad))
+            mapping = merged_mapping([source.split.mapping for source in sources], self.shape, self.settings)
+            merged = tuple(source.source for source in sources)
+            # The new split already has rows of a source that turns out to be bad: start over without it.
             try:
-                merged = tuple(source.source for source in sources)
-                return MergedGroup(merged, self._rewrite(sources, interruption), _bad_sources(bad))
+                return MergedGroup(merged, self._rewrite(sources, mapping, interruption), _bad_sources(bad))
             except _BadSourceError as error:
-                # The new split already has some of its rows: start over without this source.
                 bad[error.path] = error.reason
+            except InvalidValueError:
+                unindexable = self._unindexable(merged, mapping, interruption)
+                if not unindexable:
+                    raise
+                bad |= unindexable
 
     def discard(self, result: MergedGroup) -> None:
         delete_quietly(self.store.store, [file.path for file in result.files])
@@ -128,8 +141,9 @@ class MergeTask(Task[MergedGroup]):
             )
         return _OpenSource(source, split)
 
-    def _rewrite(self, sources: "deque[_OpenSource]", interruption: Interruption) -> tuple[SplitFile, ...]:
-        mapping = merged_mapping([source.split.mapping for source in sources], self.shape, self.settings)
+    def _rewrite(
+        self, sources: "deque[_OpenSource]", mapping: DocMapping, interruption: Interruption
+    ) -> tuple[SplitFile, ...]:
         tags = {tag for source in sources for tag in source.source.split_tags}
         expected = sum(source.split.num_records for source in sources)
         store = self.store.store
@@ -140,9 +154,9 @@ class MergeTask(Task[MergedGroup]):
             merged_from=tuple(relative_key(source.source.path, store.url) for source in sources),
         )
         with SplitWriter(store, self.shape, self.settings, options, mapping=mapping) as writer:
-            while sources:
-                # popleft releases each source once it is read: an open split may hold files and memory.
-                _copy(sources.popleft(), writer, interruption)
+            for rows in _joined(self._rows(sources, interruption)):
+                interruption.check()
+                writer.write(rows)
             interruption.check()
             files = writer.commit()
         written = sum(file.num_records for file in files)
@@ -152,6 +166,40 @@ class MergeTask(Task[MergedGroup]):
                 f"{store.url}: the merge wrote {written} rows, but its sources have {expected}; check them with fsck"
             )
         return files
+
+    def _rows(self, sources: "deque[_OpenSource]", interruption: Interruption) -> Iterator[pa.Table]:
+        """Yield the rows of all sources. Raises _BadSourceError for a source that does not have the rows it should."""
+        schema = canonical_schema(self.shape.schema)
+        while sources:
+            interruption.check()
+            # popleft releases each source once it is read: an open split may hold files and memory.
+            source = sources.popleft()
+            count = 0
+            try:
+                for batch in source.split.scan():
+                    count += batch.num_rows
+                    yield conform(batch, schema)
+            except _BAD_SOURCE as error:
+                raise _BadSourceError(source.source.path, _reason(error)) from error
+            if count != source.split.num_records:
+                raise _BadSourceError(
+                    source.source.path, f"only {count} of its {source.split.num_records} rows can be read"
+                )
+
+    def _unindexable(
+        self, sources: Sequence[MergeSource], mapping: DocMapping, interruption: Interruption
+    ) -> dict[str, str]:
+        """Find the sources with values that do not fit the mapping, and why: rows are indexed many sources at once."""
+        encoder = DocumentEncoder(mapping)
+        bad: dict[str, str] = {}
+        for source in sources:
+            interruption.check()
+            try:
+                for batch in self._open(source).split.scan():
+                    deque(encoder.documents(batch, 0), maxlen=0)
+            except _BAD_SOURCE as error:
+                bad[source.path] = _reason(error)
+        return bad
 
 
 def merged_mapping(mappings: Sequence[DocMapping], shape: TableShape, settings: Settings) -> DocMapping:
@@ -174,7 +222,7 @@ class _OpenSource(msgspec.Struct, frozen=True):
 
 
 class _BadSourceError(Exception):
-    """A source failed after some of its rows were copied."""
+    """A source failed while its rows were read."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path)
@@ -182,26 +230,19 @@ class _BadSourceError(Exception):
         self.reason = reason
 
 
-def _copy(source: _OpenSource, writer: SplitWriter, interruption: Interruption) -> None:
-    count = 0
-    for batch in _batches(source):
-        interruption.check()
-        count += batch.num_rows
-        try:
-            writer.write(batch)
-        except _BAD_ROWS as error:
-            raise _BadSourceError(source.source.path, _reason(error)) from error
-    if count != source.split.num_records:
-        raise _BadSourceError(
-            source.source.path, f"only {count} of its {source.split.num_records} rows can be read"
-        )
-
-
-def _batches(source: _OpenSource) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from source.split.scan()
-    except _BAD_SOURCE as error:
-        raise _BadSourceError(source.source.path, _reason(error)) from error
+def _joined(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Join rows to large tables, because every table that is written has its price."""
+    waiting: list[pa.Table] = []
+    num_rows = num_bytes = 0
+    for table in tables:
+        waiting.append(table)
+        num_rows += table.num_rows
+        num_bytes += table.nbytes
+        if num_rows >= CHUNK_ROWS or num_bytes >= CHUNK_BYTES:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, num_rows, num_bytes = [], 0, 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def _reason(error: IndexTablesError) -> str:
