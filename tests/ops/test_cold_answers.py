@@ -35,7 +35,7 @@ SETTINGS = {
     "spark.indextables.indexing.tokenizer.ngram": "grams",
     "spark.indextables.indexing.fastfields": "stem",
 }
-DEFAULTS = ["body", "level"]
+DEFAULTS = ["body", "slow"]
 
 
 class Shape(msgspec.Struct, frozen=True):
