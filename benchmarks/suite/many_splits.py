@@ -40,7 +40,7 @@ print(found, time.perf_counter() - started)
 """
 _NOTE = (
     "In a fresh process, with an empty index cache; the table is open. Where both figures are ours, ten times the "
-    "splits must take ten times the time. Lance has one index of all its fragments, where each of our splits has its own."
+    "splits must take ten times the time. Lance has one index of all its fragments; each of our splits has its own."
 )
 
 
