@@ -1,6 +1,6 @@
 """Our side of the row benchmarks: tables with splits, searches, scans and sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,9 +25,9 @@ def build_table(path: Path, rows: pa.Table) -> None:
     create_table(path).append(rows)
 
 
-def open_table(path: Path, cache: Path) -> IndexTable:
+def open_table(path: Path | str, cache: Path, storage_options: Mapping[str, str] | None = None) -> IndexTable:
     """Open the table, with an index cache in this folder."""
-    return IndexTable(str(path), options={_CACHE_PATH: str(cache)})
+    return IndexTable(str(path), storage_options=storage_options, options={_CACHE_PATH: str(cache)})
 
 
 def search(table: IndexTable, words: str, limit: int) -> pa.Table:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.slow_network import distant
+
 _STARTUP_SECONDS = 60
 _BUCKET = "tables"
 
@@ -24,11 +26,20 @@ class S3Server:
     @property
     def storage_options(self) -> dict[str, str]:
         """Storage options for both sides; the server accepts any key."""
+        return self._options(self.port)
+
+    @contextlib.contextmanager
+    def at_a_distance(self, seconds: float) -> Iterator[dict[str, str]]:
+        """Storage options with which every request takes so much longer."""
+        with distant(self.port, seconds) as port:
+            yield self._options(port)
+
+    def _options(self, port: int) -> dict[str, str]:
         return {
             "aws_access_key_id": "key",
             "aws_secret_access_key": "secret",
             "aws_region": "us-east-1",
-            "aws_endpoint": f"http://127.0.0.1:{self.port}",
+            "aws_endpoint": f"http://127.0.0.1:{port}",
             "aws_allow_http": "true",
         }
 

@@ -25,7 +25,7 @@ class Sizes:
     few_rows: int
     curve_rows: tuple[int, ...]
     queries: int
-    searched_splits: int
+    searched_splits: tuple[int, int]
     spark_rows: int
     merged_partitions: int
     merged_splits: int
@@ -54,7 +54,7 @@ FULL = Sizes(
     few_rows=1_000,
     curve_rows=(10_000, 100_000),
     queries=20,
-    searched_splits=1_000,
+    searched_splits=(1_000, 10_000),
     spark_rows=5_000_000,
     merged_partitions=50,
     merged_splits=1_000,
@@ -83,7 +83,7 @@ QUICK = Sizes(
     few_rows=1_000,
     curve_rows=(10_000,),
     queries=20,
-    searched_splits=100,
+    searched_splits=(100, 200),
     spark_rows=200_000,
     merged_partitions=10,
     merged_splits=100,
@@ -113,7 +113,7 @@ TINY = Sizes(
     few_rows=100,
     curve_rows=(200,),
     queries=2,
-    searched_splits=3,
+    searched_splits=(20, 40),
     spark_rows=500,
     merged_partitions=2,
     merged_splits=4,

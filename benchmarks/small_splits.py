@@ -1,14 +1,17 @@
 """A table that needs a merge: many small splits in some partitions."""
 
+import os
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import WrongResultError
 from benchmarks.rows import SCHEMA, TEXT_COLUMN
-from indextables import IndexTable
+from indextables import AddAction, IndexTable
+from indextables.log.actions import parse_action
 from indextables.ops.merge import MergeResult
 from indextables.ops.runner import Runner
 
@@ -26,6 +29,30 @@ def build_table(path: Path, rows: pa.Table, partitions: int, splits: int) -> Non
         table.append(rows.slice(start, end - start).append_column(_SCHEMA.field(_PARTITION_COLUMN), part))
     if table.num_files != splits:
         raise WrongResultError(f"{table.num_files} splits were written instead of {splits}")
+
+
+def multiply(path: Path, copies: int) -> None:
+    """Add copies of all splits of a table, which takes less time than writing them, until there are so many of each."""
+    table = IndexTable(str(path))
+    adds = []
+    for entry in table.files().to_pylist():
+        source = path / entry["path"]
+        for number in range(1, copies):
+            copy = source.with_stem(f"{source.stem}-{number}")
+            os.link(source, copy)
+            adds.append(_add(entry | {"path": copy.relative_to(path).as_posix()}))
+    table.commit(adds=adds)
+
+
+def _add(entry: dict[str, Any]) -> AddAction:
+    """The add action of a file entry."""
+    known = {
+        name: value for name, value in entry.items() if value is not None and not name.startswith("addedAt")
+    }
+    maps = {
+        name: dict(known[name]) for name in ("partitionValues", "minValues", "maxValues") if name in known
+    }
+    return parse_action({**known, **maps}, AddAction)
 
 
 def merge(path: Path, runner: Runner | None = None) -> MergeResult:

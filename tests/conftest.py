@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from indextables.metrics import INDEX_PREDICTION_MISSES
-from indextables.split import cold_search
+from indextables.split import cold_search, sparse_index
 from support.servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
 
 # A test that fails must fail again: examples are the same in every run, and none is remembered.
@@ -22,6 +22,7 @@ os.environ["XDG_CACHE_HOME"] = _CACHES.name
 
 # Small indexes are searched like large ones, of which only a part is fetched.
 cold_search._SMALL_INDEX_BYTES = 0
+sparse_index._ROUND_TRIP_BYTES = 0
 
 _STARTED = time.monotonic()
 

@@ -1,6 +1,6 @@
 """Full-text search, returning row numbers or rows with all columns."""
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from itertools import count as count_from
 from pathlib import Path
@@ -12,6 +12,7 @@ from benchmarks.benchmark import Benchmark
 from benchmarks.figures import Figure, Goal, MostTimes, Unit
 from benchmarks.measure import Action, Preparation, Samples, WrongResultError, always, measure_times
 from benchmarks.rows import generate_queries
+from benchmarks.s3_server import S3Server, running_s3
 from benchmarks.workshop import Workshop
 
 Search = Callable[[str], Sized]
@@ -20,6 +21,14 @@ _BEST = 10
 _MANY = 1_000
 # A run should be longer than the noise of the machine.
 _ROUNDS = 3
+# How long a request to a store in the same region takes.
+_REQUEST_SECONDS = 0.03
+
+_NOTE = (
+    "Times are per query, starting from the query text. Tables are open and warm, except for the first search. Unless "
+    "queries are new, the same ones ran before: we then have them parsed, and the pages of their rows in memory (up to "
+    "128 MB); Lance has its own caches."
+)
 
 
 def _measure(workshop: Workshop) -> Iterator[Figure]:
@@ -31,6 +40,8 @@ def _measure(workshop: Workshop) -> Iterator[Figure]:
         yield from _best_rows(workshop, rows, _BEST, None)
     yield from _best_rows(workshop, sizes.rows, _MANY, None)
     yield _first_search(workshop)
+    with running_s3() as server, server.at_a_distance(_REQUEST_SECONDS) as options:
+        yield _first_search_of_store(workshop, server, options)
 
 
 def _row_numbers(workshop: Workshop) -> Iterator[Figure]:
@@ -42,7 +53,9 @@ def _row_numbers(workshop: Workshop) -> Iterator[Figure]:
         if search_ours(query) != search_raw(query):
             raise WrongResultError(f"ours and tantivy disagree about {query!r}")
     name = f"search {count:,} rows, to row numbers"
-    yield from _compared(workshop, name, search_ours, "tantivy", search_raw, batch, MostTimes(1.3))
+    yield from _compared(
+        workshop, name, search_ours, "tantivy", search_raw, batch, MostTimes(1.3), MostTimes(1.5)
+    )
 
 
 def _best_rows(workshop: Workshop, count: int, limit: int, goal: Goal | None) -> Iterator[Figure]:
@@ -56,7 +69,7 @@ def _best_rows(workshop: Workshop, count: int, limit: int, goal: Goal | None) ->
         if (len(ours), ours.num_columns) != (len(theirs), theirs.num_columns):
             raise WrongResultError(f"ours and Lance disagree about {query!r}")
     name = f"the {limit:,} best of {count:,} rows, all columns"
-    yield from _compared(workshop, name, search_ours, "Lance", search_lance, batch, goal, limit)
+    yield from _compared(workshop, name, search_ours, "Lance", search_lance, batch, goal, limit=limit)
 
 
 def _compared(
@@ -67,9 +80,10 @@ def _compared(
     search_peer: Search,
     batch: Callable[[int], Sequence[str]],
     goal: Goal | None,
+    goal_of_new_queries: Goal | None = None,
     limit: int = _BEST,
 ) -> Iterator[Figure]:
-    """The same queries in each run, for which the goal is judged, then new queries in each run."""
+    """The same queries in each run, then new queries in each run."""
     # Slow queries without a goal run less often.
     runs = workshop.sizes.slow_runs if limit == _MANY else workshop.sizes.runs
     queries = batch(0)
@@ -81,7 +95,9 @@ def _compared(
     times = measure_times(
         {"ours": _asking_anew(search_ours, batch), peer: _asking_anew(search_peer, batch)}, runs=runs
     )
-    yield _per_query(f"{name}: new queries", times["ours"], peer, times[peer], len(queries), None)
+    yield _per_query(
+        f"{name}: new queries", times["ours"], peer, times[peer], len(queries), goal_of_new_queries
+    )
 
 
 def _first_search(workshop: Workshop) -> Figure:
@@ -99,15 +115,39 @@ def _first_search(workshop: Workshop) -> Figure:
         runs=workshop.sizes.slow_runs,
     )
     name = f"open a table of {count:,} rows and search it for the first time"
-    return _per_query(name, times["ours"], "Lance", times["Lance"], 1, None)
+    return _per_query(name, times["ours"], "Lance", times["Lance"], 1, MostTimes(1.5))
 
 
-def _open_and_search_ours(path: Path, cache: Path, query: str) -> pa.Table:
-    return our_rows.search(our_rows.open_table(path, cache), query, _BEST)
+def _first_search_of_store(workshop: Workshop, server: S3Server, options: Mapping[str, str]) -> Figure:
+    count = workshop.sizes.rows
+    our_path, lance_path = workshop.our_rows(count), workshop.lance_rows(count)
+    query = _word_queries(workshop, count, 0)[0]
+
+    def prepare_ours() -> Action:
+        url = server.upload(workshop.copy_of(our_path))
+        return partial(_open_and_search_ours, url, workshop.new_path(), query, options)
+
+    def prepare_lance() -> Action:
+        return partial(_open_and_search_lance, server.upload(workshop.copy_of(lance_path)), query, options)
+
+    times = measure_times({"ours": prepare_ours, "Lance": prepare_lance}, runs=workshop.sizes.slow_runs)
+    name = f"open a table of {count:,} rows on a slow store and search it for the first time"
+    note = (
+        f"{_NOTE} The slow store is MiniStack with {_REQUEST_SECONDS * 1000:.0f} ms more for every request."
+    )
+    return _per_query(name, times["ours"], "Lance", times["Lance"], 1, MostTimes(1), note)
 
 
-def _open_and_search_lance(path: Path, query: str) -> pa.Table:
-    return lance_rows.search(lance_rows.open_dataset(path), query, _BEST)
+def _open_and_search_ours(
+    path: Path | str, cache: Path, query: str, storage_options: Mapping[str, str] | None = None
+) -> pa.Table:
+    return our_rows.search(our_rows.open_table(path, cache, storage_options), query, _BEST)
+
+
+def _open_and_search_lance(
+    path: Path | str, query: str, storage_options: Mapping[str, str] | None = None
+) -> pa.Table:
+    return lance_rows.search(lance_rows.open_dataset(path, storage_options), query, _BEST)
 
 
 def _mixed_queries(workshop: Workshop, rows: int, batch: int) -> Sequence[str]:
@@ -129,7 +169,13 @@ def _asking(search: Search, queries: Sequence[str]) -> Action:
 
 
 def _per_query(
-    name: str, ours: Samples, peer_name: str, peer: Samples, queries: int, goal: Goal | None
+    name: str,
+    ours: Samples,
+    peer_name: str,
+    peer: Samples,
+    queries: int,
+    goal: Goal | None,
+    note: str = _NOTE,
 ) -> Figure:
     return Figure(
         name=name,
@@ -138,9 +184,7 @@ def _per_query(
         peer_name=peer_name,
         peer=peer.median / queries,
         goal=goal,
-        note="Times are per query, starting from the query text. Tables are open and warm, except for the first "
-        "search. Unless queries are new, the same ones ran before: we then have them parsed, and the row groups of "
-        "their rows in memory (up to 128 MB); Lance has its own caches.",
+        note=note,
         samples={
             "ours": tuple(seconds / queries for seconds in ours.values),
             "peer": tuple(seconds / queries for seconds in peer.values),

@@ -21,8 +21,12 @@ _EVERY_CORE = "tantivy on every core"
 # At least 0.4 times the documents per second.
 _WRITING_GOAL = MostTimes(1 / 0.4)
 _FEW_COLUMNS = ("id", "level")
-# The goal applies to selective searches; the other shows how the advantage shrinks with more hits.
-_ROWS_PER_HIT: dict[int, Goal | None] = {50_000: MostTimes(0.2), 5_000: None}
+# The goals apply to selective searches, warm and with nothing cached; the other shows how the advantage shrinks with
+# more hits.
+_ROWS_PER_HIT: dict[int, tuple[Goal | None, Goal | None]] = {
+    50_000: (MostTimes(0.2), MostTimes(0.3)),
+    5_000: (None, None),
+}
 _FEWEST_HITS = 5
 # The same amount of work for every core.
 _FILES = 2 * CORES
@@ -110,12 +114,12 @@ def _scans(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
 
 
 def _searches(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:
-    for rows_per_hit, goal in _ROWS_PER_HIT.items():
-        yield from _search(workshop, spark, rows_per_hit, goal)
+    for rows_per_hit, goals in _ROWS_PER_HIT.items():
+        yield from _search(workshop, spark, rows_per_hit, *goals)
 
 
 def _search(
-    workshop: Workshop, spark: SparkSession, rows_per_hit: int, goal: Goal | None
+    workshop: Workshop, spark: SparkSession, rows_per_hit: int, goal: Goal | None, cold_goal: Goal | None
 ) -> Iterator[Figure]:
     count, runs = workshop.sizes.spark_rows, workshop.sizes.slow_runs
     our_path, parquet_path = _our_rows(workshop, spark), _parquet_rows(workshop)
@@ -140,7 +144,7 @@ def _search(
     )
     name = f"the {found:,} of {count:,} rows with a word, on Spark"
     yield _figure(name, times["ours"], peer, times[peer], goal, _NOTE_ON_READING)
-    yield _figure(f"{name}: nothing cached", times["first"], peer, times[peer], None, _NOTE_ON_READING)
+    yield _figure(f"{name}: nothing cached", times["first"], peer, times[peer], cold_goal, _NOTE_ON_READING)
 
 
 def _planning(workshop: Workshop, spark: SparkSession) -> Iterator[Figure]:

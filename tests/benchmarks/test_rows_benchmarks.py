@@ -43,8 +43,13 @@ def test_splits_and_search_are_measured_against_each_peer(tmp_path):
     assert goals == [
         "≤ 1.66667 times tantivy",
         "≤ 1.3 times pyarrow",
+        "≤ 2 times Parquet alone",
+        "≤ 1 times Lance with its index",
         "≤ 1.3 times tantivy",
+        "≤ 1.5 times tantivy",
         "≤ 2 times Lance",
+        "≤ 1 times Lance",
+        "≤ 1.5 times Lance",
         "≤ 1 times Lance",
     ]
 

@@ -37,7 +37,7 @@ SEARCH_AND_REPORT = f"""
         for path in Path(folder).iterdir():
             try:
                 found.append(read(path))
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 pass
         return found
 

@@ -102,6 +102,21 @@ def test_more_than_half_of_an_index_is_completed_at_once(stored, tmp_path):
         assert files.read(name, 0, stored.index.sizes[name]) == (stored.directory / name).read_bytes()
 
 
+def test_an_index_of_which_parts_are_fetched_again_and_again_is_completed(stored, tmp_path, monkeypatch):
+    """Other instances and processes count, too."""
+    name, content = file_of(stored, "idx")
+    total = sum(stored.index.sizes.values())
+    monkeypatch.setattr(sparse_index, "_ROUND_TRIP_BYTES", total // 8)
+    directory = tmp_path / "entry"
+    created(directory, stored.index, stored.opening)
+    completed = []
+    for start in range(0, len(content), CHUNK_BYTES):
+        files = SparseIndex.find(directory, stored.index, unlimited)
+        files.ensure([ByteRange(name, start, start + 1)])
+        completed.append(files.holes().ranges == ())
+    assert completed.index(True) == 4
+
+
 def test_much_data_is_fetched_in_batches(stored, files, monkeypatch):
     monkeypatch.setattr(index_chunks, "_BATCH_BYTES", 30_000)
     monkeypatch.setattr(sparse_index, "_CHUNKS_PER_WRITE", 3)

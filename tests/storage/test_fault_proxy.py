@@ -1,5 +1,7 @@
 """A remote store whose server answers late, wrongly or not at all, behind a proxy."""
 
+import uuid
+
 import pytest
 
 from indextables.errors import StorageError, TransientStorageError
@@ -107,3 +109,19 @@ def test_missing_bucket_is_named(s3_server):
     for write in (store.put, store.put_if_absent):
         with pytest.raises(StorageError, match="the bucket or container 'no-such-bucket' does not exist"):
             write("object", b"")
+
+
+def test_requests_that_a_client_sends_at_once_are_one_round_trip(s3_server, s3_bucket):
+    """Many ranges of an object, too far from each other to be read together, and then another one."""
+    apart, count = 512 * 1024, 40
+    root = f"s3://{s3_bucket}/{uuid.uuid4().hex}"
+    data = bytes(count * apart)
+    open_store(root, storage_options=s3_server.storage_options).put("object", data)
+    with FaultProxy(s3_server.endpoint, [], latency_seconds=0.25).running() as proxy:
+        options = s3_server.storage_options | {"aws_endpoint": proxy.endpoint}
+        store = open_store(root, storage_options=options)
+        found = store.get_ranges("object", [(number * apart, number * apart + 9) for number in range(count)])
+        assert found == [bytes(9)] * count
+        assert store.get_range("object", 5, 7) == bytes(2)
+    assert [request.round_trip for request in proxy.requests] == [0] * count + [1]
+    assert proxy.requests[-1].byte_range == (5, 7)

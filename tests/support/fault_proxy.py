@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of a store's server, with a script of faults.
+"""An HTTP proxy in front of a store's server, with a script of faults, and with the latency of a distant store.
 
 Each request that a fault applies to consumes it, in the order of the script; all others pass unharmed.
 """
@@ -8,6 +8,7 @@ import enum
 import http.client
 import http.server
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -40,20 +41,31 @@ CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code><Message>Retry the up
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """A request; `round_trip` numbers those that the client did not send at the same time."""
+
     method: str
     path: str
+    byte_range: tuple[int, int] | None
+    round_trip: int
 
 
 class FaultProxy:
-    """`endpoint` replaces the upstream's; `requests` are the received requests, in order."""
+    """`endpoint` replaces the upstream's; `requests` are the received requests, in order.
 
-    def __init__(self, upstream: str, faults: Sequence[Fault]) -> None:
+    With a latency, requests are answered together once the client has sent no other one for so long. So requests that
+    depend on each other are different round trips, and those that a client sends at once are the same.
+    """
+
+    def __init__(self, upstream: str, faults: Sequence[Fault], latency_seconds: float = 0.0) -> None:
         self.requests: list[Request] = []
+        self._latency_seconds = latency_seconds
+        self._round_trip = 0
+        self._last_arrival_seconds = 0.0
         parts = urlsplit(upstream)
         self._upstream = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._base_path = parts.path
         self._faults = list(faults)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._server = _Server(("127.0.0.1", 0), self)
 
     @property
@@ -78,12 +90,24 @@ class FaultProxy:
             thread.join()
             self._server.server_close()
 
-    def arrived(self, method: str, path: str) -> Fault | None:
+    def arrived(self, method: str, path: str, byte_range: tuple[int, int] | None) -> Fault | None:
         with self._lock:
-            self.requests.append(Request(method, path))
+            self.requests.append(Request(method, path, byte_range, self._round_trip))
+            self._wait_for_others()
             if self._faults and self._faults[0].applies_to(method, path):
                 return self._faults.pop(0)
             return None
+
+    def _wait_for_others(self) -> None:
+        mine = self._round_trip
+        self._last_arrival_seconds = time.monotonic()
+        while self._round_trip == mine:
+            left = self._last_arrival_seconds + self._latency_seconds - time.monotonic()
+            if left <= 0:
+                self._round_trip += 1
+                self._lock.notify_all()
+            else:
+                self._lock.wait(left)
 
     def forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> "Answer":
         connection = http.client.HTTPConnection(*self._upstream, timeout=30)
@@ -104,6 +128,8 @@ class Answer:
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    # A client that finds the queue full tries again after a second.
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], proxy: FaultProxy) -> None:
         self.proxy = proxy
@@ -120,7 +146,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _handle(self) -> None:
         proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = proxy.arrived(self.command, self.path)
+        fault = proxy.arrived(self.command, self.path, _byte_range(self.headers.get("Range")))
         if fault is not None and fault.action is Action.DROP_BEFORE:
             self.close_connection = True
             return
@@ -149,3 +175,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(answer.body[: len(answer.body) // 2] if cut else answer.body)
         if cut:
             self.close_connection = True
+
+
+def _byte_range(header: str | None) -> tuple[int, int] | None:
+    """Return the start and the end, which is exclusive, of `bytes=<first>-<last>`."""
+    if header is None:
+        return None
+    first, _, last = header.removeprefix("bytes=").partition("-")
+    return int(first), int(last) + 1

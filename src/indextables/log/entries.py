@@ -41,10 +41,12 @@ _SCALAR_DEFAULTS = {
     field.name: field.log_default for field in ADD_FIELDS if isinstance(field.log_default, int)
 }
 _ROWS_PER_BATCH = 8192
+# Arrow takes a millisecond to build it, which every opening of a table would spend.
+_NO_ENTRIES = FILE_ENTRY_SCHEMA.empty_table()
 
 
 def empty_entries() -> pa.Table:
-    return FILE_ENTRY_SCHEMA.empty_table()
+    return _NO_ENTRIES
 
 
 def entries_from_columns(

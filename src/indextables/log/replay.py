@@ -126,7 +126,11 @@ def replay_entries(base: pa.Table, tail: Tail) -> pa.Table:
     untouched = base.filter(pc.invert(is_touched)) if pc.any(is_touched).as_py() else base
     if not adds.num_rows:
         return untouched
-    return pa.concat_tables([untouched, adds.cast(FILE_ENTRY_SCHEMA)], promote_options="default")
+    if not adds.schema.equals(FILE_ENTRY_SCHEMA):
+        adds = adds.cast(FILE_ENTRY_SCHEMA)
+    if not untouched.num_rows and untouched.schema.equals(FILE_ENTRY_SCHEMA):
+        return adds
+    return pa.concat_tables([untouched, adds], promote_options="default")
 
 
 def removed_paths(tail: Tail) -> dict[str, int]:

@@ -117,9 +117,7 @@ def parse_by_grammar(text: str, default_operator: Joiner) -> QueryNode:
 
 @cache
 def _parser() -> Lark:
-    return Lark(
-        GRAMMAR, parser="lalr", lexer="contextual", maybe_placeholders=False, propagate_positions=True
-    )
+    return Lark(GRAMMAR, parser="lalr", lexer="contextual", maybe_placeholders=False)
 
 
 def _check_encodable(text: str) -> None:
@@ -228,10 +226,13 @@ class _Reader:
         return Exists(path, place) if low is None and high is None else Range(path, place, low, high)
 
     def place(self, found: Any, without_last: int = 0) -> Place:
-        if isinstance(found, Token):
-            start, end = found.start_pos, found.end_pos
-        else:
-            start, end = found.meta.start_pos, found.meta.end_pos
+        # Lark would compute the places of all parts, most of which are not asked for.
+        first = last = found
+        while not isinstance(first, Token):
+            first = first.children[0]
+        while not isinstance(last, Token):
+            last = last.children[-1]
+        start, end = first.start_pos, last.end_pos
         assert start is not None
         assert end is not None
         return Place(self.text, start, end - without_last)

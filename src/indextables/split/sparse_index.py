@@ -2,7 +2,7 @@
 
     <segment>.<type>   the files of the index, sparse, under segment ids of this copy
     meta.json          complete, with these segment ids
-    <copy>.chunks      one byte per chunk of all files: see `_PRESENT` and `_WRITING`
+    <copy>.chunks      one byte per chunk of all files: see `_PRESENT` and `_WRITING`; then how often some were fetched
 
 Threads and processes fill the same files at the same time, without a lock: a chunk is written whole, always with the
 same bytes, and its byte in the map is set afterwards. All is written by `pwrite`, which reports a full disk, where a
@@ -35,6 +35,12 @@ _PAGES: Final = CHUNK_BYTES // PAGE_BYTES
 _PRESENT: Final = (1 << _PAGES) - 1
 # The chunk may be partly written. A killed process leaves it so.
 _WRITING: Final = 0x80
+
+# Fetching parts of an index costs about as much as so many more of its bytes.
+_ROUND_TRIP_BYTES: Final = 1024**2
+# The number of fetches, after the map. Processes that count at the same time may lose some.
+_COUNT_BYTES: Final = 2
+_MAX_COUNT: Final = 256**_COUNT_BYTES - 1
 
 # `os.pwritev` takes at most 1,024 buffers.
 _CHUNKS_PER_WRITE: Final = 512
@@ -86,7 +92,9 @@ class SparseIndex:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 files._descriptors[name] = descriptor
                 os.ftruncate(descriptor, size)
-            (directory / (copy + _MAP_SUFFIX)).write_bytes(files._write_opening(opening))
+            (directory / (copy + _MAP_SUFFIX)).write_bytes(
+                files._write_opening(opening) + bytes(_COUNT_BYTES)
+            )
             # Tantivy creates this file when it opens an index, and would mistake a full disk for a damaged index.
             (directory / META_LOCK_FILE).touch()
             return files._rename_segments()
@@ -130,7 +138,7 @@ class SparseIndex:
                 os.posix_fadvise(self._open(part.name), part.start, size, os.POSIX_FADV_WILLNEED)
 
     def ensure(self, ranges: Sequence[ByteRange]) -> int:
-        """Make these bytes present, and with them all others once more than half of the index would be.
+        """Make these bytes present, and with them all others once fetching them has cost half as much as that would.
 
         Returns how many bytes of the split were fetched. Raises storage errors and SplitCorruptedError.
         """
@@ -138,6 +146,7 @@ class SparseIndex:
         missing = self._missing(ranges, chunk_map)
         if not len(missing):
             return 0
+        self._count_fetch()
         self._fill(missing, chunk_map)
         return int(self._index.table.sizes[missing].sum(dtype=np.int64))
 
@@ -229,15 +238,17 @@ class SparseIndex:
     def _missing(
         self, ranges: Sequence[ByteRange], chunk_map: npt.NDArray[np.uint8]
     ) -> npt.NDArray[np.int64]:
-        """Return the chunks to fetch for these bytes: all absent ones if more than half would be present then."""
+        """Return the chunks to fetch for these bytes: all absent ones if the parts have cost half as much as all."""
         is_present = chunk_map == _PRESENT
         wanted = np.zeros(len(chunk_map), np.bool_)
         for part in ranges:
             wanted[self._index.chunks_of(part)] = True
         missing = wanted & ~is_present
-        lengths = self._index.lengths
-        if missing.any() and 2 * int(lengths[missing | is_present].sum()) > int(lengths.sum()):
-            missing = ~is_present
+        if missing.any():
+            lengths = self._index.lengths
+            spent = int(lengths[missing | is_present].sum()) + self._num_fetches() * _ROUND_TRIP_BYTES
+            if 2 * spent > int(lengths.sum()):
+                missing = ~is_present
         return np.flatnonzero(missing)
 
     def _size_on_disk(self, chunks: npt.NDArray[np.int64]) -> int:
@@ -279,6 +290,17 @@ class SparseIndex:
         if len(chunk_map) != count:
             raise LostEntryError(f"the map of the chunks in {self._directory} is incomplete")
         return chunk_map
+
+    def _num_fetches(self) -> int:
+        """Return how often parts were fetched."""
+        with self._local():
+            count = os.pread(self._open(_MAP_SUFFIX), _COUNT_BYTES, len(self._index.lengths))
+        return int.from_bytes(count, "little")
+
+    def _count_fetch(self) -> None:
+        count = min(self._num_fetches() + 1, _MAX_COUNT).to_bytes(_COUNT_BYTES, "little")
+        with self._local():
+            _write_all(self._open(_MAP_SUFFIX), [count], len(self._index.lengths))
 
     def _set_map(self, states: bytes, first: int) -> None:
         _write_all(self._open(_MAP_SUFFIX), [states], first)

@@ -55,7 +55,7 @@ class Split(ABC):
         """The schema of returned rows: the table's."""
         return self._table.shape.schema
 
-    @property
+    @lazy_property
     def partition_row(self) -> pa.Table:
         """The typed partition values, as a table of one row."""
         return self._table.assemble(_ONE_ROW, self._table.shape.partition_columns)

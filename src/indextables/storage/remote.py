@@ -54,7 +54,8 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 _PAGE = 1000
 _DELETE_BATCH = 1000
 _DELETE_THREADS = 16
-_RANGE_THREADS = 16
+# More ranges than this take a second round trip. The best rows of a search lie in many columns of many row groups.
+_RANGE_THREADS = 64
 
 
 class RemoteStore:
