@@ -29,7 +29,7 @@ from indextables.split.sparse_index import Holes, LostEntryError, SparseIndex
 
 # An index of this size in the split is fetched whole: its requests would take longer than its bytes.
 _SMALL_INDEX_BYTES: Final = 1024**2
-# After so many wrong predictions, or so many searches during which others filled the index, all of it is fetched.
+# After so many wrong predictions, or so many searches during which another one filled the index, all of it is fetched.
 _MAX_MISSES: Final = 2
 _MAX_SEARCHES: Final = 8
 # How often an entry that disappears is created again.
