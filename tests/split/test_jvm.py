@@ -16,10 +16,11 @@ from indextables.schema import TableShape, from_spark_json
 from indextables.split.doc_mapping import ROW_FIELD, FieldKind
 from indextables.split.index_builder import index_files
 from indextables.split.index_cache import IndexCache
-from indextables.split.jvm_bundle import Member, encode_footer, encode_manifest
+from indextables.split.jvm_bundle import Member
 from indextables.split.reader import open_split
 from indextables.storage import open_store
 from support.faults import FaultStore
+from support.jvm_bundles import encode_footer, encode_manifest
 from support.split_samples import parsed, read_all, searcher_of
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"

@@ -10,12 +10,11 @@ from indextables.split.jvm_bundle import (
     MAX_FOOTER_BYTES,
     Member,
     decode_footer,
-    encode_footer,
-    encode_manifest,
     read_member,
 )
 from indextables.storage import open_store
 from support.faults import FaultStore
+from support.jvm_bundles import encode_footer, encode_manifest
 
 
 def bundle_bytes(members: dict[str, bytes], hot_cache: bytes = b"hot") -> tuple[bytes, int]:

@@ -9,7 +9,6 @@ where their chunks and the pages of the rows are, and which parts of the index a
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -33,7 +32,14 @@ from indextables.schema import (
 from indextables.split.byte_ranges import read_range
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_chunks import CHUNK_BYTES, ChunkTable
-from indextables.split.jvm_bundle import MAX_FOOTER_BYTES, JvmBundle, decode_footer, read_footer_from_end
+from indextables.split.jvm_bundle import (
+    MAX_FOOTER_BYTES,
+    MAX_MEMBERS,
+    JvmBundle,
+    decode_footer,
+    is_member_name,
+    read_footer_from_end,
+)
 from indextables.split.pages import PageTable
 from indextables.split.parquet_footer import PARQUET_MAGIC, PARQUET_TAIL_BYTES, metadata_with_entry
 from indextables.split.thrift import Struct, decode_struct
@@ -41,13 +47,9 @@ from indextables.storage import ObjectStore
 
 FORMAT_VERSION: Final = 2
 METADATA_KEY: Final = b"indextables"
-MAX_MEMBERS: Final = 10_000
 
 # The tail of most splits is shorter.
 _FIRST_READ_BYTES: Final = 64 * 1024
-
-# A reader writes members to files of a local directory: a name must not leave that directory.
-_MEMBER_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 # The checksum covers the whole tail, with zeros in its own place.
 _CHECKSUM_START: Final = b'{"checksum":"'
@@ -324,7 +326,7 @@ def _check_members(manifest: _Manifest, chunks: ChunkTable, limit: int, place: s
     first, start = 0, None
     for name, member in manifest.files.items():
         last = first + -(-member.size // CHUNK_BYTES)
-        if not _MEMBER_NAME.fullmatch(name) or name in (".", ".."):
+        if not is_member_name(name):
             raise SplitCorruptedError(f"{place}: {name!r} is not a valid file name in a split")
         if last >= len(ends) or int(ends[last] - ends[first]) != member.end - member.start:
             raise SplitCorruptedError(f"{place}: the chunks of {name} do not match its size")

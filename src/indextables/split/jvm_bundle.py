@@ -62,17 +62,6 @@ class JvmBundle(msgspec.Struct, frozen=True):
         return self.footer_end
 
 
-def encode_manifest(members: Mapping[str, Member]) -> bytes:
-    """Encode the manifest: magic bytes, version and JSON."""
-    files = {name: {"start": member.start, "end": member.end} for name, member in members.items()}
-    return MAGIC + _u32(VERSION) + orjson.dumps({"files": files})
-
-
-def encode_footer(manifest: bytes, hot_cache: bytes) -> bytes:
-    """Encode the footer that follows the last member."""
-    return manifest + _u32(len(manifest)) + hot_cache + _u32(len(hot_cache))
-
-
 def decode_footer(footer: bytes, footer_start: int, place: str) -> JvmBundle:
     """Decode a footer that starts at `footer_start` of its file; `place` starts the error messages.
 
@@ -185,8 +174,13 @@ def _decode_manifest(manifest: bytes, footer_start: int, place: str) -> dict[str
     return members
 
 
+def is_member_name(name: str) -> bool:
+    """Whether a file of a split may have this name."""
+    return bool(_MEMBER_NAME.fullmatch(name)) and name not in (".", "..")
+
+
 def _member(name: str, start: object, end: object, footer_start: int, place: str) -> Member:
-    if not _MEMBER_NAME.fullmatch(name) or name in (".", ".."):
+    if not is_member_name(name):
         raise SplitCorruptedError(f"{place}: {name!r} is not a valid file name in a split")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end <= footer_start:
         raise SplitCorruptedError(f"{place}: {name} spans bytes {start!r} to {end!r}, outside the file")
@@ -200,10 +194,6 @@ def _check_apart(members: Mapping[str, Member], place: str) -> None:
         if member.start < end:
             raise SplitCorruptedError(f"{place}: {name} overlaps another file")
         end = member.end
-
-
-def _u32(number: int) -> bytes:
-    return number.to_bytes(U32_BYTES, "little")
 
 
 def _number(data: bytes) -> int:

@@ -22,7 +22,6 @@ _LONG_LIST: Final = 15
 # Far deeper than Parquet nests its structs: damaged bytes must not exhaust the stack.
 _MAX_DEPTH: Final = 32
 
-I32: Final = 5
 I64: Final = 6
 
 
@@ -48,11 +47,6 @@ class Items(NamedTuple):
 
 
 Struct: TypeAlias = dict[int, Any]
-
-
-def i32(value: int) -> Int:
-    """Return a 32-bit integer."""
-    return Int(I32, value)
 
 
 def i64(value: int) -> Int:

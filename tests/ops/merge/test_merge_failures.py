@@ -27,13 +27,14 @@ from indextables.ops.read import scan
 from indextables.ops.runner import LocalRunner
 from indextables.ops.write import append, commit_files, overwrite, run, set_properties
 from indextables.predicates import parse_predicate
-from indextables.split.jvm_bundle import Member, encode_footer, encode_manifest
+from indextables.split.jvm_bundle import Member
 from indextables.split.writer import SplitWriter
 from indextables.storage import RetryingStore
 from indextables.table import Operation, create_table, load_snapshot
 from indextables.table.intent import DropPartitions, RemoveFiles
 from support.clock import VirtualClock
 from support.faults import FaultStore, Moment
+from support.jvm_bundles import encode_footer, encode_manifest
 from support.row_tables import SCHEMA, ids, rows, split_files
 from support.tables import (
     InterruptingStore,
