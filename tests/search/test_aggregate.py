@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
+from indextables.search.aggregation import partial_schema
 from indextables.search.compile import SearchScope, compile_query
 from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
 from indextables.search.parser import parse_query
-from indextables.search.split_aggregate import MAX_GROUPS, aggregate_index
+from indextables.search.split_aggregate import MAX_GROUPS, PartialAggregate, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, json_field, string_field, text_field
 
@@ -155,6 +156,22 @@ def test_sums_beyond_the_precision_of_doubles_are_exact():
 def test_small_values_whose_sum_is_beyond_the_precision_of_doubles_are_exact():
     values = [2**52 + 1] * 5
     assert one([table([{"l": value} for value in values])], SUM, "l").as_py() == sum(values)
+
+
+def test_a_sum_of_floats_over_many_splits_is_always_the_same():
+    aggregation = Aggregation((Metric(SUM, "f"),))
+    columns = partial_schema(aggregation, SCHEMA)
+    values = [1e16 if number % 7 == 0 else number / 3 for number in range(400)]
+    partials = [
+        PartialAggregate(
+            pa.Table.from_pylist(
+                [{"rows": 1, "count0": 1, "nan0": 0, "sum0": value, "min0": value, "max0": value}], columns
+            )
+        )
+        for value in values
+    ]
+    answers = {merge_aggregates(aggregation, partials, SCHEMA)[0][0].as_py() for _ in range(50)}
+    assert len(answers) == 1
 
 
 def test_a_sum_that_does_not_fit_is_an_error_and_not_a_wrong_number():

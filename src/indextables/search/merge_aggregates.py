@@ -63,7 +63,8 @@ def _merged(aggregation: Aggregation, partials: Sequence[PartialAggregate], sche
     rows = pa.concat_tables([expected.empty_table(), *(partial.groups for partial in partials)])
     keys = [KEY] if aggregation.by is not None else []
     functions = [(name, _merge_function(name)) for name in expected.names if name != KEY]
-    merged = rows.group_by(keys).aggregate(functions)
+    # Threads would add floats in an order of their own, so the same question could get two answers.
+    merged = rows.group_by(keys, use_threads=False).aggregate(functions)
     names = [*keys, *(name for name, _ in functions)]
     merged = merged.select([*keys, *(f"{name}_{function}" for name, function in functions)])
     groups = merged.rename_columns(names)
