@@ -8,8 +8,10 @@ from indextables.pruning import StatisticsOptions
 from indextables.schema import TableShape
 from indextables.split.builder import SplitBuilder, SplitShape
 from indextables.split.doc_mapping_settings import mapping_from_settings
+from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_cache import IndexCache
 from indextables.split.reader import open_split
+from indextables.split.slim_index import RowsOutOfOrderError
 from indextables.storage import open_store
 from support.split_samples import searcher_of
 
@@ -64,6 +66,44 @@ def test_rows_that_are_on_disk_already_are_indexed_on_disk(tmp_path, memory):
     built = builder.finish(1)
     assert index_parents(tmp_path, memory) == [tmp_path]
     assert row_count_of_index(tmp_path, built) == 100
+
+
+@pytest.mark.parametrize("failing", ["add", "finish"])
+@pytest.mark.parametrize("is_indexed_early", [True, False])
+def test_an_index_that_loses_the_row_order_is_built_again_sorted(
+    tmp_path, monkeypatch, failing, is_indexed_early
+):
+    built_sorted = []
+
+    class Unsorted(IndexBuilder):
+        """Loses the row order unless it is sorted."""
+
+        def __init__(self, *args, is_sorted):
+            super().__init__(*args, is_sorted=is_sorted)
+            built_sorted.append(is_sorted)
+
+        def add(self, rows):
+            super().add(rows)
+            self._lose_order("add")
+
+        def finish(self):
+            self._lose_order("finish")
+            return super().finish()
+
+        def _lose_order(self, where):
+            if where == failing and not built_sorted[-1]:
+                raise RowsOutOfOrderError("out of row order")
+
+    monkeypatch.setattr("indextables.split.builder.IndexBuilder", Unsorted)
+    builder = new_builder(tmp_path, None)
+    if is_indexed_early:
+        builder.start_index()
+    builder.append(ROWS.slice(0, 40))
+    builder.flush()
+    builder.append(ROWS.slice(40))
+    built = builder.finish(1)
+    assert row_count_of_index(tmp_path, built) == 100
+    assert built_sorted == [False, True]
 
 
 def test_without_room_in_memory_a_small_index_is_built_on_disk(tmp_path):

@@ -2,10 +2,12 @@
 
 import shutil
 import tempfile
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import orjson
@@ -27,7 +29,15 @@ from indextables.search.split_aggregate import aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from indextables.split.index_builder import DocumentEncoder, IndexBuilder, index_files
 from indextables.split.index_opener import open_index
-from indextables.split.slim_index import MIN_HEAP_BYTES, complete_index, create_index
+from indextables.split.slim_index import (
+    MIN_HEAP_BYTES,
+    RowsOutOfOrderError,
+    SegmentWatch,
+    complete_index,
+    create_index,
+    sort_index,
+)
+from support import PATIENCE_SECONDS
 from support.search_indexes import build_index, json_field, string_field, text_field
 
 SCHEMA = pa.schema(
@@ -145,9 +155,11 @@ AGGREGATIONS = (
 )
 
 
-def build_slim(directory: Path, rows: pa.Table, commits: Sequence[int] = ()) -> None:
+def build_slim(
+    directory: Path, rows: pa.Table, commits: Collection[int] = (), *, is_sorted: bool = False
+) -> None:
     """Build a slim index that is committed after these numbers of rows, so that it has as many segments."""
-    writer = create_index(directory, MAPPING).writer(MIN_HEAP_BYTES, num_threads=1)
+    writer = create_index(directory, MAPPING, is_sorted=is_sorted).writer(MIN_HEAP_BYTES, num_threads=1)
     for batch in rows.combine_chunks().to_batches():
         for number, document in enumerate(DocumentEncoder(MAPPING).documents(batch, 0)):
             if number in commits:
@@ -205,9 +217,65 @@ def test_merged_segments_are_the_segment_that_would_have_been_written_at_once(ro
     # A merge adds empty dictionaries for columns without any value.
     table = pa.Table.from_pylist([FULL_ROW, *rows], SCHEMA)
     with tempfile.TemporaryDirectory() as merged, tempfile.TemporaryDirectory() as single:
-        build_slim(Path(merged), table, commits)
+        # Tantivy merges eight segments before the end, which only sorted ones survive.
+        build_slim(Path(merged), table, commits, is_sorted=len(commits) > 6)
         build_slim(Path(single), table)
         assert contents(Path(merged)) == contents(Path(single))
+
+
+@given(st.lists(ROWS, max_size=30), st.sets(st.integers(1, 30), min_size=1, max_size=4))
+@settings(max_examples=5)
+def test_segments_written_before_and_after_sorting_begins_become_the_same_segment(rows, commits):
+    table = pa.Table.from_pylist([FULL_ROW, *rows, FULL_ROW], SCHEMA)
+    (batch,) = table.combine_chunks().to_batches()
+    with tempfile.TemporaryDirectory() as merged, tempfile.TemporaryDirectory() as single:
+        build_slim(Path(single), table)
+        index = create_index(Path(merged), MAPPING)
+        starts = [0, *sorted(number for number in commits if number < table.num_rows), table.num_rows]
+        for start, end in pairwise(starts):
+            writer = index.writer(MIN_HEAP_BYTES, num_threads=1)
+            for document in DocumentEncoder(MAPPING).documents(batch.slice(start, end - start), start):
+                writer.add_document(document)
+            writer.commit()
+            writer.wait_merging_threads()
+            index = sort_index(Path(merged), MAPPING)
+        del index  # it would reload while its files change
+        complete_index(Path(merged), MAPPING)
+        assert contents(Path(merged)) == contents(Path(single))
+
+
+def test_segments_that_tantivy_has_merged_out_of_row_order_are_an_error(tmp_path):
+    # Eight segments are merged, the largest first: the last one.
+    with pytest.raises(RowsOutOfOrderError, match=r"out of row order; raise spark\.indextables"):
+        build_slim(tmp_path, pa.Table.from_pylist([{"body": "data"}] * 12, SCHEMA), range(1, 8))
+
+
+def test_a_watch_tells_when_a_second_segment_begins(tmp_path):
+    writer = create_index(tmp_path, MAPPING).writer(MIN_HEAP_BYTES, num_threads=1)
+    watch = SegmentWatch(tmp_path)
+    overflowed = [watch.has_overflowed()]
+    rows = pa.RecordBatch.from_pylist([{"body": "data"}, {"body": "lake"}], SCHEMA)
+    for document in DocumentEncoder(MAPPING).documents(rows, 0):
+        writer.add_document(document)
+        writer.commit()
+        overflowed.append(watch.has_overflowed())
+    writer.wait_merging_threads()
+    assert overflowed == [False, False, True]
+    assert watch.only_segment is None  # both were complete when they were seen
+
+
+def test_a_watch_knows_the_only_segment_from_the_time_when_it_was_not_complete(tmp_path):
+    writer = create_index(tmp_path, MAPPING).writer(MIN_HEAP_BYTES, num_threads=1)
+    watch = SegmentWatch(tmp_path)
+    (document,) = DocumentEncoder(MAPPING).documents(pa.RecordBatch.from_pylist([{"n": 1}], SCHEMA), 0)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while watch.only_segment is None and time.monotonic() < deadline:
+        writer.add_document(document)
+        assert not watch.has_overflowed()
+    writer.commit()
+    writer.wait_merging_threads()
+    assert not watch.has_overflowed()
+    assert {path.stem for path in index_files(tmp_path)} == {"meta", watch.only_segment}
 
 
 def test_rows_that_overflow_the_heap_become_one_segment_in_row_order(tmp_path):

@@ -27,6 +27,7 @@ from indextables.split.index_chunks import pack
 from indextables.split.pages import find_pages
 from indextables.split.parquet_footer import detach_metadata, uncompressed_bytes, without_statistics
 from indextables.split.rows_file import MAX_GROUP_BYTES, ROWS_PER_GROUP, RowsFile
+from indextables.split.slim_index import RowsOutOfOrderError
 
 # Rows are added in chunks of at most these bounds, to amortize the cost per column.
 CHUNK_ROWS: Final = 32 * 1024
@@ -41,6 +42,8 @@ _GROUPS_PER_SPLIT: Final = 4
 # with fewer bytes of rows is built in a file system in memory, if that has room for many times its rows.
 _SMALL_BYTES: Final = 8 * 1024**2
 _ROOM_FACTOR: Final = 16
+
+_INDEX_FOLDER: Final = "index"
 
 
 class SplitShape(msgspec.Struct, frozen=True):
@@ -102,6 +105,7 @@ class SplitBuilder:
         self._rows: RowsFile | None = None
         self._index: IndexBuilder | None = None
         self._is_indexed_early = False
+        self._is_sorted = False
 
     @property
     def rows_bytes(self) -> int:
@@ -139,7 +143,10 @@ class SplitBuilder:
         self._write_rows(rows)
         if self._is_indexed_early:
             self._index = self._index or self._new_index(self._directory)
-            _add_all(self._index, rows)
+            try:
+                _add_all(self._index, rows)
+            except RowsOutOfOrderError:
+                self._start_over_sorted()
 
     def finish(self, created_time_ms: int) -> BuiltSplit:
         """Complete the bundle. Raises InvalidValueError and SplitWriteError."""
@@ -151,11 +158,7 @@ class SplitBuilder:
             rows.close()
         index_files = None if small_rows is None else self._indexed_in_memory(small_rows)
         if index_files is None:
-            if self._index is None:
-                self._index = self._new_index(self._directory)
-                for batch in rows.batches():
-                    self._index.add(batch)
-            index_files = self._index.finish()
+            index_files = self._indexed_on_disk(rows)
         with _writing(self._directory):
             # Bounds leave NaN out, and readers that take NaN for the largest number would lose rows.
             metadata = without_statistics(detach_metadata(self._bundle_path), rows.chunks_with_nan)
@@ -202,10 +205,33 @@ class SplitBuilder:
         return self._directory / "bundle"
 
     def _new_index(self, parent: Path) -> IndexBuilder:
-        directory = parent / "index"
+        directory = parent / _INDEX_FOLDER
         with _writing(parent):
             directory.mkdir(parents=True)
-        return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes)
+        return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes, is_sorted=self._is_sorted)
+
+    def _indexed_on_disk(self, rows: RowsFile) -> list[Path]:
+        """Complete the index, which is built now unless `flush` did, and return the files."""
+        try:
+            if self._index is None:
+                self._index = self._new_index(self._directory)
+                for batch in rows.batches():
+                    self._index.add(batch)
+            return self._index.finish()
+        except RowsOutOfOrderError:
+            self._start_over_sorted()
+            return self._indexed_on_disk(rows)
+
+    def _start_over_sorted(self) -> None:
+        """Discard the index. `finish` builds it again, sorted, which takes longer but keeps the order of rows."""
+        self._discard_index(self._directory / _INDEX_FOLDER)
+        self._is_indexed_early, self._is_sorted = False, True
+
+    def _discard_index(self, directory: Path) -> None:
+        if self._index is not None:
+            self._index.abort()
+        self._index = None
+        shutil.rmtree(directory, ignore_errors=True)
 
     def _small_rows(self) -> pa.Table | None:
         """Return all rows, if they are few enough to be indexed in memory."""
@@ -225,10 +251,7 @@ class SplitBuilder:
             return self._index.finish()
         except SplitWriteError:
             # Other processes have taken the room. There is more of it on disk.
-            if self._index is not None:
-                self._index.abort()
-            self._index = None
-            shutil.rmtree(directory, ignore_errors=True)
+            self._discard_index(directory)
             return None
 
     def _open_rows(self, first_rows: pa.Table) -> RowsFile:

@@ -29,7 +29,14 @@ from indextables.split.doc_mapping import (
     FieldMapping,
 )
 from indextables.split.index_files import META_FILE, translating
-from indextables.split.slim_index import MAX_HEAP_BYTES, MIN_HEAP_BYTES, complete_index, create_index
+from indextables.split.slim_index import (
+    MAX_HEAP_BYTES,
+    MIN_HEAP_BYTES,
+    SegmentWatch,
+    complete_index,
+    create_index,
+    sort_index,
+)
 
 _Values: TypeAlias = npt.NDArray[Any]
 _Convert: TypeAlias = Callable[[Any], Any]
@@ -45,15 +52,21 @@ class IndexBuilder:
     One thread writes the index: one segment, or several if the heap is too small, which `finish` merges. Documents are
     in row order, and each stores its row number. The index is incomplete until `finish`. To discard a builder, call
     `abort`, because its thread writes into the directory.
+
+    A builder that is not sorted from the start is faster. But if its heap overflows many times in a few rows, `add` or
+    `finish` may raise RowsOutOfOrderError. A sorted one never does.
     """
 
-    def __init__(self, directory: Path, mapping: DocMapping, heap_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, mapping: DocMapping, heap_bytes: int, *, is_sorted: bool = False
+    ) -> None:
         self._directory = directory
         self._mapping = mapping
         self._what = f"building an index in {directory}"
-        heap = min(max(heap_bytes, MIN_HEAP_BYTES), MAX_HEAP_BYTES)
+        self._heap_bytes = min(max(heap_bytes, MIN_HEAP_BYTES), MAX_HEAP_BYTES)
+        self._watch = None if is_sorted else SegmentWatch(directory)
         with translating(self._what, SplitWriteError):
-            self._writer = create_index(directory, mapping).writer(heap, num_threads=1)
+            self._writer = self._writer_of(create_index(directory, mapping, is_sorted=is_sorted))
         self._encoder = DocumentEncoder(mapping)
         self._next_row = 0
 
@@ -67,15 +80,18 @@ class IndexBuilder:
         with translating(self._what, SplitWriteError):
             for document in self._encoder.documents(rows, self._next_row):
                 add(document)
+            if self._watch is not None and self._watch.has_overflowed():
+                self._watch = None
+                self._end_writer()
+                self._writer = self._writer_of(sort_index(self._directory, self._mapping))
         self._next_row += rows.num_rows
 
     def finish(self) -> list[Path]:
         """Complete the index and return its files. Raises SplitWriteError."""
         with translating(self._what, SplitWriteError):
-            self._writer.commit()
-            # Background merges replace segment files.
-            self._writer.wait_merging_threads()
-            complete_index(self._directory, self._mapping)
+            self._end_writer()
+            only_segment = None if self._watch is None else self._watch.only_segment
+            complete_index(self._directory, self._mapping, only_segment)
         return index_files(self._directory)
 
     def abort(self) -> None:
@@ -83,6 +99,14 @@ class IndexBuilder:
         # The index is discarded; the error that led here is the one to report.
         with contextlib.suppress(SplitWriteError), translating(self._what, SplitWriteError):
             self._writer.rollback()
+
+    def _writer_of(self, index: tantivy.Index) -> tantivy.IndexWriter:
+        return index.writer(self._heap_bytes, num_threads=1)
+
+    def _end_writer(self) -> None:
+        self._writer.commit()
+        # Background merges replace segment files.
+        self._writer.wait_merging_threads()
 
 
 def row_index(rows: pa.Table, mapping: DocMapping) -> tantivy.Searcher:

@@ -132,7 +132,7 @@ class JvmSplit(Split):
 
     def _fill(self, directory: Path) -> None:
         """Index the rows into an empty directory."""
-        builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES)
+        builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES, is_sorted=True)
         try:
             for batch in self._scan([field.name for field in self.mapping], None):
                 builder.add(batch)

@@ -9,6 +9,7 @@ import struct
 import tempfile
 import uuid
 import zlib
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +26,11 @@ from indextables.split.index_files import META_FILE
 MIN_HEAP_BYTES: Final = 15_000_000
 MAX_HEAP_BYTES: Final = 4_000_000_000
 
-# Merges keep the order of rows. Documents are not worth compressing, because none of their fields is stored.
-_BUILD_SETTINGS: Final = {
-    "sort_by_field": {"field": ROW_FIELD, "order": "Asc"},
-    "docstore_compression": "none",
-    "docstore_compress_dedicated_thread": False,
-}
+# Documents are not worth compressing, because none of their fields is stored.
+_BUILD_SETTINGS: Final = {"docstore_compression": "none", "docstore_compress_dedicated_thread": False}
+
+# Sorted segments cost more to write, but Tantivy may merge them at any time.
+_SORTED: Final = {"sort_by_field": {"field": ROW_FIELD, "order": "Asc"}}
 
 # Every file ends with JSON that holds the version and the CRC-32 of the bytes before, its length, and a magic number.
 _FILE_END: Final = struct.Struct("<II")
@@ -44,28 +44,95 @@ _NO_BLOCKS: Final = b"\x80"  # the variable-length integer 0
 # Tantivy's merge policy waits for this number of segments of about the same size.
 _SEGMENTS_PER_MERGE: Final = 8
 
+# Tantivy creates it when it completes a segment.
+_LAST_FILE: Final = ".term"
 
-def create_index(directory: Path, mapping: DocMapping) -> tantivy.Index:
-    """Create an index without rows in an empty directory."""
+# So many row numbers are compared at a time.
+_ORDER_STEP: Final = 64 * 1024
+
+
+class RowsOutOfOrderError(SplitWriteError):
+    """Tantivy has merged segments that are not sorted, so that documents are no longer in row order."""
+
+
+# One thread writes segments in row order, sorted or not. But a merge of segments that are not sorted puts the larger
+# ones first, and Tantivy merges eight segments at any time. So an index is not sorted until the heap overflows for the
+# first time, which most indexes never see.
+
+
+class SegmentWatch:
+    """Watches the directory of an index that is not sorted, while it is written.
+
+    `only_segment` is the segment that Tantivy was still writing when there was no other one, and so not merged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.only_segment: str | None = None
+
+    def has_overflowed(self) -> bool:
+        """Whether there is more than one segment."""
+        files = {path.name for path in self._directory.iterdir()}
+        segments = {name.partition(".")[0] for name in files if name[0] != "." and name != META_FILE}
+        if len(segments) == 1 and not any(name.endswith(_LAST_FILE) for name in files):
+            (self.only_segment,) = segments
+        return len(segments) > 1
+
+
+def create_index(directory: Path, mapping: DocMapping, *, is_sorted: bool = False) -> tantivy.Index:
+    """Create an index without rows in an empty directory. If it is not sorted, watch its segments."""
     schema = orjson.loads(_slim_schema(mapping))
-    _write_meta(
-        directory, {"index_settings": _BUILD_SETTINGS, "segments": [], "schema": schema, "opstamp": 0}
-    )
+    settings = _BUILD_SETTINGS | (_SORTED if is_sorted else {})
+    _write_meta(directory, {"index_settings": settings, "segments": [], "schema": schema, "opstamp": 0})
     return _open(directory, mapping)
 
 
-def complete_index(directory: Path, mapping: DocMapping) -> None:
+def sort_index(directory: Path, mapping: DocMapping) -> tantivy.Index:
+    """Have a committed index sort and merge by row number from now on. No writer may be active.
+
+    Raises RowsOutOfOrderError if that is too late.
+    """
+    _check_order(directory, mapping)
+    meta = _read_meta(directory)
+    _write_meta(directory, {**meta, "index_settings": meta["index_settings"] | _SORTED})
+    return _open(directory, mapping)
+
+
+def complete_index(directory: Path, mapping: DocMapping, only_segment: str | None = None) -> None:
     """Reduce a committed index to what searches need. No writer may be active.
 
-    Raises SplitWriteError if the segments cannot be merged.
+    `only_segment` is what a watch found. Raises SplitWriteError if segments cannot be merged, and RowsOutOfOrderError.
     """
-    if len(_read_meta(directory)["segments"]) > 1:
+    meta = _read_meta(directory)
+    is_sorted = meta["index_settings"].keys() >= _SORTED.keys()
+    if not is_sorted and [_segment_name(segment) for segment in meta["segments"]] != [only_segment]:
+        sort_index(directory, mapping)
+    if len(meta["segments"]) > 1:
         _merge_segments(directory, mapping)
     meta = _read_meta(directory)
     for segment in meta["segments"]:
         _empty_store(_segment_file(directory, segment, ".store"))
-    del meta["index_settings"]["sort_by_field"]
-    _write_meta(directory, meta)
+    _write_meta(directory, {**meta, "index_settings": _BUILD_SETTINGS})
+
+
+def _check_order(directory: Path, mapping: DocMapping) -> None:
+    """Raise RowsOutOfOrderError unless the documents of every segment are in row order."""
+    index = _open(directory, mapping)
+    # Its watcher must not read files that are about to change.
+    index.config_reader("manual")
+    searcher = index.searcher()
+    for number, segment in enumerate(_read_meta(directory)["segments"]):
+        last = -1
+        for start in range(0, segment["max_doc"], _ORDER_STEP):
+            end = min(start + _ORDER_STEP, segment["max_doc"])
+            addresses = list(map(tantivy.DocAddress, repeat(number), range(start, end)))
+            rows = np.array([last, *searcher.fast_field_values(ROW_FIELD, addresses)])
+            if (np.diff(rows) <= 0).any():
+                raise RowsOutOfOrderError(
+                    f"Tantivy has merged segments of the index in {directory} out of row order; raise "
+                    f"spark.indextables.indexWriter.heapSize"
+                )
+            last = int(rows[-1])
 
 
 @shared_memo("split.slim_index.schemas", "schemas of slim indexes as JSON", max_entries=64)
@@ -165,7 +232,11 @@ def _read_end(path: Path, size: int) -> tuple[bytes, dict[str, Any]]:
 
 def _write_file(path: Path, content: bytes, version: dict[str, Any]) -> None:
     end = orjson.dumps({"version": version, "crc": zlib.crc32(content)})
-    path.write_bytes(content + end + _FILE_END.pack(len(end), _FILE_MAGIC))
+    # A file that Tantivy has mapped into memory must not become shorter: a thread of an index that was closed just now
+    # may still read it.
+    new = path.with_name(f".{path.name}")
+    new.write_bytes(content + end + _FILE_END.pack(len(end), _FILE_MAGIC))
+    new.replace(path)
 
 
 def _segment_file(directory: Path, segment: dict[str, Any], ending: str) -> Path:
