@@ -74,7 +74,9 @@ def test_text_is_stored_compressed_and_noise_as_it_is(tmp_path):
 @pytest.mark.parametrize("order", ["tn", "nt", "ttnnt", "ntttn", "tntnt"])
 def test_text_and_noise_next_to_each_other_come_back(tmp_path, order):
     text, noise = b"word " * CHUNK_BYTES, np.random.default_rng(4).bytes(CHUNK_BYTES)
-    chunks = [noise if kind == "n" else text[number : number + CHUNK_BYTES] for number, kind in enumerate(order)]
+    chunks = [
+        noise if kind == "n" else text[number : number + CHUNK_BYTES] for number, kind in enumerate(order)
+    ]
     files = {"a": b"".join(chunks) + b"the end"}
     store, result = packed(tmp_path, files)
     assert unpacked(store, files, result.chunks) == files

@@ -124,7 +124,7 @@ class ChunkedIndex:
         return name, (chunk - self._firsts[name]) * CHUNK_BYTES
 
     def fetch(self, chunks: npt.NDArray[np.int64]) -> Iterator[tuple[slice, list[bytes | memoryview]]]:
-        """Yield the content of these chunks, in ascending order: the numbers of some that follow each other, and pieces.
+        """Yield these chunks in ascending order: some that follow each other, and their content in pieces.
 
         They are fetched in one round trip; many of them in batches. Raises storage errors and SplitCorruptedError.
         """
