@@ -43,10 +43,11 @@ def unpacked(store, files, table):
     index = ChunkedIndex(store, "x", {name: len(content) for name, content in files.items()}, 4, table)
     found = dict.fromkeys(files, b"")
     if len(table.sizes):
-        for first, contents in index.fetch(np.arange(len(table.sizes))):
-            name, start = index.place_of(first)
+        for numbers, pieces in index.fetch(np.arange(len(table.sizes))):
+            name, start = index.place_of(numbers.start)
             assert start == len(found[name])
-            found[name] += b"".join(contents)
+            assert sum(map(len, pieces)) == index.lengths[numbers].sum()
+            found[name] += b"".join(pieces)
     return found
 
 
@@ -68,6 +69,17 @@ def test_text_is_stored_compressed_and_noise_as_it_is(tmp_path):
     start, end, length = result.places["a"]
     assert end - start < length / 10
     assert result.chunks.sizes[-1] == CHUNK_BYTES
+
+
+@pytest.mark.parametrize("order", ["tn", "nt", "ttnnt", "ntttn", "tntnt"])
+def test_text_and_noise_next_to_each_other_come_back(tmp_path, order):
+    text, noise = b"word " * CHUNK_BYTES, np.random.default_rng(4).bytes(CHUNK_BYTES)
+    chunks = [
+        noise if kind == "n" else text[number : number + CHUNK_BYTES] for number, kind in enumerate(order)
+    ]
+    files = {"a": b"".join(chunks) + b"the end"}
+    store, result = packed(tmp_path, files)
+    assert unpacked(store, files, result.chunks) == files
 
 
 def test_a_changed_byte_of_any_chunk_is_an_error(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 from indextables import IndexTable
 from indextables._caching import clear_process_caches
 from indextables.errors import IndexCacheError, SplitCorruptedError
+from indextables.split import index_opener
 from indextables.split.index_cache import IndexCache
 from indextables.storage import open_store
 from support.split_samples import opened, parsed, searcher_of, write_split
@@ -87,7 +88,7 @@ def test_a_search_of_many_splits_needs_one_thread_and_a_bounded_number_of_mappin
     assert report["watchers"] == 1
     # An index of one segment has at most ten files. One more index stays open in the opener.
     assert 0 < report["mappings"] <= 10 * (OPEN + 1)
-    assert report["files"] == 1  # the lock on the opener's directory
+    assert report["files"] == 2  # the lock on the opener's directory, and where its link leads to
 
 
 def test_a_process_leaves_no_temporary_files(many_splits, tmp_path):
@@ -114,6 +115,15 @@ def test_searchers_of_the_same_schema_keep_their_own_rows(store, tmp_path):
         for split, searcher in zip(splits, searchers, strict=True)
     ]
     assert found == [0, 1, 0, 1]
+
+
+def test_a_system_without_names_of_descriptors_moves_a_link(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(index_opener, "_DESCRIPTORS", tmp_path / "missing")
+    clear_process_caches()
+    cache = IndexCache(tmp_path / "cache", 10**9)
+    searchers = [searcher_of(split_of(store, count), cache) for count in (3, 5, 1)]
+    assert [searcher.num_docs for searcher in searchers] == [3, 5, 1]
+    clear_process_caches()
 
 
 def test_splits_of_different_schemas_are_open_side_by_side(store, tmp_path):

@@ -119,7 +119,7 @@ def test_an_index_of_which_parts_are_fetched_again_and_again_is_completed(stored
 
 def test_much_data_is_fetched_in_batches(stored, files, monkeypatch):
     monkeypatch.setattr(index_chunks, "_BATCH_BYTES", 30_000)
-    monkeypatch.setattr(sparse_index, "_CHUNKS_PER_WRITE", 3)
+    monkeypatch.setattr(sparse_index, "_PIECES_PER_WRITE", 3)
     assert files.complete()
     for name in stored.index.sizes:
         assert files.read(name, 0, stored.index.sizes[name]) == (stored.directory / name).read_bytes()

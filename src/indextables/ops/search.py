@@ -37,10 +37,10 @@ from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
 from indextables.search.compile import (
     CompiledQuery,
+    QueryCompiler,
     SearchScope,
     Target,
     compile_query,
-    compile_with_predicate,
 )
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
@@ -57,6 +57,7 @@ from indextables.table import Snapshot
 
 # How many compiled queries are cached, each for one split.
 _CACHED_QUERIES: Final = 4096
+_CACHED_COMPILERS: Final = 256
 
 SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
 
@@ -94,6 +95,11 @@ class SearchRequest(msgspec.Struct, frozen=True):
 
 _COMPILED: LruCache[tuple["ref[Split]", SearchRequest], CompiledQuery] = shared_cache(
     "ops.search.queries", "compiled queries", max_entries=_CACHED_QUERIES
+)
+
+
+_COMPILERS: LruCache[tuple["ref[Split]", tuple[str, ...]], QueryCompiler] = shared_cache(
+    "ops.search.compilers", "query compilers of splits", max_entries=_CACHED_COMPILERS
 )
 
 
@@ -259,10 +265,20 @@ def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> Co
     key = (ref(split), request)
     compiled = _COMPILED.get(key)
     if compiled is None:
-        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, request.fields)
-        compiled = compile_with_predicate(scope, request.query, request.where)
+        compiled = _compiler_for(snapshot, request.fields, split).with_predicate(request.query, request.where)
         _COMPILED.put(key, compiled)
     return compiled
+
+
+def _compiler_for(snapshot: Snapshot, fields: tuple[str, ...], split: Split) -> QueryCompiler:
+    """The compiler of a split. An open split has one schema: that is a part of its key in the cache."""
+    key = (ref(split), fields)
+    compiler = _COMPILERS.get(key)
+    if compiler is None:
+        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, fields)
+        compiler = QueryCompiler(scope)
+        _COMPILERS.put(key, compiler)
+    return compiler
 
 
 def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import orjson
 import pyarrow as pa
 
+from indextables._caching import shared_memo
 from indextables.errors import InvalidSchemaError
 
 # Deeper than any schema in practice, and far from Python's recursion limit.
@@ -58,6 +59,7 @@ MAX_DECIMAL_PRECISION = 38
 HASH_LENGTH = 16
 
 
+@shared_memo("schema.spark_json.schemas", "schemas by their JSON", max_entries=64)
 def from_spark_json(text: str | bytes) -> pa.Schema:
     """Return the Arrow schema of a Spark schema in JSON.
 

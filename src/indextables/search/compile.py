@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from indextables._caching import lazy_property
 from indextables.errors import InvalidQueryError, SearchFailedError
 from indextables.predicates import BoundPredicate
 from indextables.schema import find_column
@@ -40,24 +41,13 @@ class CompiledQuery(msgspec.Struct, frozen=True):
 def compile_with_predicate(
     scope: "SearchScope", query: QueryNode | None, where: BoundPredicate | None
 ) -> CompiledQuery:
-    """Compile a query (None: all rows) and a bound predicate for the fields of a split. Raises InvalidQueryError."""
-    wanted = all_rows() if query is None else compile_query(query, scope)
-    if where is None:
-        return CompiledQuery(wanted, scope, None)
-    condition, rest = partition_predicate(where, scope.mapping)
-    return CompiledQuery(wanted.filtered(condition), scope, rest)
+    """Compile a query and a predicate for the fields of a split; see `QueryCompiler.with_predicate`."""
+    return QueryCompiler(scope).with_predicate(query, where)
 
 
 def compile_query(node: QueryNode, scope: "SearchScope") -> IndexQuery:
-    """Compile a query for the fields of a split.
-
-    Text passes through the analyzers of its fields. A clause without tokens in any of its fields, such as punctuation,
-    is ignored; if no clause is left, nothing matches. Raises InvalidQueryError, with the position, for unknown
-    fields, for values that a field cannot have, and for queries that its index cannot answer.
-    """
-    with translating("cannot build the query", SearchFailedError):
-        query = _Compiler(scope).compile(node)
-    return no_rows() if query is None else query
+    """Compile a query for the fields of a split; see `QueryCompiler.query`."""
+    return QueryCompiler(scope).query(node)
 
 
 # The scope of a query: the fields of a split, the default fields, and the split's partition values.
@@ -196,13 +186,38 @@ def _check_searchable(target: Target, path: FieldPath) -> None:
 # Nodes → Tantivy queries.
 
 
-class _Compiler:
-    __slots__ = ("defaults", "schema", "scope")
+class QueryCompiler:
+    """Compiles any number of queries for the fields of one split. Threads may share it."""
 
     def __init__(self, scope: SearchScope) -> None:
         self.scope = scope
         self.schema = scope.mapping.tantivy_schema()
-        self.defaults = scope.defaults()
+        self._text: dict[str, TextQueries] = {}
+
+    def with_predicate(self, query: QueryNode | None, where: BoundPredicate | None) -> CompiledQuery:
+        """Compile a query (None: all rows) and a bound predicate. Raises InvalidQueryError."""
+        wanted = all_rows() if query is None else self.query(query)
+        if where is None:
+            return CompiledQuery(wanted, self.scope, None)
+        condition, rest = partition_predicate(where, self.scope.mapping)
+        return CompiledQuery(wanted.filtered(condition), self.scope, rest)
+
+    def query(self, node: QueryNode) -> IndexQuery:
+        """Compile a query.
+
+        Text passes through the analyzers of its fields. A clause without tokens in any of its fields, such as
+        punctuation, is ignored; if no clause is left, nothing matches. Raises InvalidQueryError, with the position, for
+        unknown fields, for values that a field cannot have, and for queries that its index cannot answer.
+        """
+        # Wrong default fields are an error, even if all clauses have fields.
+        _ = self.defaults
+        with translating("cannot build the query", SearchFailedError):
+            found = self.compile(node)
+        return no_rows() if found is None else found
+
+    @lazy_property
+    def defaults(self) -> tuple[Target, ...]:
+        return self.scope.defaults()
 
     def compile(self, node: QueryNode) -> IndexQuery | None:
         match node:
@@ -257,8 +272,16 @@ class _Compiler:
             is_match = matches_value(leaf, target.row, self.scope.time_zone)
             return all_rows() if is_match else no_rows()
         if target.field.kind in _TEXT_KINDS:
-            return TextQueries(IndexField(self.schema, target.field, target.path)).query(leaf)
+            return self.text_queries(target).query(leaf)
         if target.field.kind is FieldKind.IP:
             return address_query(leaf, IndexField(self.schema, target.field))
         predicates = PredicateQueries(self.scope.mapping)
         return typed_query(leaf, target.field, predicates, self.scope.time_zone)
+
+    def text_queries(self, target: Target) -> TextQueries:
+        if target.path:
+            return TextQueries(IndexField(self.schema, target.field, target.path))
+        found = self._text.get(target.field.name)
+        if found is None:
+            found = self._text[target.field.name] = TextQueries(IndexField(self.schema, target.field))
+        return found

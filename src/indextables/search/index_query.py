@@ -234,6 +234,8 @@ class IndexField(msgspec.Struct, frozen=True):
     @property
     def _name(self) -> str:
         """The field name and the path, in Tantivy's syntax."""
+        if not self.path:
+            return self._field
         escaped = (part.replace("\\", "\\\\").replace(".", "\\.") for part in self.path)
         return ".".join((self._field, *escaped))
 

@@ -1,7 +1,7 @@
 """The query language: the nodes of a parsed query, and the parser.
 
-Nodes are frozen, hashable and picklable, and every leaf has its place in the text. This module parses queries of one
-word itself; `grammar`, which imports lark, parses the rest.
+Nodes are frozen, hashable and picklable, and every leaf has its place in the text. This module parses words and
+phrases that are joined by AND and OR itself; `grammar`, which imports lark and takes longer, parses the rest.
 """
 
 import re
@@ -19,7 +19,12 @@ ESCAPE: Final = "\\"
 # A caller often parses a query several times: for the hits, their count, and the words to highlight.
 _CACHED_QUERIES: Final = 128
 
-_ONE_WORD: Final = re.compile(r"(?:(?P<field>[\w.]{1,200}):)?(?P<word>\w{1,200})")
+# A word or a phrase, possibly with a field, and the space behind it.
+_PLAIN_CLAUSE: Final = re.compile(
+    r"""(?:(?P<field>[\w.]{1,200}):)?(?:(?P<word>\w{1,200})|"(?P<phrase>[^"\\\ud800-\udfff]{0,400})")(?:\s+|$)"""
+)
+_MAX_PLAIN_LENGTH: Final = 1000
+_JOINERS: Final = frozenset({"AND", "OR"})
 _KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "IN", "TO"})
 
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -180,10 +185,10 @@ def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
     Raises InvalidQueryError, with the position and a remedy, for invalid syntax and for a query that is too long
     or too deeply nested.
     """
-    found = _ONE_WORD.fullmatch(text)
-    if found and found["word"] not in _KEYWORDS:
-        return _term(text, found)
-    # Imported here because most searches are for one word and need not import lark and build the grammar.
+    plain = _parse_plain(text, default_operator) if len(text) <= _MAX_PLAIN_LENGTH else None
+    if plain is not None:
+        return plain
+    # Imported here because most searches are for some words and need not import lark and build the grammar.
     from indextables.search.grammar import parse_by_grammar
 
     return parse_by_grammar(text, default_operator)
@@ -212,7 +217,39 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
-def _term(text: str, found: re.Match[str]) -> Term:
+def _parse_plain(text: str, default_operator: Joiner) -> QueryNode | None:
+    """Parse words and phrases that are joined by AND, OR, or nothing; None for any other text."""
+    position = len(text) - len(text.lstrip())
+    alternatives: list[list[QueryNode]] = []
+    joiner: Joiner | None = None
+    while position < len(text):
+        found = _PLAIN_CLAUSE.match(text, position)
+        if found is None:
+            return None
+        position = found.end()
+        word = found["word"]
+        if word in _KEYWORDS:
+            if word not in _JOINERS or found["field"] is not None or joiner is not None or not alternatives:
+                return None
+            joiner = Joiner[word]
+            continue
+        if alternatives and (joiner or default_operator) is Joiner.AND:
+            alternatives[-1].append(_leaf(text, found))
+        else:
+            alternatives.append([_leaf(text, found)])
+        joiner = None
+    if joiner is not None or not alternatives:
+        return None
+    # AND binds tighter than OR.
+    nodes = tuple(each[0] if len(each) == 1 else Boolean(must=tuple(each)) for each in alternatives)
+    return nodes[0] if len(nodes) == 1 else Boolean(should=nodes)
+
+
+def _leaf(text: str, found: re.Match[str]) -> Leaf:
     name = found["field"]
     path = None if name is None else FieldPath(split_path(name), Place(text, *found.span("field")))
-    return Term(path, Place(text, *found.span("word")), found["word"])
+    word = found["word"]
+    if word is not None:
+        return Term(path, Place(text, *found.span("word")), word)
+    start, end = found.span("phrase")
+    return Phrase(path, Place(text, start - 1, end + 1), found["phrase"])

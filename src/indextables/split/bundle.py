@@ -337,12 +337,7 @@ def _check_members(manifest: _Manifest, chunks: ChunkTable, limit: int, place: s
         raise SplitCorruptedError(f"{place}: there are chunks that belong to no index file")
 
 
-# The splits of a table have few different schemas and mappings.
-
-
-@shared_memo("split.bundle.schemas", "schemas of splits by their JSON", max_entries=64)
-def _schema(text: str) -> pa.Schema:
-    return from_spark_json(text)
+# The splits of a table have few different mappings.
 
 
 @shared_memo("split.bundle.mappings", "doc mappings of splits by their JSON", max_entries=64)
@@ -355,7 +350,7 @@ def _info(document: dict[str, Any]) -> SplitInfo:
         dict(document["minValues"]), dict(document["maxValues"]), frozenset(document["nullColumns"])
     )
     return SplitInfo(
-        schema=_schema(document["schema"]),
+        schema=from_spark_json(document["schema"]),
         partition_columns=tuple(document["partitionColumns"]),
         partition_values=dict(document["partitionValues"]),
         mapping=_mapping(document["docMapping"]),

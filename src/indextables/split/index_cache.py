@@ -364,8 +364,9 @@ class IndexCache:
     def _prepare(self) -> None:
         if self._is_ready:
             return
+        self._root.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         for name in ("entries", "new", "locks"):
-            (self._root / name).mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+            (self._root / name).mkdir(exist_ok=True, mode=PRIVATE)
         self._root.chmod(PRIVATE)
         self._is_ready = True
 

@@ -123,8 +123,8 @@ class ChunkedIndex:
         name = self._file_names[file]
         return name, (chunk - self._firsts[name]) * CHUNK_BYTES
 
-    def fetch(self, chunks: npt.NDArray[np.int64]) -> Iterator[tuple[int, list[bytes | memoryview]]]:
-        """Yield the content of these chunks, in ascending order: the first of some that follow each other, and all.
+    def fetch(self, chunks: npt.NDArray[np.int64]) -> Iterator[tuple[slice, list[bytes | memoryview]]]:
+        """Yield these chunks in ascending order: some that follow each other, and their content in pieces.
 
         They are fetched in one round trip; many of them in batches. Raises storage errors and SplitCorruptedError.
         """
@@ -132,10 +132,7 @@ class ChunkedIndex:
         for batch, found in prefetched(self._read, self._batches(chunks), _BATCHES_AHEAD):
             INDEX_FETCHED_BYTES.record(sum(map(len, found)), self.store.url)
             for (first, last), data in zip(batch, found, strict=True):
-                view, base = memoryview(data), int(self._ends[first])
-                bounds = (self._ends[first : last + 1] - base).tolist()
-                pieces = [view[start:end] for start, end in pairwise(bounds)]
-                yield first, [self._unpacked(codec, first + at, piece) for at, piece in enumerate(pieces)]
+                yield slice(first, last), self._unpacked(codec, first, last, memoryview(data))
 
     @lazy_property
     def _ends(self) -> npt.NDArray[np.int64]:
@@ -167,19 +164,41 @@ class ChunkedIndex:
         ranges = [(self._start + int(ends[first]), self._start + int(ends[last])) for first, last in runs]
         return read_ranges(self.store, self.key, ranges)
 
-    def _unpacked(self, codec: pa.Codec, chunk: int, stored: memoryview) -> bytes | memoryview:
-        if zlib.crc32(stored) != int(self.table.checksums[chunk]):
-            raise SplitCorruptedError(
-                f"{self.store.url}: {self.key}: the checksum of a chunk of {self.place_of(chunk)[0]} is wrong; "
-                f"the file is damaged"
-            )
-        length = int(self.lengths[chunk])
-        if len(stored) == length:
-            return stored
+    def _unpacked(
+        self, codec: pa.Codec, first: int, last: int, stored: memoryview
+    ) -> list[bytes | memoryview]:
+        """Verify consecutive chunks, and unpack them; those that are compressed and next to each other at once.
+
+        Compressed chunks are frames, of which one call decompresses any number; each call would set up its own tables.
+        """
+        ends = (self._ends[first : last + 1] - self._ends[first]).tolist()
+        lengths: list[int] = self.lengths[first:last].tolist()
+        checksums: list[int] = self.table.checksums[first:last].tolist()
+        found: list[bytes | memoryview] = []
+        packed_start, packed_length = 0, 0
+        for number, ((start, end), length) in enumerate(zip(pairwise(ends), lengths, strict=True)):
+            chunk = stored[start:end]
+            if zlib.crc32(chunk) != checksums[number]:
+                raise SplitCorruptedError(
+                    f"{self.store.url}: {self.key}: the checksum of a chunk of {self.place_of(first)[0]} is wrong; "
+                    f"the file is damaged"
+                )
+            if end - start < length:
+                packed_length += length
+                continue
+            if packed_length:
+                found.append(self._decompressed(codec, first, stored[packed_start:start], packed_length))
+            found.append(chunk)
+            packed_start, packed_length = end, 0
+        if packed_length:
+            found.append(self._decompressed(codec, first, stored[packed_start:], packed_length))
+        return found
+
+    def _decompressed(self, codec: pa.Codec, first: int, packed: memoryview, length: int) -> bytes:
         try:
-            unpacked: bytes = codec.decompress(stored, decompressed_size=length, asbytes=True)
+            unpacked: bytes = codec.decompress(packed, decompressed_size=length, asbytes=True)
         except (OSError, pa.ArrowException) as error:
             raise SplitCorruptedError(
-                f"{self.store.url}: {self.key}: a chunk of {self.place_of(chunk)[0]} cannot be decompressed: {error}"
+                f"{self.store.url}: {self.key}: a chunk of {self.place_of(first)[0]} cannot be decompressed: {error}"
             ) from error
         return unpacked

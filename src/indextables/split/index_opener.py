@@ -2,8 +2,9 @@
 
 Tantivy starts a thread for every index that Python opens. It watches for changes, and lives as long as the index and
 all of its searchers. So one Tantivy index serves all directories of the same schema: its directory is a symbolic
-link, which is moved to the directory to open before the index is reloaded. A searcher keeps the files that it was
-opened with.
+link, which leads to the directory to open while the index is reloaded. A searcher keeps the files that it was opened
+with. Where descriptors have names, the link names one, and never changes: a file system may take milliseconds to
+replace a link to a long path.
 """
 
 import contextlib
@@ -29,6 +30,9 @@ from indextables.split.index_files import META_FILE, translating
 _SCRATCH_PREFIX: Final = "indextables-open-"
 
 _NO_FIELDS: Final = DocMapping(())
+
+# Where the descriptors of this process can be opened by name, directories included.
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -63,11 +67,15 @@ class _Opener:
     def open(self, directory: Path, meta: dict[str, Any]) -> tantivy.Searcher:
         with self._lock:
             # The directory for temporary files may have been cleaned up meanwhile.
-            if self._linked is None or not self._linked.point_to(directory):
+            searcher = None if self._linked is None else self._linked.open(directory)
+            if searcher is None:
                 self._linked = _LinkedIndex(meta, self._mapping)
-                self._linked.point_to(directory)
-            self._linked.index.reload()
-            return self._linked.index.searcher()
+                searcher = self._linked.open(directory)
+        if searcher is None:
+            raise IndexCacheError(
+                f"temporary files in {tempfile.gettempdir()} disappear while they are in use; set TMPDIR"
+            )
+        return searcher
 
 
 _OPENERS: LruCache[_Kind, _Opener] = shared_cache(
@@ -94,9 +102,39 @@ class _LinkedIndex:
         self.index.config_reader("manual")
         with _local_files():
             self._link.rename(scratch.path / "empty")
+            self._idle = scratch.guard
+            self._descriptor = os.dup(scratch.guard) if _DESCRIPTORS.is_dir() else None
+            if self._descriptor is not None:
+                weakref.finalize(self, _close, self._descriptor, os.getpid())
+                self._link.symlink_to(_DESCRIPTORS / str(self._descriptor))
 
-    def point_to(self, directory: Path) -> bool:
-        """Move the link, and return whether its own directory still exists."""
+    def open(self, directory: Path) -> tantivy.Searcher | None:
+        """Open the index in a directory; None if the directory of the link no longer exists."""
+        with self._pointing_to(directory) as is_there:
+            if not is_there:
+                return None
+            self.index.reload()
+            return self.index.searcher()
+
+    @contextlib.contextmanager
+    def _pointing_to(self, directory: Path) -> Iterator[bool]:
+        if self._descriptor is None:
+            yield self._move(directory)
+        elif not os.path.lexists(self._link):
+            yield False
+        else:
+            wanted = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.dup2(wanted, self._descriptor, inheritable=False)
+            finally:
+                os.close(wanted)
+            try:
+                yield True
+            finally:
+                os.dup2(self._idle, self._descriptor, inheritable=False)
+
+    def _move(self, directory: Path) -> bool:
+        """Replace the link, and return whether its own directory still exists."""
         link = self._link.with_name("next")
         with _local_files():
             try:
@@ -115,6 +153,11 @@ def _local_files() -> Iterator[None]:
         raise IndexCacheError(
             f"temporary files in {tempfile.gettempdir()} are unusable: {error}; free disk space, or set TMPDIR"
         ) from error
+
+
+def _close(descriptor: int, process: int) -> None:
+    if os.getpid() == process:
+        os.close(descriptor)
 
 
 def _remove(scratch: GuardedDirectory, process: int) -> None:

@@ -12,6 +12,7 @@ import resource
 import sys
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -167,8 +168,12 @@ def _is_right(cache: PageCache, directory: Path) -> bool:
             # A file system in memory allocates a page that is read, and if it is full, the process gets a signal.
             if mapping[_READ_PART * _PART_BYTES] != 0 or os.fstat(descriptor).st_blocks != allocated:
                 return False
-            seen = [start for start, _ in cached_parts(cache, descriptor, 0, size, _PART_BYTES)]
-        return seen == [_WRITTEN_PART * _PART_BYTES, _READ_PART * _PART_BYTES]
+            cached = (_WRITTEN_PART, _READ_PART)
+            bounds = (0, _WRITTEN_PART, _WRITTEN_PART + 1, _READ_PART, _READ_PART + 1, _PROBE_PARTS)
+            return all(
+                cache.holds(descriptor, first * _PART_BYTES, last * _PART_BYTES) == (first in cached)
+                for first, last in pairwise(bounds)
+            )
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise

@@ -180,13 +180,14 @@ class RowsReader:
         missing = [position for position, rows in enumerate(kept) if rows is None]
         if missing:
             read = self._pages.read(pages[missing], columns)
+            bytes_per_row = read.nbytes / max(read.num_rows, 1)
             start = 0
             for position in missing:
                 first, end = self._bundle.pages.first_rows[pages[position] : pages[position] + 2].tolist()
                 rows = read.slice(start, end - first)
                 start += end - first
                 kept[position] = rows
-                _DECODED.put(keys[position], rows, size_bytes=rows.nbytes)
+                _DECODED.put(keys[position], rows, size_bytes=round(rows.num_rows * bytes_per_row))
         return [rows for rows in kept if rows is not None]
 
     def _read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:

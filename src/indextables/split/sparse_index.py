@@ -43,7 +43,7 @@ _COUNT_BYTES: Final = 2
 _MAX_COUNT: Final = 256**_COUNT_BYTES - 1
 
 # `os.pwritev` takes at most 1,024 buffers.
-_CHUNKS_PER_WRITE: Final = 512
+_PIECES_PER_WRITE: Final = 512
 
 
 Growth: TypeAlias = Callable[[int], AbstractContextManager[None]]
@@ -257,14 +257,14 @@ class SparseIndex:
     def _fill(self, chunks: npt.NDArray[np.int64], chunk_map: npt.NDArray[np.uint8]) -> None:
         """Fetch and write chunks."""
         with self._local(), self._growth(self._size_on_disk(chunks)):
-            for first, contents in self._index.fetch(chunks):
-                name, start = self._index.place_of(first)
-                last = first + len(contents)
-                self._set_map((chunk_map[first:last] | _WRITING).tobytes(), first)
-                for done in range(0, len(contents), _CHUNKS_PER_WRITE):
-                    some = contents[done : done + _CHUNKS_PER_WRITE]
-                    _write_all(self._open(name), some, start + done * CHUNK_BYTES)
-                self._set_map(bytes([_PRESENT]) * len(contents), first)
+            for numbers, pieces in self._index.fetch(chunks):
+                name, start = self._index.place_of(numbers.start)
+                self._set_map((chunk_map[numbers] | _WRITING).tobytes(), numbers.start)
+                for done in range(0, len(pieces), _PIECES_PER_WRITE):
+                    some = pieces[done : done + _PIECES_PER_WRITE]
+                    _write_all(self._open(name), some, start)
+                    start += sum(map(len, some))
+                self._set_map(bytes([_PRESENT]) * (numbers.stop - numbers.start), numbers.start)
 
     def _absent(self, chunk_map: npt.NDArray[np.uint8]) -> tuple[ByteRange, ...]:
         """Return the runs of pages that are not present."""

@@ -14,6 +14,7 @@ from indextables.storage.store import (
     RetryPolicy,
     SystemClock,
     coalesce,
+    is_on_disk,
     require_put_if_absent,
     with_time_limit,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "SystemClock",
     "coalesce",
     "escape_partition_value",
+    "is_on_disk",
     "open_store",
     "parse_root",
     "partition_path",

@@ -80,8 +80,8 @@ class LocalStore:
     def get(self, key: str) -> bytes:
         """Return all bytes of an object. Raises ObjectNotFoundError."""
         what = f"{self._url}: get {key}"
-        with translating(what), self._open(key, what) as descriptor:
-            return _read(descriptor, 0, os.fstat(descriptor).st_size)
+        with translating(what), self._open(key, what) as (descriptor, size):
+            return _read(descriptor, 0, size)
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return exactly the bytes from `start` to `end`. Raises ObjectNotFoundError and StorageError."""
@@ -90,8 +90,7 @@ class LocalStore:
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return exactly the bytes of several ranges. Raises ObjectNotFoundError and StorageError."""
         what = f"{self._url}: get bytes of {key}"
-        with translating(what), self._open(key, what) as descriptor:
-            size = os.fstat(descriptor).st_size
+        with translating(what), self._open(key, what) as (descriptor, size):
             return [_read_exactly(descriptor, start, end, size, what) for start, end in ranges]
 
     def open_local(self, key: str) -> pa.NativeFile:
@@ -140,7 +139,7 @@ class LocalStore:
         if not folder:
             return self._listed(self._root, "", wanted)
         directory = self._path(folder)
-        if _real(directory) != _real(self._root) / folder:
+        if self._passes_link(folder):
             return iter(())
         return self._listed(directory, f"{folder}/", wanted)
 
@@ -186,6 +185,18 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         """Return the path of a key. Raises UnsafePathError if a symbolic link on the path leaves the root."""
+        return Path(self._path_text(key))
+
+    def _passes_link(self, folder: str) -> bool:
+        """Return whether a part of a folder's path below the root is a symbolic link."""
+        path = str(self._root)
+        for segment in folder.split("/"):
+            path = os.path.join(path, segment)  # noqa: PTH118  # see _path_text
+            if os.path.islink(path):  # noqa: PTH114
+                return True
+        return False
+
+    def _path_text(self, key: str) -> str:
         segments = validate_key(key).split("/")
         if segments[-1].startswith(TEMPORARY_PREFIX):
             raise UnsafePathError(f"{self._url}: {key!r} has a name reserved for temporary files")
@@ -194,16 +205,18 @@ class LocalStore:
             path = os.path.join(path, segment)  # noqa: PTH118  # a Path for each segment costs more than the check
             if os.path.islink(path) and not _real(path).is_relative_to(_real(self._root)):  # noqa: PTH114
                 raise UnsafePathError(f"{self._url}: {key!r} leaves the table through a symbolic link")
-        return Path(path)
+        return path
 
     @contextlib.contextmanager
-    def _open(self, key: str, what: str) -> Iterator[int]:
+    def _open(self, key: str, what: str) -> Iterator[tuple[int, int]]:
+        """Open an object; yields its descriptor and its size."""
         # Without O_NONBLOCK, opening a pipe blocks until its other end opens.
-        descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(self._path_text(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise ObjectNotFoundError(f"{what}: no such object")
-            yield descriptor
+            yield descriptor, status.st_size
         finally:
             os.close(descriptor)
 

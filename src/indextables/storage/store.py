@@ -191,6 +191,11 @@ class ObjectStore(Protocol):
         ...
 
 
+def is_on_disk(store: ObjectStore) -> bool:
+    """Return whether the objects of a store are files of this machine, so that a request takes microseconds."""
+    return store.url.startswith("file:")
+
+
 def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return byte ranges in order, with those joined that are close together."""
     joined: list[tuple[int, int]] = []
