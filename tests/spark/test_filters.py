@@ -1,34 +1,16 @@
-"""Filters in Spark select the same rows as on Parquet, whether or not Spark offers them to the source."""
+"""Filters in Spark select the same rows as on Parquet, natively, and in Python whether or not Spark offers them."""
 
 import random
-from datetime import date, datetime
 from functools import reduce
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from support.spark_conditions import random_condition, random_value
 from support.spark_frames import ids, load
 
-
-def _value(dice: random.Random, kind: str) -> object:
-    if dice.random() < 0.15:
-        return None
-    match kind:
-        case "n":
-            return dice.randint(-3, 12)
-        case "x":
-            return dice.choice([0.0, -0.0, 1.5, -2.25, float("nan"), float("inf")])
-        case "t":
-            return dice.choice(["", "a", "ab", "abc", "a%", "a_b", "B\n", "é", "10", "9", "\\"])
-        case "d":
-            return date(2026, 1, dice.randint(1, 28))
-        case "at":
-            return datetime(2026, 1, dice.randint(1, 28), 12, 30, 0, dice.randint(0, 999_999))
-        case _:
-            return dice.choice([True, False])
-
-
+ENGINE = "spark.indextables.read.engine"
 KINDS = ("n", "x", "t", "d", "at", "b")
 PARTS = (None, "", "a%")
 
@@ -37,7 +19,9 @@ PARTS = (None, "", "a%")
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The same random rows as an IndexTables table partitioned by a string, and as Parquet."""
     dice = random.Random(7)
-    rows = [(number, *(_value(dice, kind) for kind in KINDS), dice.choice(PARTS)) for number in range(120)]
+    rows = [
+        (number, *(random_value(dice, kind) for kind in KINDS), dice.choice(PARTS)) for number in range(120)
+    ]
     schema = "id int, n int, x double, t string, d date, at timestamp, b boolean, part string"
     frame = spark.createDataFrame(rows, schema).coalesce(1)
     folder: Path = tmp_path_factory.mktemp("random")
@@ -48,56 +32,23 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     return ours, parquet
 
 
-def _literal(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool() | int():
-            return str(value).lower()
-        case float():
-            return f"double('{value}')"
-        case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-            return f"'{escaped}'"
-        case datetime():
-            return f"timestamp'{value}'"
-        case _:
-            return f"date'{value}'"
-
-
-def _condition(dice: random.Random, depth: int = 0) -> str:
-    choice = dice.random()
-    if depth < 2 and choice < 0.35:
-        how = dice.choice(["and", "and", "or"])
-        return f"({_condition(dice, depth + 1)} {how} {_condition(dice, depth + 1)})"
-    if choice < 0.5:
-        return f"not ({_condition(dice, depth + 1)})" if depth < 2 else "b"
-    column = dice.choice([*KINDS, "part"])
-    value = _literal(_value(dice, "t" if column == "part" else column))
-    forms = [f"{column} {operator} {value}" for operator in ("=", "<=>", "<", "<=", ">", ">=", "<>")]
-    forms += [f"{column} is null", f"{column} is not null"]
-    forms.append(f"{column} in ({value}, {_literal(_value(dice, 't' if column == 'part' else column))})")
-    if column in ("t", "part") and value != "null":
-        forms += [f"{function}({column}, {value})" for function in ("startswith", "endswith", "contains")]
-    return dice.choice(forms)
-
-
 def _answers(frames: list[DataFrame]) -> list[tuple[int, int]]:
     """The ids of each frame, read by one query."""
     numbered = [frame.selectExpr(f"{number} as frame", "id") for number, frame in enumerate(frames)]
     return sorted((row.frame, row.id) for row in reduce(DataFrame.union, numbered).collect())
 
 
-@pytest.mark.parametrize("is_pushed", [True, False])
+@pytest.mark.parametrize(("engine", "is_pushed"), [("native", False), ("python", True), ("python", False)])
 def test_filters_give_the_same_rows_as_on_parquet(
-    spark: SparkSession, places: tuple[str, str], is_pushed: bool
+    spark: SparkSession, places: tuple[str, str], engine: str, is_pushed: bool
 ) -> None:
     dice = random.Random(11)
-    conditions = [_condition(dice) for _ in range(4 if is_pushed else 12)]
+    conditions = [random_condition(dice) for _ in range(4 if is_pushed else 12)]
     ours, parquet = places
     spark.conf.set("spark.sql.python.filterPushdown.enabled", str(is_pushed).lower())
     try:
-        found = _answers([load(spark, ours).where(condition) for condition in conditions])
+        frame = load(spark, ours, **{ENGINE: engine})
+        found = _answers([frame.where(condition) for condition in conditions])
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
     expected = _answers([spark.read.parquet(parquet).where(condition) for condition in conditions])
@@ -105,7 +56,7 @@ def test_filters_give_the_same_rows_as_on_parquet(
 
 
 def test_one_frame_serves_scans_with_different_filters(spark: SparkSession, places: tuple[str, str]) -> None:
-    frame = load(spark, places[0])
+    frame = load(spark, places[0], **{ENGINE: "python"})
     conditions = ["n = 3", "t = 'a'", "part = 'a%'", "true"]
     expected = [spark.read.parquet(places[1]).where(condition) for condition in conditions]
     assert _answers([frame.where(condition) for condition in conditions]) == _answers(expected)
@@ -128,19 +79,15 @@ def wide(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-@pytest.mark.parametrize("is_pushed", [True, False])
+@pytest.mark.parametrize("engine", ["native", "python"])
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [("d = {}", [2]), ("d <= {}", [1, 2]), ("d IN ({}, 1)", [2]), ("d >= {}", [2, 3]), ("d <> {}", [1, 3])],
 )
 def test_decimals_beyond_28_digits_are_found(
-    spark: SparkSession, wide: str, condition: str, expected: list[int], is_pushed: bool
+    spark: SparkSession, wide: str, condition: str, expected: list[int], engine: str
 ) -> None:
     """By a filter of Spark, and by the option `where` of the source."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(is_pushed).lower())
-    try:
-        by_filter = load(spark, wide).where(condition.format(f"CAST('{WIDE}' AS DECIMAL(38, 10))"))
-        assert ids(by_filter) == expected
-        assert ids(load(spark, wide, where=condition.format(WIDE))) == expected
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    frame = load(spark, wide, **{ENGINE: engine})
+    assert ids(frame.where(condition.format(f"CAST('{WIDE}' AS DECIMAL(38, 10))"))) == expected
+    assert ids(load(spark, wide, where=condition.format(WIDE), **{ENGINE: engine})) == expected

@@ -1,4 +1,8 @@
-"""Spark uses one plan for several queries of a DataFrame or view (docs/decisions/0024): all get their own rows."""
+"""All queries of a DataFrame or view get their own rows, on both engines.
+
+For a Python data source, Spark uses one plan for several queries (docs/decisions/0024): plans depend on what was loaded
+alone. In a native scan, every query has its own plan.
+"""
 
 import sys
 import threading
@@ -7,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
 from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
+from indextables.errors import InvalidOptionError
 from indextables.spark.source import IndexTablesSource
 from support import spark_gate
 from support.spark_frames import ids, load
@@ -22,6 +26,8 @@ from support.spark_gate import Gate, GatedSource, plan
 for module in (sys.modules[__name__], spark_gate):
     cloudpickle.register_pickle_by_value(module)
 
+ENGINE = "spark.indextables.read.engine"
+PYTHON = {ENGINE: "python"}
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 GROUPS = ("g0", "g1", "g2", "g3")
 WORDS = ("apple", "pear", "plum", "fig")
@@ -104,7 +110,7 @@ def test_a_plan_that_another_query_replaced_has_the_rows_of_both(
     gated: SparkSession, places: tuple[str, str]
 ) -> None:
     with Gate() as gate, ThreadPoolExecutor(1) as thread:
-        frame = load(gated, places[0], **gate.options)
+        frame = load(gated, places[0], **gate.options, **PYTHON)
         first, second = frame.where("g = 'g0'"), frame.where("g = 'g1'")
         planning = thread.submit(plan, first)
         gate.wait_for_a_plan()
@@ -121,11 +127,11 @@ def test_a_plan_that_another_query_replaced_is_of_the_same_version(gated: SparkS
     rows = gated.createDataFrame([(1, "a"), (2, "b")], "id long, name string").coalesce(1)
     rows.write.format("indextables").mode("append").save(path)
     with Gate() as gate, ThreadPoolExecutor(1) as thread:
-        frame = load(gated, path, **gate.options)
+        frame = load(gated, path, **gate.options, **PYTHON)
         planning = thread.submit(plan, frame.where("id >= 0"))
         gate.wait_for_a_plan()
         rows.write.format("indextables").mode("append").save(path)
-        newer = load(gated, path, **gate.options)
+        newer = load(gated, path, **gate.options, **PYTHON)
         for each in (frame.where("id > 0"), newer.where("id > 0")):
             plan(each)
         gate.open()
@@ -134,12 +140,12 @@ def test_a_plan_that_another_query_replaced_is_of_the_same_version(gated: SparkS
     assert ids(newer) == ids(newer.where("id > 0")) == [1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("is_pushing", [True, False])
+@pytest.mark.parametrize(("engine", "is_pushing"), [("python", True), ("python", False), ("native", False)])
 def test_threads_that_ask_one_view_get_their_own_rows(
-    spark: SparkSession, places: tuple[str, str], is_pushing: bool
+    spark: SparkSession, places: tuple[str, str], engine: str, is_pushing: bool
 ) -> None:
     spark.conf.set(PUSH_DOWN, str(is_pushing).lower())
-    load(spark, places[0]).createOrReplaceTempView("shared")
+    load(spark, places[0], **{ENGINE: engine}).createOrReplaceTempView("shared")
     start = threading.Barrier(len(GROUPS))
 
     def count(group: str) -> int:
@@ -175,7 +181,7 @@ def test_threads_that_search_get_the_rows_of_their_query(
 def test_a_search_without_its_query_in_the_options_is_refused(
     spark: SparkSession, places: tuple[str, str]
 ) -> None:
-    with pytest.raises(PySparkException, match=r"option search needs the option query.*for each search"):
+    with pytest.raises(InvalidOptionError, match=r"option search needs the option query.*for each search"):
         load(spark, places[0], search="true")
 
 
@@ -206,15 +212,16 @@ def _subqueries(frame: DataFrame) -> DataFrame:
     )
 
 
-@pytest.mark.parametrize("is_adaptive", [True, False])
+@pytest.mark.parametrize(("engine", "is_adaptive"), [("python", True), ("python", False), ("native", True)])
 @pytest.mark.parametrize("query", [_self_join, _broadcast_join, _sort_merge_join, _union, _subqueries])
 def test_queries_with_several_scans_of_a_frame_give_the_same_rows_as_on_parquet(
     pushing: SparkSession,
     places: tuple[str, str],
     query: Callable[[DataFrame], DataFrame],
+    engine: str,
     is_adaptive: bool,
 ) -> None:
-    ours, parquet = load(pushing, places[0]), pushing.read.parquet(places[1])
+    ours, parquet = load(pushing, places[0], **{ENGINE: engine}), pushing.read.parquet(places[1])
     adaptive = "spark.sql.adaptive.enabled"
     pushing.conf.set(adaptive, str(is_adaptive).lower())
     try:
@@ -226,7 +233,7 @@ def test_queries_with_several_scans_of_a_frame_give_the_same_rows_as_on_parquet(
 
 
 def test_cached_rows_do_not_narrow_other_queries(pushing: SparkSession, places: tuple[str, str]) -> None:
-    frame = load(pushing, places[0])
+    frame = load(pushing, places[0], **PYTHON)
     cached = frame.where("g = 'g1'").cache()
     try:
         assert cached.count() == 10

@@ -462,6 +462,19 @@ READ_MIN_TASKS = _splits.integer(
 READ_MAX_SPLITS_PER_TASK = _splits.integer(
     "read.maxSplitsPerTask", 1000, "Maximum number of splits that one Spark task reads.", minimum=1
 )
+READ_ENGINE = _splits.choice(
+    "read.engine",
+    ("auto", "native", "python"),
+    "auto",
+    "What reads rows on an enabled Spark session: Spark's own Parquet reader (native), or Python; auto takes the first "
+    "where it can. A search always runs in Python.",
+)
+READ_NATIVE_MAX_FILES = _splits.integer(
+    "read.native.maxFiles",
+    100_000,
+    "Number of splits above which Python plans a read, and not Spark's own Parquet reader.",
+    minimum=0,
+)
 DISK_CACHE_PATH = _splits.text(
     "cache.disk.path", "", "Directory of the local index cache; empty means the user's cache directory."
 )

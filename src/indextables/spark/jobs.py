@@ -195,13 +195,13 @@ class _Jobs:
 
     def _label_thread(self, title: str) -> None:
         """Label the jobs that this thread submits."""
-        if _is_connect(self._spark):
+        if is_connect(self._spark):
             self._spark.addTag(self._group)
         else:
             self._spark.sparkContext.setJobGroup(self._group, title, interruptOnCancel=True)
 
     def _cancel(self) -> None:
-        if _is_connect(self._spark):
+        if is_connect(self._spark):
             self._spark.interruptTag(self._group)
         else:
             # On a classic session, tags belong to the thread that set them; job groups do not.
@@ -354,7 +354,7 @@ def _executor() -> str:
 
 def _num_executors(spark: SparkSession) -> int | None:
     """The number of executors; None if this session cannot tell."""
-    if _is_connect(spark):
+    if is_connect(spark):
         return None
     # The driver is listed, too.
     return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
@@ -526,7 +526,7 @@ def _reason(error: Exception) -> str:
     return (python_errors or lines or [type(error).__name__])[0]
 
 
-def _is_connect(spark: SparkSession) -> bool:
+def is_connect(spark: SparkSession) -> bool:
     """Whether this is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith(_CONNECT_MODULE)
 

@@ -19,8 +19,9 @@ from pyspark.sql.types import StructType
 
 from indextables.config import Settings
 from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
-from indextables.errors import IndexTablesError, InvalidOptionError
+from indextables.errors import IndexTablesError, InvalidOptionError, InvalidSchemaError
 from indextables.spark.jobs import check_workers
+from indextables.spark.native import LoadedTable, load_table
 from indextables.spark.options import (
     PARTITION_BY,
     PATH,
@@ -58,6 +59,7 @@ def patch_spark(spark: SparkSession) -> None:
     frame = spark.range(0)
     _patch_writer(type(frame.write), type(frame))
     _patch_reader(type(spark.read))
+    _patch_frame(type(frame))
     _patch_sql(type(spark))
     stream_reader_type = type(spark.readStream)
     _patch_stream_reader(stream_reader_type)
@@ -106,7 +108,7 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
 def _patch_reader(reader_type: type[Any]) -> None:
     if _is_patched(reader_type):
         return
-    _record_calls(reader_type, ("format",))
+    _record_calls(reader_type, ("format", "schema", "option", "options"))
     original = reader_type.load
 
     @functools.wraps(original)
@@ -118,14 +120,56 @@ def _patch_reader(reader_type: type[Any]) -> None:
         **options: Any,
     ) -> DataFrame:
         spark = _session_of(self)
-        if _is_ours(self, format, spark):
-            _activate(spark)
-            check_workers(spark)
-            options = {**as_options(session_settings(spark)), **options}
-        frame: DataFrame = original(self, path, format, schema, **options)
-        return frame
+        if not _is_ours(self, format, spark):
+            frame: DataFrame = original(self, path, format, schema, **options)
+            return frame
+        if isinstance(path, list):
+            raise InvalidOptionError(f"load takes the path of one table, and got {len(path)} paths in a list")
+        session = as_options(session_settings(spark))
+        given = {**session, **_recorded_options(self), **options, **_path_option(path)}
+        wanted = _last_argument(self, "schema") if schema is None else schema
+        loading = load_table(spark, _as_texts(given), _as_struct(wanted))
+        if loading.frame is not None:
+            return _remember(loading.frame, loading.table)
+        _activate(spark)
+        check_workers(spark)
+        frame = original(self, path, format, schema, **{**session, **options, **loading.options})
+        return _remember(frame, loading.table)
 
     reader_type.load = load
+
+
+# DataFrames that are a loaded table, without any further operation.
+
+_LOADED: Final = "_indextables_loaded"
+
+
+def _remember(frame: DataFrame, table: LoadedTable | None) -> DataFrame:
+    setattr(frame, _LOADED, table)
+    return frame
+
+
+def _patch_frame(frame_type: type[Any]) -> None:
+    if _is_patched(frame_type):
+        return
+    original_count, original_explain = frame_type.count, frame_type.explain
+
+    @functools.wraps(original_count)
+    def count(self: Any) -> int:
+        table: LoadedTable | None = self.__dict__.get(_LOADED)
+        # Counting the rows of a cached DataFrame fills the cache.
+        num_rows = None if table is None or self.is_cached else table.num_rows()
+        return int(original_count(self)) if num_rows is None else num_rows
+
+    @functools.wraps(original_explain)
+    def explain(self: Any, *args: Any, **kwargs: Any) -> None:
+        table: LoadedTable | None = self.__dict__.get(_LOADED)
+        if table is not None:
+            print(table)  # noqa: T201  # Spark prints the plan
+        original_explain(self, *args, **kwargs)
+
+    frame_type.count = count
+    frame_type.explain = explain
 
 
 def _patch_sql(session_type: type[Any]) -> None:
@@ -236,7 +280,7 @@ def _repartitioned(
     if they do not match its columns: the source then reports a better error than Spark would here. Raises
     InvalidOptionError for invalid settings.
     """
-    given = {key.lower(): _text(value) for key, value in options.items() if value is not None}
+    given = _as_texts(options)
     if not Settings.resolve(given, session=session)[WRITE_OPTIMIZE_ENABLED]:
         return frame
     option = given.get(PARTITION_BY.lower())
@@ -254,6 +298,11 @@ def _table_partition_columns(options: Mapping[str, str], session: Mapping[str, s
         place = TablePlace.of({**options, **as_options(session)})
         return load_snapshot(place.context()).partition_columns
     return ()
+
+
+def _as_texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as Spark passes them on: keys in lower case, values as text, and none without a value."""
+    return {key.lower(): _text(value) for key, value in options.items() if value is not None}
 
 
 def _text(value: object) -> str:
@@ -342,6 +391,17 @@ def _is_ours(builder: Any, source: str | None, spark: SparkSession) -> bool:
 def _session_of(reader: Any) -> SparkSession:
     spark: SparkSession = getattr(reader, "_spark", None) or reader._client
     return spark
+
+
+def _as_struct(schema: StructType | str | None) -> StructType | None:
+    if not isinstance(schema, str):
+        return schema
+    parsed = StructType.fromDDL(schema)
+    if not isinstance(parsed, StructType):
+        raise InvalidSchemaError(
+            f"the schema {schema!r} has no columns; write it as 'id long, message string'"
+        )
+    return parsed
 
 
 def _path_option(path: str | None) -> dict[str, str]:

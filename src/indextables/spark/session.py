@@ -24,6 +24,8 @@ from pyspark.sql import SparkSession
 PYSPARK_VERSION: Final = str(pyspark.__version__)
 
 ENABLED: Final = "spark.indextables.python.enabled"
+# Spark's Parquet reader then finds the columns of splits by field id. Files and schemas without ids are read as before.
+FIELD_IDS: Final = "spark.sql.parquet.fieldId.read.enabled"
 ARROW: Final = "spark.sql.execution.arrow.pyspark.enabled"
 
 WORKERS_PYTHON: Final = "spark.pyspark.python"
@@ -111,6 +113,7 @@ def enable(spark: SparkSession) -> SparkSession:
     if not is_enabled(spark):
         for source in SOURCES:
             spark.dataSource.register(source)
+        spark.conf.set(FIELD_IDS, "true")
         spark.conf.set(ENABLED, "true")
     patch_spark(spark)
     return spark

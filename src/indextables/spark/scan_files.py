@@ -1,0 +1,177 @@
+"""The splits of a table as Spark's own file sources take them, with the partition values of the log.
+
+Spark takes partition values from the names of folders. Where these do not say what the log says (an empty string, a
+name that was too long, a file at the root of the table), the files are read in groups with constant partition values.
+"""
+
+import functools
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote_from_bytes
+
+import msgspec
+import pyarrow as pa
+
+from indextables.pruning.values import format_value, parse_values
+from indextables.schema import TableShape
+from indextables.split.byte_ranges import read_range
+from indextables.split.parquet_footer import PARQUET_MAGIC
+from indextables.storage import NULL_PARTITION, escape_partition_value, relative_key
+from indextables.table import Snapshot
+
+# Each group is a relation of its own in Spark's plans.
+_MAX_GROUPS: Final = 16
+# The log does not always say whose split it is; then its last bytes do.
+_MAX_OPENED: Final = 64
+
+COLUMNS: Final = (
+    "path", "partitionValues", "size", "modificationTime",
+    "footerStartOffset", "footerEndOffset", "uncompressedSizeBytes",
+)  # fmt: skip
+
+PartitionTexts = tuple[str | None, ...]
+
+
+class NotNativeError(Exception):
+    """Spark's own reader cannot read a table; the message completes "the table is not read natively, because …"."""
+
+
+class ScanFile(msgspec.Struct, frozen=True):
+    """A split for Spark: its key below the root, its size, and its modification time in epoch milliseconds."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+class FileGroup(msgspec.Struct, frozen=True):
+    """Files that one relation of Spark reads.
+
+    `values` are the partition values of all of them, in the form of `format_value`; None if the folders name them.
+    """
+
+    files: tuple[ScanFile, ...]
+    values: PartitionTexts | None = None
+
+
+def file_groups(snapshot: Snapshot, entries: pa.Table) -> list[FileGroup]:
+    """Group file entries for Spark's Parquet reader. Raises NotNativeError if it cannot read one of them."""
+    columns = (entries[name].to_pylist(maps_as_pydicts="lossy") for name in COLUMNS)
+    folders = _Folders(snapshot.shape, snapshot.context.url)
+    named: list[ScanFile] = []
+    others: dict[PartitionTexts, list[ScanFile]] = {}
+    doubtful: list[tuple[str, int]] = []
+    for path, values, size, modified_ms, footer_start, footer_end, uncompressed in zip(*columns, strict=True):
+        key = relative_key(path, snapshot.context.url)
+        folder, _, name = key.rpartition("/")
+        if size < (footer_end or 1) or name.startswith((".", "_")):
+            # Spark would skip the file, or the row groups beyond that size, without an error.
+            raise NotNativeError(f"Spark would not read all of {key}, of {size} bytes in the log")
+        # The JVM counts the bytes in front of the footer, and we count those of the rows.
+        if footer_end is None or uncompressed is None or uncompressed == footer_start:
+            doubtful.append((key, size))
+        file = ScanFile(key, size, modified_ms)
+        texts = folders.texts(values)
+        if folders.names(folder, texts):
+            named.append(file)
+        else:
+            others.setdefault(folders.canonical(texts), []).append(file)
+    _check_own(snapshot, doubtful)
+    if len(others) > _MAX_GROUPS:
+        raise NotNativeError(f"{len(others)} of its partitions are not named by the folders of their files")
+    groups = [FileGroup(tuple(files), texts) for texts, files in others.items()]
+    return [FileGroup(tuple(named)), *groups] if named else groups
+
+
+def _check_own(snapshot: Snapshot, doubtful: Sequence[tuple[str, int]]) -> None:
+    if len(doubtful) > _MAX_OPENED:
+        raise NotNativeError(
+            f"the log does not say whether {len(doubtful)} of its splits were written on the JVM"
+        )
+    for key, size in doubtful:
+        end = read_range(snapshot.context.store, key, max(size - len(PARQUET_MAGIC), 0), size)
+        if end != PARQUET_MAGIC:
+            raise NotNativeError(f"{key} was written on the JVM")
+
+
+class _Folders:
+    """What the folders of a table's files say about partition values."""
+
+    def __init__(self, shape: TableShape, url: str) -> None:
+        self._fields = [shape.schema.field(name) for name in shape.partition_keys]
+        self._keys = list(shape.partition_keys.values())
+        # Spark looks for partition values in all folders up to one that has none.
+        self._are_read = shape.is_partitioned and "=" not in url.rpartition("/")[2]
+        self.names = functools.cache(self._names)
+        self.canonical = functools.cache(self._canonical)
+
+    def texts(self, values: Mapping[str, str | None]) -> PartitionTexts:
+        """The values of the log in the order of the partition columns."""
+        return tuple(values.get(key) for key in self._keys)
+
+    def _names(self, folder: str, texts: PartitionTexts) -> bool:
+        """Whether Spark reads exactly these values from the folder's name."""
+        if not self._are_read or any(text in ("", NULL_PARTITION) for text in texts):
+            return False
+        segments = zip(self._fields, texts, strict=True)
+        # A name that was too long for a folder is not the whole value.
+        whole = "/".join(
+            f"{escape_partition_value(field.name)}={escape_partition_value(text)}" for field, text in segments
+        )
+        return folder == whole and texts == self.canonical(texts)
+
+    def _canonical(self, texts: PartitionTexts) -> PartitionTexts:
+        return tuple(map(_canonical_text, texts, self._fields))
+
+
+def _canonical_text(text: str | None, field: pa.Field) -> str | None:
+    if text is None:
+        return None
+    parsed = parse_values(pa.array([text], pa.string()), field.type)
+    canonical = format_value(parsed.values[0])
+    if canonical is None:
+        raise NotNativeError(
+            f"partition column {field.name!r} has the value {text!r}, which is no {field.type}"
+        )
+    return canonical
+
+
+# The list of files that Spark's streaming sink keeps beside its files. Spark takes the files of a folder with such a
+# list from there and looks for none itself: ten thousand files take a second, and else a job of ten thousand tasks.
+
+_LIST_FOLDER: Final = "_spark_metadata"
+_LIST_VERSION: Final = b"v1"
+# If Spark ignored the list, the folder would be an empty table. It finds a file that it cannot read instead.
+_NOT_A_TABLE: Final = "not-a-table-but-a-list-of-files"
+
+
+class _ListedFile(msgspec.Struct, frozen=True, rename="camel"):
+    path: str
+    size: int
+    modification_time: int
+    is_dir: bool = False
+    block_replication: int = 1
+    block_size: int = 128 * 1024**2
+    action: str = "add"
+
+
+def write_file_list(name: str, root: str, files: Sequence[ScanFile]) -> Path:
+    """Write the list of these files for Spark's file sources; returns the folder to load, called `name`, in a new one.
+
+    `root` is the URL of the table for Hadoop, percent-encoded.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="indextables-"), name)
+    (folder / _LIST_FOLDER).mkdir(parents=True)
+    encode = msgspec.json.Encoder().encode
+    lines = (
+        encode(_ListedFile(f"{root}/{_quoted(file.key)}", file.size, file.modified_ms)) for file in files
+    )
+    (folder / _LIST_FOLDER / "0").write_bytes(b"\n".join([_LIST_VERSION, *lines]))
+    (folder / _NOT_A_TABLE).write_text("not Parquet")
+    return folder
+
+
+def _quoted(key: str) -> str:
+    return quote_from_bytes(key.encode("utf-8", "surrogateescape"), safe="/=")
