@@ -32,6 +32,8 @@ from indextables.spark.options import (
 )
 from indextables.spark.session import is_enabled
 from indextables.spark.source import FORMATS
+from indextables.spark.sql.run import run_sql
+from indextables.spark.sql.tables import added_version, pin_version, remember_options, remember_view
 from indextables.spark.statements import execute_statement
 from indextables.spark.types import quote_name
 from indextables.table import load_snapshot
@@ -47,6 +49,14 @@ _OTHER_MODES: Final[Mapping[str, str]] = {
     "ignore": "ignore",
 }
 
+# The methods that create temporary views, and the database of the views.
+_VIEW_METHODS: Final[Mapping[str, str]] = {
+    "createTempView": "",
+    "createOrReplaceTempView": "",
+    "createGlobalTempView": "global_temp.",
+    "createOrReplaceGlobalTempView": "global_temp.",
+}
+
 _RECORDED_ON_WRITER: Final = ("format", "mode", "option", "options", "partitionBy")
 _RECORDED_ON_STREAM_WRITER: Final = (
     "format", "option", "options", "outputMode", "partitionBy", "queryName", "trigger", "foreach", "foreachBatch"
@@ -58,6 +68,7 @@ def patch_spark(spark: SparkSession) -> None:
     frame = spark.range(0)
     _patch_writer(type(frame.write), type(frame))
     _patch_reader(type(spark.read))
+    _patch_views(type(frame))
     _patch_sql(type(spark))
     stream_reader_type = type(spark.readStream)
     _patch_stream_reader(stream_reader_type)
@@ -106,7 +117,7 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
 def _patch_reader(reader_type: type[Any]) -> None:
     if _is_patched(reader_type):
         return
-    _record_calls(reader_type, ("format",))
+    _record_calls(reader_type, ("format", "option", "options"))
     original = reader_type.load
 
     @functools.wraps(original)
@@ -118,14 +129,38 @@ def _patch_reader(reader_type: type[Any]) -> None:
         **options: Any,
     ) -> DataFrame:
         spark = _session_of(self)
-        if _is_ours(self, format, spark):
-            _activate(spark)
-            check_workers(spark)
-            options = {**as_options(session_settings(spark)), **options}
-        frame: DataFrame = original(self, path, format, schema, **options)
+        if not _is_ours(self, format, spark):
+            frame: DataFrame = original(self, path, format, schema, **options)
+            return frame
+        _activate(spark)
+        check_workers(spark)
+        given = {**_recorded_options(self), **options, **_path_option(path)}
+        given = {key: _text(value) for key, value in given.items() if value is not None}
+        pinned = pin_version(spark, given)
+        options = {**as_options(session_settings(spark)), **added_version(given, pinned), **options}
+        frame = original(self, path, format, schema, **options)
+        if schema is None:
+            remember_options(frame, pinned)
         return frame
 
     reader_type.load = load
+
+
+def _patch_views(frame_type: type[Any]) -> None:
+    """Note which temporary views show tables of ours, so that `spark.sql` can search them."""
+    if _is_patched(frame_type):
+        return
+    for method, prefix in _VIEW_METHODS.items():
+        setattr(frame_type, method, _noting_view(getattr(frame_type, method), prefix))
+
+
+def _noting_view(original: Callable[..., Any], prefix: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def create(self: Any, name: str) -> None:
+        original(self, name)
+        remember_view(self.sparkSession, f"{prefix}{name}", self)
+
+    return create
 
 
 def _patch_sql(session_type: type[Any]) -> None:
@@ -135,11 +170,14 @@ def _patch_sql(session_type: type[Any]) -> None:
 
     @functools.wraps(original)
     def sql(self: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803  # Spark's name
-        result = execute_statement(self, sqlQuery) if is_enabled(self) else None
+        if not is_enabled(self):
+            frame: DataFrame = original(self, sqlQuery, *args, **kwargs)
+            return frame
+        result = execute_statement(self, sqlQuery)
         if result is not None:
             return result
-        frame: DataFrame = original(self, sqlQuery, *args, **kwargs)
-        return frame
+        given = args[0] if args else kwargs.pop("args", None)
+        return run_sql(self, functools.partial(original, self), sqlQuery, given, kwargs)
 
     session_type.sql = sql
 
