@@ -94,8 +94,9 @@ class TablePlace(msgspec.Struct, frozen=True):
         if not path:
             raise InvalidOptionError(
                 "the options have no path. Use .load(path), .save(path), or CREATE TEMPORARY VIEW v USING indextables "
-                "OPTIONS (path '…'). Catalog tables (CREATE TABLE, saveAsTable, insertInto) do not work: Spark does "
-                "not pass their options to Python data sources"
+                "OPTIONS (path '…'). Spark does not tell Python data sources where a table with a name is; tables "
+                "with names work in spark.sql, spark.table, saveAsTable and insertInto of a session that is enabled: "
+                "indextables.spark.enable(spark)"
             )
         location = StoreLocation.of(path, options={**session, **own})
         return cls(location, Settings.resolve(own, session=session))

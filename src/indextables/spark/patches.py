@@ -32,8 +32,15 @@ from indextables.spark.options import (
 )
 from indextables.spark.session import is_enabled
 from indextables.spark.source import FORMATS
+from indextables.spark.sql.names import insert_into, load_named, our_table, save_as_table, split_name
 from indextables.spark.sql.run import run_sql
-from indextables.spark.sql.tables import added_version, pin_version, remember_options, remember_view
+from indextables.spark.sql.tables import (
+    added_version,
+    options_of_view,
+    pin_version,
+    remember_options,
+    remember_view,
+)
 from indextables.spark.statements import execute_statement
 from indextables.spark.types import quote_name
 from indextables.table import load_snapshot
@@ -112,6 +119,56 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         original(_with_mode(writer, mode or _last_argument(self, "mode")), path)
 
     writer_type.save = save
+    _patch_named_writes(writer_type, frame_type)
+
+
+def _patch_named_writes(writer_type: type[Any], frame_type: type[Any]) -> None:
+    original, original_insert = writer_type.saveAsTable, writer_type.insertInto
+
+    def frame_of(writer: Any) -> DataFrame:
+        frame: DataFrame = (
+            writer._df if isinstance(writer._df, DataFrame) else frame_type(writer._df, writer._spark)
+        )
+        return frame
+
+    @functools.wraps(original)
+    def save_table(
+        self: Any,
+        name: str,
+        format: str | None = None,  # noqa: A002  # the name is Spark's
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803  # the name is Spark's
+        **options: Any,
+    ) -> None:
+        spark, parts = self._spark, split_name(name)
+        source = format or _last_argument(self, "format")
+        is_named = source is None and is_enabled(spark) and our_table(spark, parts) is not None
+        if not is_named and not _is_ours(self, format, spark):
+            original(self, name, format, mode, partitionBy, **options)
+            return
+        save_as_table(
+            spark,
+            frame_of(self),
+            parts,
+            (mode or _last_argument(self, "mode") or "error").lower(),
+            _flat_names(partitionBy) or _recorded_partition_columns(self),
+            _recorded_options(self) | options,
+        )
+
+    @functools.wraps(original_insert)
+    def insert_into_table(self: Any, tableName: str, overwrite: bool | None = None) -> None:  # noqa: N803  # Spark's
+        is_overwrite = (
+            (_last_argument(self, "mode") or "").lower() == "overwrite" if overwrite is None else overwrite
+        )
+        parts = split_name(tableName)
+        is_ours = is_enabled(self._spark) and insert_into(
+            self._spark, frame_of(self), parts, is_overwrite=is_overwrite
+        )
+        if not is_ours:
+            original_insert(self, tableName, overwrite)
+
+    writer_type.saveAsTable = save_table
+    writer_type.insertInto = insert_into_table
 
 
 def _patch_reader(reader_type: type[Any]) -> None:
@@ -144,6 +201,19 @@ def _patch_reader(reader_type: type[Any]) -> None:
         return frame
 
     reader_type.load = load
+    original_table = reader_type.table
+
+    @functools.wraps(original_table)
+    def table(self: Any, tableName: str) -> DataFrame:  # noqa: N803  # the name is Spark's
+        spark = _session_of(self)
+        found = our_table(spark, split_name(tableName)) if is_enabled(spark) else None
+        if found is None:
+            frame: DataFrame = original_table(self, tableName)
+            return frame
+        given = {key: _text(value) for key, value in _recorded_options(self).items() if value is not None}
+        return load_named(spark, found, split_name(tableName), given)
+
+    reader_type.table = table
 
 
 def _patch_views(frame_type: type[Any]) -> None:
@@ -180,6 +250,24 @@ def _patch_sql(session_type: type[Any]) -> None:
         return run_sql(self, functools.partial(original, self), sqlQuery, given, kwargs)
 
     session_type.sql = sql
+    original_table = session_type.table
+
+    @functools.wraps(original_table)
+    def table(self: Any, tableName: str) -> DataFrame:  # noqa: N803  # the name is Spark's
+        if not is_enabled(self):
+            plain: DataFrame = original_table(self, tableName)
+            return plain
+        parts = split_name(tableName)
+        found = our_table(self, parts)
+        if found is not None:
+            return load_named(self, found, parts, {})
+        frame: DataFrame = original_table(self, tableName)
+        options = options_of_view(self, ".".join(parts))
+        if options is not None:
+            remember_options(frame, options)
+        return frame
+
+    session_type.table = table
 
 
 def _activate(spark: SparkSession) -> None:

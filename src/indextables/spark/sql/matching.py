@@ -59,7 +59,7 @@ def register_matcher(spark: SparkSession, matcher: RowMatcher) -> str:
     name = f"indextables_match_{hashlib.sha256(described.encode()).hexdigest()[:24]}"
     key = (session_key(spark), name)
     if _REGISTERED.get(key) is None:
-        spark.udf.register(name, arrow_udf(_match_function(matcher), "boolean"))
+        spark.udf.register(name, arrow_udf(_match_function(matcher), "boolean"))  # type: ignore[call-overload]
         _REGISTERED.put(key, True)
     return name
 

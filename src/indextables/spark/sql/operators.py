@@ -76,7 +76,8 @@ class SearchCall(msgspec.Struct, frozen=True):
 def sql_error(text: str, start: int, end: int, reason: str) -> InvalidStatementError:
     """An error with a reason, the position (from 1), and a caret under it."""
     return InvalidStatementError(
-        f"cannot search at character {start + 1}: {reason}\n{caret_lines(text, start, end)}", position=start
+        f"cannot run the statement at character {start + 1}: {reason}\n{caret_lines(text, start, end)}",
+        position=start,
     )
 
 

@@ -13,9 +13,12 @@ from sqlglot.errors import SqlglotError
 
 from indextables.errors import InvalidStatementError
 from indextables.search.conditions import TextCondition, columns_searched
+from indextables.spark.catalog import CatalogTable
 from indextables.spark.options import PATH, TIMESTAMP_AS_OF, VERSION_AS_OF
 from indextables.spark.source import FORMATS
+from indextables.spark.sql.ddl import CreateTable, Insert, read_create_table, read_insert
 from indextables.spark.sql.matching import register_matcher, row_matcher
+from indextables.spark.sql.names import location_of, our_table
 from indextables.spark.sql.operators import (
     MARKER,
     Edit,
@@ -85,6 +88,12 @@ class Rewriter:
         using = ViewOfTable.of(text, tokens)
         if using is not None:
             return self._create_view_of_table(using)
+        created = read_create_table(text, tokens, self._read_literal)
+        if created is not None:
+            return self._create_table(created)
+        insert = read_insert(text, tokens, lambda parts: self._named(parts) is not None)
+        if insert is not None:
+            return self._insert(insert)
         calls = find_searches(text, tokens)
         marked = _Marked.of(blank, calls)
         tree = self._parse(marked.text, calls)
@@ -108,7 +117,7 @@ class Rewriter:
         ]
         frames = dict(self._call.frames)
         for ref in scopes.refs:
-            if ref.conditions or not _is_readable(ref):
+            if ref.conditions or not self._is_readable(ref):
                 edits += self._replace_table(marked, ref, frames)
         if not edits and frames == self._call.frames:
             return None
@@ -118,9 +127,41 @@ class Rewriter:
         prefix = text[: self._start] if keep is str else _escape_braces(text[: self._start])
         return SqlCall(prefix + rewritten[self._start :], self._remaining_args(tokens, calls), frames)
 
+    # Tables with names.
+
+    def _create_table(self, created: CreateTable) -> DataFrame:
+        text, table = self._call.text, created.table
+        if created.query is None:
+            table.create(self._spark, text, self._sql)
+            return self._nothing()
+        as_start, query_start = created.query
+        frame = self._run(text[query_start:])
+        columns = f" ({frame.schema.toDDL()}) "
+        statement = text[: created.name_end] + columns + text[created.name_end : as_start]
+        table.create_and_fill(self._spark, statement, self._sql, frame)
+        return self._nothing()
+
+    def _insert(self, insert: Insert) -> DataFrame:
+        table = self._named(insert.insertion.parts)
+        assert table is not None
+        insert.insertion.insert(self._spark, table, self._run(self._call.text[insert.query_start :]))
+        return self._nothing()
+
+    def _run(self, query: str) -> DataFrame:
+        """The rows of a query that is part of this statement."""
+        call = SqlCall(query.rstrip().rstrip(";"), self._call.args, self._call.frames)
+        rewritten = Rewriter(self._spark, self._sql, call).rewrite()
+        return rewritten if isinstance(rewritten, DataFrame) else (rewritten or call).run(self._sql)
+
+    def _named(self, parts: Sequence[str]) -> CatalogTable | None:
+        """The table of ours that a name, or a path such as indextables.`logs`, means."""
+        if len(parts) == 2 and parts[0].lower() in FORMATS:
+            return CatalogTable(FORMAT, parts[1])
+        return our_table(self._spark, parts)
+
     # Views.
 
-    def _expand_views(self, marked: "_Marked", tree: exp.Expression) -> SqlCall | None:
+    def _expand_views(self, marked: "_Marked", tree: exp.Expr) -> SqlCall | None:
         """The call with the text of views in place of their names, if there are any."""
         edits: list[Edit] = []
         target = tree.find(exp.Table) if isinstance(tree, exp.Create | exp.Insert) else None
@@ -178,7 +219,7 @@ class Rewriter:
         (value,) = self._sql(f"SELECT {written}").first() or (None,)
         return value
 
-    def _parse(self, marked: str, calls: Sequence[SearchCall]) -> exp.Expression | None:
+    def _parse(self, marked: str, calls: Sequence[SearchCall]) -> exp.Expr | None:
         try:
             (tree,) = [each for each in sqlglot.parse(marked, read="spark") if each is not None]
         except (SqlglotError, ValueError) as error:
@@ -193,9 +234,7 @@ class Rewriter:
 
     # Searches.
 
-    def _bind(
-        self, scopes: Scopes, tree: exp.Expression, calls: Sequence[SearchCall]
-    ) -> dict[int, BoundSearch]:
+    def _bind(self, scopes: Scopes, tree: exp.Expr, calls: Sequence[SearchCall]) -> dict[int, BoundSearch]:
         bound: dict[int, BoundSearch] = {}
         for node in tree.find_all(exp.Anonymous):
             number = marker_number(node)
@@ -211,7 +250,7 @@ class Rewriter:
             raise calls[min(missing)].error(self._call.text, "a search does not work in this place")
         return bound
 
-    def _bind_one(self, scopes: Scopes, node: exp.Expression, call: SearchCall) -> BoundSearch:
+    def _bind_one(self, scopes: Scopes, node: exp.Expr, call: SearchCall) -> BoundSearch:
         if call.is_whole_row:
             found = scopes.find_relation(node, call.target)
             fields = _whole_row_fields(found.ref.table, call.operator)
@@ -286,12 +325,19 @@ class Rewriter:
             options = None if frame is None else options_of(frame)
             return None if options is None else SearchableTable.of(self._spark, options)
         parts = _parts(node)
-        if len(parts) == 2 and parts[0].lower() in FORMATS:
-            return SearchableTable.of(self._spark, {PATH: parts[1], **self._travel(node)})
         options = options_of_view(self._spark, ".".join(parts))
-        if options is None or not (_is_table_name(parts) or self._columns_of(node) is not None):
+        if options is not None and (_is_table_name(parts) or self._columns_of(node) is not None):
+            return SearchableTable.of(self._spark, options)
+        table = self._named(parts)
+        if table is None:
             return None
-        return SearchableTable.of(self._spark, options)
+        return SearchableTable.of(self._spark, {PATH: location_of(table, parts), **self._travel(node)})
+
+    def _is_readable(self, ref: TableRef) -> bool:
+        """Whether Spark can read the table by the name in the text."""
+        parts = _parts(ref.node)
+        is_view = options_of_view(self._spark, ".".join(parts)) is not None
+        return not parts or (is_view and not _is_table_name(parts))
 
     def _columns_of(self, node: exp.Table) -> Sequence[str] | None:
         parts = _parts(node)
@@ -365,7 +411,7 @@ class _Marked(msgspec.Struct, frozen=True):
         return position - moved
 
 
-def _check_statement(text: str, tree: exp.Expression, calls: Sequence[SearchCall]) -> None:
+def _check_statement(text: str, tree: exp.Expr, calls: Sequence[SearchCall]) -> None:
     if not calls:
         return
     if isinstance(tree, exp.Command):
@@ -427,12 +473,6 @@ def _origin_of(found: Found, name: str) -> str | None:
 def _field_name(column: str, path: Sequence[str]) -> str:
     """The name of a column, or of a path inside a JSON column, for the option `queryFields`."""
     return ".".join(part.replace("\\", "\\\\") for part in (column, *path))
-
-
-def _is_readable(ref: TableRef) -> bool:
-    """Whether Spark can read the table by the name in the text."""
-    parts = _parts(ref.node)
-    return not (_is_table_name(parts) or (len(parts) == 2 and parts[0].lower() in FORMATS))
 
 
 def _is_table_name(parts: Sequence[str]) -> bool:

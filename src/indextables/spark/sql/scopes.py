@@ -15,8 +15,6 @@ from indextables.search.conditions import AllOf, AnyOf, Condition, NoneOf, TextC
 from indextables.spark.sql.operators import MARKER
 from indextables.spark.sql.tables import SearchableTable
 
-Query: TypeAlias = exp.Expression
-
 
 class TableRef(msgspec.Struct, frozen=True, eq=False):
     """A table of ours in a FROM clause. `conditions` are the searches that select its rows."""
@@ -43,7 +41,7 @@ class Output(msgspec.Struct, frozen=True, eq=False):
 class Source(msgspec.Struct, frozen=True, eq=False):
     """A relation of a FROM clause. `outputs` are None if they are unknown. `join` is None for the first relation."""
 
-    node: exp.Expression
+    node: exp.Expr
     alias: str
     outputs: tuple[Output, ...] | None
     join: exp.Join | None
@@ -70,7 +68,7 @@ TableOf: TypeAlias = Callable[[exp.Table], SearchableTable | None]
 class Scopes:
     """The scopes of one parsed statement."""
 
-    def __init__(self, tree: exp.Expression, table_of: TableOf, columns_of: ColumnsOf) -> None:
+    def __init__(self, tree: exp.Expr, table_of: TableOf, columns_of: ColumnsOf) -> None:
         self._tree = tree
         self._columns_of = columns_of
         self._outputs: dict[int, tuple[Output, ...] | None] = {}
@@ -86,7 +84,7 @@ class Scopes:
 
     # Resolution.
 
-    def find_column(self, node: exp.Expression, parts: Sequence[str]) -> tuple[Found, tuple[str, ...]]:
+    def find_column(self, node: exp.Expr, parts: Sequence[str]) -> tuple[Found, tuple[str, ...]]:
         """Resolve the name of a column, and return what is left of it: the path inside a JSON column."""
         for select in _selects_around(node):
             sources = self.sources(select)
@@ -109,7 +107,7 @@ class Scopes:
                 return self._found(select, source, output.origin.ref), path
         raise ScopeError(self._unknown(parts))
 
-    def find_relation(self, node: exp.Expression, parts: Sequence[str]) -> Found:
+    def find_relation(self, node: exp.Expr, parts: Sequence[str]) -> Found:
         """Resolve a search of all columns: the only table of ours in its query, or the one with this name."""
         for select in _selects_around(node):
             sources = [each for each in self.sources(select) if not parts or _is(each.alias, parts[-1])]
@@ -136,7 +134,7 @@ class Scopes:
         """The common table expression that a name refers to, if any."""
         if node.args.get("db") is not None or not isinstance(node.this, exp.Identifier):
             return None
-        child: exp.Expression = node
+        child: exp.Expr = node
         while child.parent is not None:
             parent = child.parent
             with_ = parent if isinstance(parent, exp.With) else parent.args.get("with_")
@@ -176,7 +174,7 @@ class Scopes:
             columns = lateral.args["alias"].columns if lateral.args.get("alias") else []
             yield Source(lateral, lateral.alias, tuple(Output(each.name, None) for each in columns), None)
 
-    def _source(self, node: exp.Expression, join: exp.Join | None) -> Iterator[Source]:
+    def _source(self, node: exp.Expr, join: exp.Join | None) -> Iterator[Source]:
         if isinstance(node, exp.Table):
             yield Source(node, node.alias_or_name, _renamed(self._table_outputs(node), node), join)
             for inner in node.args.get("joins") or ():
@@ -205,14 +203,14 @@ class Scopes:
         columns = self._columns_of(node)
         return None if columns is None else tuple(Output(name, None) for name in columns)
 
-    def _query_outputs(self, query: exp.Expression) -> tuple[Output, ...] | None:
+    def _query_outputs(self, query: exp.Expr) -> tuple[Output, ...] | None:
         key = id(query)
         if key not in self._outputs:
             self._outputs[key] = None  # a recursive query has no known outputs while they are computed
             self._outputs[key] = self._compute_outputs(query)
         return self._outputs[key]
 
-    def _compute_outputs(self, query: exp.Expression) -> tuple[Output, ...] | None:
+    def _compute_outputs(self, query: exp.Expr) -> tuple[Output, ...] | None:
         if isinstance(query, exp.Subquery):
             return self._query_outputs(query.this)
         if isinstance(query, exp.SetOperation):
@@ -228,7 +226,7 @@ class Scopes:
             outputs += found
         return tuple(outputs)
 
-    def _projected(self, select: exp.Select, projection: exp.Expression) -> list[Output] | None:
+    def _projected(self, select: exp.Select, projection: exp.Expr) -> list[Output] | None:
         inner = projection.this if isinstance(projection, exp.Alias) else projection
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
@@ -272,7 +270,7 @@ class Scopes:
     def _drive(
         self,
         select: exp.Select,
-        conjunct: exp.Expression,
+        conjunct: exp.Expr,
         join: exp.Join | None,
         searches: "dict[int, BoundSearch]",
         replaced: dict[int, str],
@@ -341,21 +339,21 @@ class BoundSearch(msgspec.Struct, frozen=True, eq=False):
 # Expressions.
 
 
-def marker_number(node: exp.Expression) -> int | None:
+def marker_number(node: exp.Expr) -> int | None:
     """The number of the search that this call stands for."""
     if isinstance(node, exp.Anonymous) and node.name.startswith(MARKER):
         return int(node.name.removeprefix(MARKER))
     return None
 
 
-def _markers(node: exp.Expression) -> Iterator[int]:
+def _markers(node: exp.Expr) -> Iterator[int]:
     for each in node.find_all(exp.Anonymous):
         number = marker_number(each)
         if number is not None:
             yield number
 
 
-def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(node, exp.Paren):
         yield from _conjuncts(node.this)
     elif isinstance(node, exp.And):
@@ -365,7 +363,7 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
         yield node
 
 
-def _condition(node: exp.Expression, searches: dict[int, BoundSearch]) -> Condition | None:
+def _condition(node: exp.Expr, searches: dict[int, BoundSearch]) -> Condition | None:
     """The condition that an expression of searches, AND, OR and NOT is; None for any other expression."""
     number = marker_number(node)
     if number is not None:
@@ -383,7 +381,7 @@ def _condition(node: exp.Expression, searches: dict[int, BoundSearch]) -> Condit
     return None
 
 
-def _truths(node: exp.Expression, *, is_true: bool) -> Iterator[tuple[int, str]]:
+def _truths(node: exp.Expr, *, is_true: bool) -> Iterator[tuple[int, str]]:
     """What to write for each search of a `_condition` so that the whole expression is (or is not) true."""
     number = marker_number(node)
     if number is not None:
@@ -417,11 +415,11 @@ def _is_transparent(select: exp.Select) -> bool:
     return not any(_is_opaque(each) for projection in select.expressions for each in projection.walk())
 
 
-def _is_opaque(node: exp.Expression) -> bool:
+def _is_opaque(node: exp.Expr) -> bool:
     return isinstance(node, exp.Window | exp.AggFunc)
 
 
-def _is_sampled(node: exp.Expression) -> bool:
+def _is_sampled(node: exp.Expr) -> bool:
     return bool(node.args.get("sample"))
 
 
@@ -429,7 +427,7 @@ def _is_recursive(cte: exp.CTE) -> bool:
     return bool(cte.parent is not None and cte.parent.args.get("recursive"))
 
 
-def _selects_around(node: exp.Expression) -> Iterator[exp.Select]:
+def _selects_around(node: exp.Expr) -> Iterator[exp.Select]:
     """The SELECTs whose columns an expression may name, the innermost first."""
     child, parent = node, node.parent
     while parent is not None:
@@ -457,7 +455,7 @@ def _tables_of(source: Source) -> list[TableRef]:
     return list({id(ref): ref for ref in refs}.values())
 
 
-def _renamed(outputs: tuple[Output, ...] | None, node: exp.Expression) -> tuple[Output, ...] | None:
+def _renamed(outputs: tuple[Output, ...] | None, node: exp.Expr) -> tuple[Output, ...] | None:
     """The outputs under the names of a column list, as in `AS t (a, b)`."""
     alias = node.args.get("alias")
     columns: list[Any] = alias.columns if isinstance(alias, exp.TableAlias) else []
@@ -468,7 +466,7 @@ def _renamed(outputs: tuple[Output, ...] | None, node: exp.Expression) -> tuple[
     return tuple(Output(column.name, output.origin) for column, output in zip(columns, outputs, strict=True))
 
 
-def _visible(with_: exp.With, child: exp.Expression) -> list[exp.CTE]:
+def _visible(with_: exp.With, child: exp.Expr) -> list[exp.CTE]:
     """The common table expressions that are visible from a child of a WITH clause, or of its query."""
     ctes: list[exp.CTE] = with_.expressions
     inside = [position for position, cte in enumerate(ctes) if cte is child]
