@@ -200,7 +200,8 @@ class Highlighter(msgspec.Struct, frozen=True):
 
     def default_columns(self) -> list[str]:
         """The columns that the query searches for words without a field."""
-        return [target.field.name for target in self.scope.defaults()]
+        found = self.scope.defaults()
+        return [target.field.name for target in found if isinstance(target, Target)]
 
     def spans(self, column: str, text: str) -> tuple[Span, ...]:
         """The parts of a column's text that match the query."""

@@ -113,21 +113,21 @@ class SearchScope(msgspec.Struct, frozen=True):
         column = find_column(self.schema, name)
         return None if column is None else AbsentColumn(column.name)
 
-    def defaults(self) -> tuple[Target, ...]:
+    def defaults(self) -> "tuple[Target | PartitionValue, ...]":
         """Return the fields for words without a field. Raises InvalidQueryError for an unknown default field."""
         if not self.default_fields:
             return tuple(Target(field) for field in self.mapping if field.kind in DEFAULT_KINDS)
         found = map(self._default, self.default_fields)
-        return tuple(target for target in found if isinstance(target, Target))
+        return tuple(target for target in found if not isinstance(target, AbsentColumn))
 
     @property
     def has_absent_defaults(self) -> bool:
         """Whether other splits may have default fields that this one lacks."""
         return bool(self.default_fields) or any(pa.types.is_string(column.type) for column in self.schema)
 
-    def _default(self, name: str) -> Target | AbsentColumn:
+    def _default(self, name: str) -> Target | PartitionValue | AbsentColumn:
         found = self._find(split_path(name))
-        if isinstance(found, AbsentColumn) or (isinstance(found, Target) and found.field.is_indexed):
+        if isinstance(found, AbsentColumn | PartitionValue) or (found is not None and found.field.is_indexed):
             return found
         raise InvalidQueryError(f"there is no field {name!r} to search by default: {self._remedy(name)}")
 
@@ -216,7 +216,7 @@ class QueryCompiler:
         return no_rows() if found is None else found
 
     @lazy_property
-    def defaults(self) -> tuple[Target, ...]:
+    def defaults(self) -> tuple[Target | PartitionValue, ...]:
         return self.scope.defaults()
 
     def compile(self, node: QueryNode) -> IndexQuery | None:
@@ -256,8 +256,9 @@ class QueryCompiler:
         queries = [query for target in self.defaults if (query := self.in_default(leaf, target)) is not None]
         return any_query(queries) if queries else None
 
-    def in_default(self, leaf: Leaf, target: Target) -> IndexQuery | None:
-        if target.field.kind in _TEXT_KINDS or len(self.defaults) == 1:
+    def in_default(self, leaf: Leaf, target: Target | PartitionValue) -> IndexQuery | None:
+        is_text = isinstance(target, Target) and target.field.kind in _TEXT_KINDS
+        if is_text or len(self.defaults) == 1:
             return self.leaf(leaf, target)
         try:
             return self.leaf(leaf, target)

@@ -76,12 +76,24 @@ class LoadedTable:
         options, snapshot = self._options, self._snapshot
         where = "" if options.where is None else f", where {options.where}"
         columns = "" if options.columns is None else f", columns {', '.join(options.columns)}"
+        query = f", {self._searched()}" if options.is_search else ""
         url = snapshot.context.url
-        return f"IndexTables {url}, version {snapshot.version}{where}{columns}, engine {self.engine}"
+        return f"IndexTables {url}, version {snapshot.version}{query}{where}{columns}, engine {self.engine}"
+
+    @property
+    def version(self) -> int:
+        """The version of the table."""
+        return self._snapshot.version
+
+    def _searched(self) -> str:
+        options = self._options
+        return f"condition {options.condition}" if options.query is None else f"query {options.query}"
 
     def num_rows(self) -> int | None:
         """The number of rows of the DataFrame if the log alone knows it, else None."""
         snapshot = self._snapshot
+        if self._options.is_search:
+            return None
         where = self._options.predicate(snapshot.schema)
         if where is None:
             counts = snapshot.select(None, ["numRecords"]).entries["numRecords"]
@@ -116,8 +128,6 @@ def load_table(spark: SparkSession, options: Mapping[str, str], requested: Struc
     """
     read_options, place = ReadOptions.of(options), TablePlace.of(options)
     engine = place.settings[READ_ENGINE]
-    if read_options.query is not None:
-        return Loading()
     try:
         snapshot = read_options.snapshot(place)
     except IndexTablesError as error:
@@ -128,6 +138,8 @@ def load_table(spark: SparkSession, options: Mapping[str, str], requested: Struc
         return Loading()
     # Other commits may happen before the Python source looks for the newest version.
     pinned = {VERSION_AS_OF: str(snapshot.version)} if read_options.timestamp is None else {}
+    if read_options.is_search:
+        return Loading(LoadedTable(snapshot, read_options, PYTHON), options=pinned)
     scan = _Scan(spark, read_options, snapshot, requested)
     if engine != PYTHON:
         try:

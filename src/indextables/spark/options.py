@@ -22,6 +22,7 @@ from indextables.log.actions import TransactionAction
 from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.schema import find_column
+from indextables.search.conditions import Condition, condition_from_json
 from indextables.spark.session import ENABLED
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import Snapshot, TableContext, load_snapshot
@@ -40,6 +41,8 @@ QUERY: Final = "query"
 QUERY_FIELDS: Final = "queryFields"
 SEARCH: Final = "search"
 WHERE: Final = "where"
+# A condition of several searches, as `condition_to_json` encodes it; `spark.sql` sets it for the search operators.
+CONDITION: Final = "indextables.condition"
 VERSION_AS_OF: Final = "versionAsOf"
 TIMESTAMP_AS_OF: Final = "timestampAsOf"
 
@@ -91,8 +94,9 @@ class TablePlace(msgspec.Struct, frozen=True):
         if not path:
             raise InvalidOptionError(
                 "the options have no path. Use .load(path), .save(path), or CREATE TEMPORARY VIEW v USING indextables "
-                "OPTIONS (path '…'). Catalog tables (CREATE TABLE, saveAsTable, insertInto) do not work: Spark does "
-                "not pass their options to Python data sources"
+                "OPTIONS (path '…'). Spark does not tell Python data sources where a table with a name is; tables "
+                "with names work in spark.sql, spark.table, saveAsTable and insertInto of a session that is enabled: "
+                "indextables.spark.enable(spark)"
             )
         location = StoreLocation.of(path, options={**session, **own})
         return cls(location, Settings.resolve(own, session=session))
@@ -119,6 +123,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     has_score: bool = False
     version: int | None = None
     timestamp: str | None = None
+    condition: Condition | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -127,6 +132,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
         if version is not None and timestamp is not None:
             raise InvalidOptionError(f"give {VERSION_AS_OF} or {TIMESTAMP_AS_OF}, not both")
         query, has_score = options.get(QUERY), _flag(options, SEARCH, default="false")
+        condition = options.get(CONDITION)
         if has_score and query is None:
             raise InvalidOptionError(
                 f"option {SEARCH} needs the option {QUERY}, such as {QUERY} 'title:spark': Spark may answer several "
@@ -141,7 +147,13 @@ class ReadOptions(msgspec.Struct, frozen=True):
             has_score=has_score,
             version=None if version is None else _integer(VERSION_AS_OF, version),
             timestamp=timestamp,
+            condition=None if condition is None else condition_from_json(condition),
         )
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the index selects the rows."""
+        return self.query is not None or self.condition is not None
 
     def at(self, version: int) -> "ReadOptions":
         """The same options for this version of the table."""

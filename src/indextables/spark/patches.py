@@ -33,6 +33,14 @@ from indextables.spark.options import (
 )
 from indextables.spark.session import is_enabled
 from indextables.spark.source import FORMATS
+from indextables.spark.sql.names import insert_into, load_named, our_table, save_as_table, split_name
+from indextables.spark.sql.run import run_sql
+from indextables.spark.sql.tables import (
+    at_version,
+    options_of_view,
+    remember_options,
+    remember_view,
+)
 from indextables.spark.statements import execute_statement
 from indextables.spark.types import quote_name
 from indextables.table import load_snapshot
@@ -46,6 +54,14 @@ _OTHER_MODES: Final[Mapping[str, str]] = {
     "errorifexists": "errorifexists",
     "default": "errorifexists",
     "ignore": "ignore",
+}
+
+# The methods that create temporary views, and the database of the views.
+_VIEW_METHODS: Final[Mapping[str, str]] = {
+    "createTempView": "",
+    "createOrReplaceTempView": "",
+    "createGlobalTempView": "global_temp.",
+    "createOrReplaceGlobalTempView": "global_temp.",
 }
 
 _RECORDED_ON_WRITER: Final = ("format", "mode", "option", "options", "partitionBy")
@@ -103,6 +119,56 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         original(_with_mode(writer, mode or _last_argument(self, "mode")), path)
 
     writer_type.save = save
+    _patch_named_writes(writer_type, frame_type)
+
+
+def _patch_named_writes(writer_type: type[Any], frame_type: type[Any]) -> None:
+    original, original_insert = writer_type.saveAsTable, writer_type.insertInto
+
+    def frame_of(writer: Any) -> DataFrame:
+        frame: DataFrame = (
+            writer._df if isinstance(writer._df, DataFrame) else frame_type(writer._df, writer._spark)
+        )
+        return frame
+
+    @functools.wraps(original)
+    def save_table(
+        self: Any,
+        name: str,
+        format: str | None = None,  # noqa: A002  # the name is Spark's
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803  # the name is Spark's
+        **options: Any,
+    ) -> None:
+        spark, parts = self._spark, split_name(name)
+        source = format or _last_argument(self, "format")
+        is_named = source is None and is_enabled(spark) and our_table(spark, parts) is not None
+        if not is_named and not _is_ours(self, format, spark):
+            original(self, name, format, mode, partitionBy, **options)
+            return
+        save_as_table(
+            spark,
+            frame_of(self),
+            parts,
+            (mode or _last_argument(self, "mode") or "error").lower(),
+            _flat_names(partitionBy) or _recorded_partition_columns(self),
+            _recorded_options(self) | options,
+        )
+
+    @functools.wraps(original_insert)
+    def insert_into_table(self: Any, tableName: str, overwrite: bool | None = None) -> None:  # noqa: N803  # Spark's
+        is_overwrite = (
+            (_last_argument(self, "mode") or "").lower() == "overwrite" if overwrite is None else overwrite
+        )
+        parts = split_name(tableName)
+        is_ours = is_enabled(self._spark) and insert_into(
+            self._spark, frame_of(self), parts, is_overwrite=is_overwrite
+        )
+        if not is_ours:
+            original_insert(self, tableName, overwrite)
+
+    writer_type.saveAsTable = save_table
+    writer_type.insertInto = insert_into_table
 
 
 def _patch_reader(reader_type: type[Any]) -> None:
@@ -121,22 +187,51 @@ def _patch_reader(reader_type: type[Any]) -> None:
     ) -> DataFrame:
         spark = _session_of(self)
         if not _is_ours(self, format, spark):
-            frame: DataFrame = original(self, path, format, schema, **options)
-            return frame
+            plain: DataFrame = original(self, path, format, schema, **options)
+            return plain
         if isinstance(path, list):
             raise InvalidOptionError(f"load takes the path of one table, and got {len(path)} paths in a list")
         session = as_options(session_settings(spark))
-        given = {**session, **_recorded_options(self), **options, **_path_option(path)}
+        given = _as_texts({**_recorded_options(self), **options, **_path_option(path)})
         wanted = _last_argument(self, "schema") if schema is None else schema
-        loading = load_table(spark, _as_texts(given), _as_struct(wanted))
-        if loading.frame is not None:
-            return _remember(loading.frame, loading.table)
-        _activate(spark)
-        check_workers(spark)
-        frame = original(self, path, format, schema, **{**session, **options, **loading.options})
+        loading = load_table(spark, {**session, **given}, _as_struct(wanted))
+        frame = loading.frame
+        if frame is None:
+            _activate(spark)
+            check_workers(spark)
+            frame = original(self, path, format, schema, **{**session, **options, **loading.options})
+        assert frame is not None
+        if wanted is None:
+            remember_options(
+                frame, given if loading.table is None else at_version(given, loading.table.version)
+            )
         return _remember(frame, loading.table)
 
     reader_type.load = load
+    original_table = reader_type.table
+
+    @functools.wraps(original_table)
+    def table(self: Any, tableName: str) -> DataFrame:  # noqa: N803  # the name is Spark's
+        spark = _session_of(self)
+        found = our_table(spark, split_name(tableName)) if is_enabled(spark) else None
+        if found is None:
+            frame: DataFrame = original_table(self, tableName)
+            return frame
+        given = {key: _text(value) for key, value in _recorded_options(self).items() if value is not None}
+        return load_named(spark, found, split_name(tableName), given)
+
+    reader_type.table = table
+
+
+def _noting_view(original: Callable[..., Any], prefix: str) -> Callable[..., Any]:
+    """A method that also notes which table a temporary view shows, so that `spark.sql` can search it."""
+
+    @functools.wraps(original)
+    def create(self: Any, name: str) -> None:
+        original(self, name)
+        remember_view(self.sparkSession, f"{prefix}{name}", self)
+
+    return create
 
 
 # DataFrames that are a loaded table, without any further operation.
@@ -152,6 +247,8 @@ def _remember(frame: DataFrame, table: LoadedTable | None) -> DataFrame:
 def _patch_frame(frame_type: type[Any]) -> None:
     if _is_patched(frame_type):
         return
+    for method, prefix in _VIEW_METHODS.items():
+        setattr(frame_type, method, _noting_view(getattr(frame_type, method), prefix))
     original_count, original_explain = frame_type.count, frame_type.explain
 
     @functools.wraps(original_count)
@@ -179,13 +276,34 @@ def _patch_sql(session_type: type[Any]) -> None:
 
     @functools.wraps(original)
     def sql(self: Any, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803  # Spark's name
-        result = execute_statement(self, sqlQuery) if is_enabled(self) else None
+        if not is_enabled(self):
+            frame: DataFrame = original(self, sqlQuery, *args, **kwargs)
+            return frame
+        result = execute_statement(self, sqlQuery)
         if result is not None:
             return result
-        frame: DataFrame = original(self, sqlQuery, *args, **kwargs)
-        return frame
+        given = args[0] if args else kwargs.pop("args", None)
+        return run_sql(self, functools.partial(original, self), sqlQuery, given, kwargs)
 
     session_type.sql = sql
+    original_table = session_type.table
+
+    @functools.wraps(original_table)
+    def table(self: Any, tableName: str) -> DataFrame:  # noqa: N803  # the name is Spark's
+        if not is_enabled(self):
+            plain: DataFrame = original_table(self, tableName)
+            return plain
+        parts = split_name(tableName)
+        found = our_table(self, parts)
+        if found is not None:
+            return load_named(self, found, parts, {})
+        frame: DataFrame = original_table(self, tableName)
+        options = options_of_view(self, ".".join(parts))
+        if options is not None:
+            remember_options(frame, options)
+        return frame
+
+    session_type.table = table
 
 
 def _activate(spark: SparkSession) -> None:

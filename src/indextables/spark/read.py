@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -28,6 +29,7 @@ from indextables.ops.search import SearchRequest, check_query
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.schema import TableShape
 from indextables.search.compile import SearchScope, compile_with_predicate
+from indextables.search.conditions import Condition, compile_condition, texts_of
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.parser import QueryNode, parse_query
 from indextables.spark.options import QUERY, SEARCH, ReadOptions, TablePlace
@@ -85,6 +87,8 @@ class BatchReader(DataSourceReader):
         self._where = options.predicate(self._table.shape.schema)
         search = SearchRequest.of(self._snapshot, options.query, None, options.query_fields)
         check_query(self._snapshot, search)
+        for text in () if options.condition is None else texts_of(options.condition):
+            check_query(self._snapshot, SearchRequest.of(self._snapshot, text.query, None, text.fields))
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks: splits that may have matching rows, packed by size."""
@@ -92,7 +96,7 @@ class BatchReader(DataSourceReader):
         return split_batches(
             split_refs(self._snapshot.select(self._where).entries),
             self._table.settings,
-            share=1.0 if self._options.query is None else _SHARE_OF_SEARCH,
+            share=_SHARE_OF_SEARCH if self._options.is_search else 1.0,
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -117,10 +121,11 @@ class BatchReader(DataSourceReader):
         self, split: Split, names: Sequence[str]
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
         options = self._options
-        if options.query is None:
+        if not options.is_search:
             return ((batch, None) for batch in split.scan(names, self._where))
         is_scored = options.has_score and SCORE_COLUMN in self._schema.names
-        query = _Query(parse_query(options.query), options.query_fields, is_scored)
+        node = None if options.query is None else parse_query(options.query)
+        query = _Query(node, options.query_fields, options.condition, is_scored)
         return _search_split(split, self._table, query, names, self._where)
 
     def _to_spark_batch(
@@ -190,10 +195,11 @@ class _TaskTable(msgspec.Struct, frozen=True):
 
 
 class _Query(msgspec.Struct, frozen=True):
-    """A parsed search query; `fields` are the columns that terms without a field search."""
+    """A parsed query and a condition; `fields` are the columns that terms of the query without a field search."""
 
-    node: QueryNode
+    node: QueryNode | None
     fields: tuple[str, ...]
+    condition: Condition | None
     is_scored: bool
 
 
@@ -212,19 +218,22 @@ def _search_split(
     cache = index_cache(table.settings)
     scope = SearchScope(split.mapping, table.shape.schema, split.partition_row, query.fields)
     compiled = compile_with_predicate(scope, query.node, where)
+    wanted = compiled.query
+    if query.condition is not None:
+        wanted = wanted.filtered(compile_condition(query.condition, replace(scope, default_fields=())))
     if query.is_scored:
         hits = split.search_index(
             cache,
-            compiled.query.needs_of_best_rows(),
-            lambda searcher: search_index(searcher, compiled.query, split.num_records),
+            wanted.needs_of_best_rows(),
+            lambda searcher: search_index(searcher, wanted, split.num_records),
         )
         order = np.argsort(hits.rows)
         rows, scores = hits.rows[order], hits.scores[order]
     else:
         rows = split.search_index(
             cache,
-            compiled.query.needs_of_all_rows(),
-            lambda searcher: matching_rows(searcher, compiled.query),
+            wanted.needs_of_all_rows(),
+            lambda searcher: matching_rows(searcher, wanted),
         )
         scores = None
     needed = list(dict.fromkeys([*names, *(columns_of(compiled.rest) if compiled.rest is not None else ())]))

@@ -1,18 +1,14 @@
 """IndexTables statements in `spark.sql`: executed on the session's executors, returned as a DataFrame."""
 
-from typing import Final
-
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from indextables.errors import TableNotFoundError
+from indextables.spark.catalog import find_catalog_table
 from indextables.spark.jobs import SparkRunner
-from indextables.spark.options import session_settings
-from indextables.spark.types import quote_name, spark_schema
+from indextables.spark.options import PATH, session_settings
+from indextables.spark.sql.tables import options_of_view
+from indextables.spark.types import spark_schema
 from indextables.statements import Caller, TableName, parse_statement, run_statement
-
-_LOCATION: Final = "Location"
-_DETAILS: Final = "# Detailed Table Information"
 
 
 def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
@@ -36,23 +32,20 @@ def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
 
 
 def _table_location(spark: SparkSession, name: TableName) -> str:
-    """The location of a catalog table.
+    """The location of a catalog table, or of the table behind a temporary view.
 
-    Raises TableNotFoundError if the catalog has no such table, or if it has no location (a view).
+    Raises TableNotFoundError if the catalog has no such table, or if it has no location (another view).
     """
-    quoted = ".".join(quote_name(part) for part in name.parts)
-    try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
-    except AnalysisException as error:
+    options = options_of_view(spark, ".".join(name.parts))
+    if options is not None:
+        return options[PATH]
+    table = find_catalog_table(spark, name.parts)
+    if table is None:
         raise TableNotFoundError(
             f"Spark's catalog has no table {name}; check the name, or give the table's path in quotes"
-        ) from error
-    names = [row["col_name"] for row in rows]
-    # The table's columns come before the details, and one of them may be called "Location".
-    details = rows[names.index(_DETAILS) :] if _DETAILS in names else []
-    location = next((row["data_type"] for row in details if row["col_name"] == _LOCATION), None)
-    if not location:
+        )
+    if table.location is None:
         raise TableNotFoundError(
             f"Spark's catalog has no location for {name}; give the table's path in quotes"
         )
-    return str(location)
+    return table.location
