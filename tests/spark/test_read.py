@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 
 from indextables import IndexTable
+from indextables.errors import IndexTablesError, InvalidQueryError
 from support.spark_frames import TEXT, ids, load, logs
 
 
@@ -26,9 +26,9 @@ def test_versions_and_timestamps_of_the_past_are_read(spark: SparkSession, table
     assert ids(load(spark, table, versionAsOf=1)) == [1, 2]
     assert ids(load(spark, table, timestampAsOf=first["timestamp"].isoformat())) == [1, 2]
     assert ids(load(spark, table, versionAsOf=0)) == []
-    with pytest.raises(PySparkException, match="not both"):
+    with pytest.raises(IndexTablesError, match="not both"):
         load(spark, table, versionAsOf=1, timestampAsOf="2026-01-01")
-    with pytest.raises(PySparkException, match="version 9"):
+    with pytest.raises(IndexTablesError, match="version 9"):
         load(spark, table, versionAsOf=9)
 
 
@@ -37,14 +37,14 @@ def test_columns_and_schema_choose_what_is_read(spark: SparkSession, table: str)
     frame = spark.read.format("indextables").schema("message string, ID long").load(table)
     assert frame.columns == ["message", "ID"]
     assert frame.where("ID = 3").collect() == [("disk full", 3)]
-    with pytest.raises(PySparkException, match="no column 'nothing'"):
+    with pytest.raises(IndexTablesError, match="no column 'nothing'"):
         load(spark, table, columns="nothing")
     for nothing in ("", " , ", "[]"):
-        with pytest.raises(PySparkException, match="option columns is empty"):
+        with pytest.raises(IndexTablesError, match="option columns is empty"):
             load(spark, table, columns=nothing)
-        with pytest.raises(PySparkException, match="option columns is empty"):
+        with pytest.raises(IndexTablesError, match="option columns is empty"):
             spark.readStream.format("indextables").option("columns", nothing).load(table)
-    with pytest.raises(PySparkException, match="cannot be read as string"):
+    with pytest.raises(IndexTablesError, match="cannot be read as string"):
         spark.read.format("indextables").schema("id string").load(table).collect()
 
 
@@ -52,7 +52,7 @@ def test_the_option_where_reads_less(spark: SparkSession, table: str) -> None:
     frame = load(spark, table, where="day = '2026-01-02' AND level = 'ERROR'")
     assert ids(frame) == [3]
     assert frame.rdd.getNumPartitions() == 1
-    with pytest.raises(PySparkException, match="there is no column 'levl'"):
+    with pytest.raises(IndexTablesError, match="there is no column 'levl'"):
         load(spark, table, where="levl = 'x'").collect()
 
 
@@ -77,7 +77,7 @@ def test_the_option_query_finds_rows_without_a_limit(spark: SparkSession, path: 
 
 def test_queries_are_checked_before_any_task_runs(spark: SparkSession, table: str) -> None:
     for query in ("messge:x", "message:(x"):
-        with pytest.raises(PySparkException, match="InvalidQueryError"):
+        with pytest.raises(InvalidQueryError):
             load(spark, table, query=query).count()
 
 
@@ -103,7 +103,7 @@ def test_a_score_column_of_the_table_is_not_hidden(spark: SparkSession, path: st
     IndexTable.create(path, rows.schema, text=["words"]).append(rows)
     assert load(spark, path, query="words:some").first()._score == 0.5
     with pytest.raises(
-        PySparkException, match="adds the column '_score', but the table has one of this name"
+        IndexTablesError, match="adds the column '_score', but the table has one of this name"
     ):
         load(spark, path, query="words:some", search="true")
 

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
 from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
+from indextables.errors import InvalidOptionError
 from indextables.spark.source import IndexTablesSource
 from support import spark_gate
 from support.spark_frames import ids, load
@@ -175,7 +175,7 @@ def test_threads_that_search_get_the_rows_of_their_query(
 def test_a_search_without_its_query_in_the_options_is_refused(
     spark: SparkSession, places: tuple[str, str]
 ) -> None:
-    with pytest.raises(PySparkException, match=r"option search needs the option query.*for each search"):
+    with pytest.raises(InvalidOptionError, match=r"option search needs the option query.*for each search"):
         load(spark, places[0], search="true")
 
 

@@ -19,8 +19,15 @@ from pyspark.sql.types import StructType
 
 from indextables.config import Settings
 from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
-from indextables.errors import IndexTablesError, InvalidOptionError
-from indextables.spark.jobs import check_workers
+from indextables.errors import IndexTablesError, InvalidOptionError, SparkUnavailableError
+from indextables.spark.failures import raise_own_errors
+from indextables.spark.jobs import check_workers, describe_jobs
+from indextables.spark.option_names import (
+    STREAM_OPTIONS_OF_SPARK,
+    STREAM_WRITER,
+    WRITER,
+    known_options,
+)
 from indextables.spark.options import (
     PARTITION_BY,
     PATH,
@@ -30,10 +37,12 @@ from indextables.spark.options import (
     parse_names,
     session_settings,
 )
+from indextables.spark.releases import HAS_SOURCES, HAS_STREAM_ARROW_WRITER
 from indextables.spark.session import is_enabled
 from indextables.spark.source import FORMATS
 from indextables.spark.statements import execute_statement
 from indextables.spark.types import quote_name
+from indextables.spark.without_sources import NO_STREAM_SOURCE, load_frame, save_frame, sink
 from indextables.table import load_snapshot
 
 _PATCHED: Final = "_indextables_patched"
@@ -47,14 +56,21 @@ _OTHER_MODES: Final[Mapping[str, str]] = {
     "ignore": "ignore",
 }
 
+_RECORDED_ON_READER: Final = ("format", "option", "options", "schema")
 _RECORDED_ON_WRITER: Final = ("format", "mode", "option", "options", "partitionBy")
 _RECORDED_ON_STREAM_WRITER: Final = (
     "format", "option", "options", "outputMode", "partitionBy", "queryName", "trigger", "foreach", "foreachBatch"
 )  # fmt: skip
 
 
+# What a stream keeps if it is written with `foreachBatch`.
+_KEPT_FOR_FOREACH_BATCH: Final = ("outputMode", "queryName", "trigger")
+_OPTIONS_OF_SPARK: Final = frozenset(name.lower() for name in STREAM_OPTIONS_OF_SPARK)
+
+
 def patch_spark(spark: SparkSession) -> None:
     """Patch the classes that this kind of session uses, classic or Connect. Patching again has no effect."""
+    raise_own_errors()
     frame = spark.range(0)
     _patch_writer(type(frame.write), type(frame))
     _patch_reader(type(spark.read))
@@ -90,15 +106,21 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         _activate(self._spark)
         check_workers(self._spark)
         frame = self._df if isinstance(self._df, DataFrame) else frame_type(self._df, self._spark)
-        given = _recorded_options(self) | options
+        given = {**_recorded_options(self), **options, **_path_option(path)}
+        known = known_options(_texts(given), WRITER)
         partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
         settings = session_settings(self._spark)
-        frame = _repartitioned(frame, partition_by, {**given, **_path_option(path)}, settings)
+        frame = _repartitioned(frame, partition_by, known, settings)
         source = format or _last_argument(self, "format")
-        writer = frame.write.format(source).options(**given, **as_options(settings))
         if partition_by:
-            writer = writer.option(PARTITION_BY, json.dumps(partition_by))
-        original(_with_mode(writer, mode or _last_argument(self, "mode")), path)
+            known[PARTITION_BY.lower()] = json.dumps(partition_by)
+        native_mode, requested = _modes(mode or _last_argument(self, "mode"))
+        known |= {**as_options(settings), **requested}
+        with describe_jobs(self._spark, f"IndexTables: write to {known.get(PATH, 'a table')}"):
+            if HAS_SOURCES:
+                original(frame.write.format(source).options(**known).mode(native_mode))
+            else:
+                save_frame(frame, known, overwrite=native_mode == "overwrite")
 
     writer_type.save = save
 
@@ -106,7 +128,7 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
 def _patch_reader(reader_type: type[Any]) -> None:
     if _is_patched(reader_type):
         return
-    _record_calls(reader_type, ("format",))
+    _record_calls(reader_type, _RECORDED_ON_READER)
     original = reader_type.load
 
     @functools.wraps(original)
@@ -122,6 +144,10 @@ def _patch_reader(reader_type: type[Any]) -> None:
             _activate(spark)
             check_workers(spark)
             options = {**as_options(session_settings(spark)), **options}
+            if not HAS_SOURCES:
+                given = {**_recorded_options(self), **options, **_path_option(path)}
+                wanted = _schema_of(spark, schema or _last_argument(self, "schema"))
+                return load_frame(spark, _texts(given), wanted)
         frame: DataFrame = original(self, path, format, schema, **options)
         return frame
 
@@ -150,15 +176,20 @@ def _activate(spark: SparkSession) -> None:
         spark.createDataFrame([], StructType([]))
 
 
-def _with_mode(writer: Any, mode: str | None) -> Any:
+def _schema_of(spark: SparkSession, schema: StructType | str | None) -> StructType | None:
+    return None if schema is None else spark.createDataFrame([], schema).schema
+
+
+def _modes(mode: str | None) -> tuple[str, dict[str, str]]:
+    """The mode for Spark, and an option with the requested mode if Spark rejects it. Raises InvalidOptionError."""
     name = (mode or "error").lower()
     if name in _NATIVE_MODES:
-        return writer.mode(name)
+        return name, {}
     if name not in _OTHER_MODES:
         raise InvalidOptionError(
             f"unknown save mode {mode!r}; use append, overwrite, errorifexists or ignore"
         )
-    return writer.mode("append").option(SAVE_MODE, _OTHER_MODES[name])
+    return "append", {SAVE_MODE: _OTHER_MODES[name]}
 
 
 # Streams.
@@ -180,6 +211,8 @@ def _patch_stream_reader(reader_type: type[Any]) -> None:
     ) -> DataFrame:
         spark = _session_of(self)
         if _is_ours(self, format, spark):
+            if not HAS_SOURCES:
+                raise SparkUnavailableError(NO_STREAM_SOURCE)
             check_workers(spark)
             options = {**as_options(session_settings(spark)), **options}
         frame: DataFrame = original(self, path, format, schema, **options)
@@ -210,9 +243,20 @@ def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         check_workers(spark)
         partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
         settings = session_settings(spark)
-        given = {**_recorded_options(self), **options, **_path_option(path)}
+        given = known_options(
+            _texts({**_recorded_options(self), **options, **_path_option(path)}), STREAM_WRITER
+        )
         frame = self._df if hasattr(self, "_df") else frame_type(self._write_stream._child, spark)
         repartitioned = _repartitioned(frame, partition_by, given, settings)
+        if not HAS_STREAM_ARROW_WRITER:
+            if partition_by:
+                given[PARTITION_BY.lower()] = json.dumps(partition_by)
+            write_batch = sink(
+                {**given, **as_options(settings)}, outputMode or _last_argument(self, "outputMode")
+            )
+            writer = _repeat_calls(self, repartitioned.writeStream, _KEPT_FOR_FOREACH_BATCH)
+            writer = writer.options(**{key: given[key] for key in given if key in _OPTIONS_OF_SPARK})
+            return original(writer.foreachBatch(write_batch), None, None, outputMode, None, queryName)
         writer = self if repartitioned is frame else _repeat_calls(self, repartitioned.writeStream)
         if partition_by:
             original_partition_by(writer, [])
@@ -228,7 +272,7 @@ def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
 
 
 def _repartitioned(
-    frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any], session: Mapping[str, str]
+    frame: DataFrame, partition_by: Sequence[str], given: Mapping[str, str], session: Mapping[str, str]
 ) -> DataFrame:
     """The frame, repartitioned by the table's partition columns if the setting asks for it; else the frame itself.
 
@@ -236,7 +280,6 @@ def _repartitioned(
     if they do not match its columns: the source then reports a better error than Spark would here. Raises
     InvalidOptionError for invalid settings.
     """
-    given = {key.lower(): _text(value) for key, value in options.items() if value is not None}
     if not Settings.resolve(given, session=session)[WRITE_OPTIMIZE_ENABLED]:
         return frame
     option = given.get(PARTITION_BY.lower())
@@ -256,8 +299,13 @@ def _table_partition_columns(options: Mapping[str, str], session: Mapping[str, s
     return ()
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as Spark passes them on."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in options.items()
+        if value is not None
+    }
 
 
 # Recorded calls: a Spark reader or writer cannot be asked for its format, mode, options or partition columns.
@@ -290,9 +338,9 @@ def _recorded(builder: Any, *methods: str) -> list[_Call]:
     return [call for call in builder.__dict__.get(_CALLS, []) if not methods or call.method in methods]
 
 
-def _repeat_calls(builder: Any, other: Any) -> Any:
-    """Repeat all recorded calls on another builder; returns that one."""
-    for call in _recorded(builder):
+def _repeat_calls(builder: Any, other: Any, methods: Sequence[str] = ()) -> Any:
+    """Repeat recorded calls on another builder, of some methods or of all; returns that one."""
+    for call in _recorded(builder, *methods):
         getattr(other, call.method)(*call.args, **call.kwargs)
     return other
 
