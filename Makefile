@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
-OLDEST := .venv-oldest-spark
+MATRIX := .venv-spark
+SPARKS ?= 3.5 4.0 4.1
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-check soak oldest-spark mutants docs wheel azurite jvm-judge docs-generated \
+.PHONY: help demo test lint format bench bench-check soak spark-matrix mutants docs wheel azurite jvm-judge docs-generated \
   lock clean
 
 help: ## list the targets
@@ -57,13 +58,20 @@ bench-check: $(BENCH_READY) ## measure as `make bench` does, and fail if a figur
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
 	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak tests/spark/test_cluster.py
 
-# Spark 4.1 does not close its sockets, which is no news.
-oldest-spark: $(READY) ## run the tests of Spark with the oldest release of it that is supported
-	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	@$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pyspark' > $(OLDEST)/others.txt
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLDEST)/others.txt 'pyspark==4.1.*'
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(OLDEST)/bin/python -m pytest tests/spark -p no:unraisableexception -W ignore::ResourceWarning
+# Older releases do not close their sockets, and use what Python and pandas deprecate. None of them is news.
+spark-matrix: $(READY) ## run the tests of Spark on SPARKS="3.5 4.0 4.1" and on the newest release
+	@$(BIN)/python -m pip freeze --exclude-editable | grep -v '^py4j\|^pyspark' > $(VENV)/without-spark.txt
+	@for release in $(SPARKS); do \
+	  echo "Spark $$release" && \
+	  { test -x $(MATRIX)-$$release/bin/python || $(PYTHON) -m venv $(MATRIX)-$$release; } && \
+	  $(MATRIX)-$$release/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -r $(VENV)/without-spark.txt "pyspark==$$release.*" && \
+	  $(MATRIX)-$$release/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --no-build-isolation --editable . && \
+	  $(MATRIX)-$$release/bin/python -m pytest tests/spark -p no:unraisableexception \
+	    -W ignore::ResourceWarning -W ignore::DeprecationWarning -W ignore::FutureWarning || exit 1; \
+	done
+	@echo "The newest Spark" && $(BIN)/python -m pytest tests/spark
 
 mutants: $(READY) ## plant known bugs in a copy of the package, one at a time: the tests must notice each
 	@$(BIN)/python -m tests.mutations
@@ -93,4 +101,4 @@ lock: $(READY) ## resolve the dependencies anew
 	  --extra dev --extra build --extra docs -c requirements/dev.lock pyproject.toml -o requirements/docs.lock
 
 clean: ## remove the virtual environment and what was built
-	@rm -rf $(VENV) $(OLDEST) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table
+	@rm -rf $(VENV) $(MATRIX)-* dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table

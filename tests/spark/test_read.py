@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 
 from indextables import IndexTable
-from indextables.errors import IndexTablesError, InvalidSchemaError
+from indextables.errors import IndexTablesError, InvalidQueryError, InvalidSchemaError
 from support.spark_frames import TEXT, ids, load, logs
 
 
@@ -43,7 +42,7 @@ def test_columns_and_schema_choose_what_is_read(spark: SparkSession, table: str)
     for nothing in ("", " , ", "[]"):
         with pytest.raises(IndexTablesError, match="option columns is empty"):
             load(spark, table, columns=nothing)
-        with pytest.raises(PySparkException, match="option columns is empty"):
+        with pytest.raises(IndexTablesError, match="option columns is empty"):
             spark.readStream.format("indextables").option("columns", nothing).load(table)
     with pytest.raises(InvalidSchemaError, match="cannot be read as string"):
         spark.read.format("indextables").schema("id string").load(table)
@@ -78,7 +77,7 @@ def test_the_option_query_finds_rows_without_a_limit(spark: SparkSession, path: 
 
 def test_queries_are_checked_before_any_task_runs(spark: SparkSession, table: str) -> None:
     for query in ("messge:x", "message:(x"):
-        with pytest.raises(PySparkException, match="InvalidQueryError"):
+        with pytest.raises(InvalidQueryError):
             load(spark, table, query=query).count()
 
 
@@ -104,7 +103,7 @@ def test_a_score_column_of_the_table_is_not_hidden(spark: SparkSession, path: st
     IndexTable.create(path, rows.schema, text=["words"]).append(rows)
     assert load(spark, path, query="words:some").first()._score == 0.5
     with pytest.raises(
-        PySparkException, match="adds the column '_score', but the table has one of this name"
+        IndexTablesError, match="adds the column '_score', but the table has one of this name"
     ):
         load(spark, path, query="words:some", search="true")
 

@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from indextables import IndexTable
 from indextables.errors import InvalidSchemaError
-from indextables.spark.types import batch_schema, spark_schema, table_schema
+from indextables.spark.releases import arrow_schema
+from indextables.spark.types import spark_schema, table_schema
 from support.spark_frames import load
 
 EVERYTHING = (
@@ -67,7 +68,7 @@ def test_schemas_convert_both_ways(spark: SparkSession) -> None:
     schema = StructType.fromDDL(EVERYTHING)
     arrow = table_schema(schema)
     assert spark_schema(arrow) == schema
-    assert batch_schema(schema).names == arrow.names
+    assert arrow_schema(schema).names == arrow.names
 
 
 @pytest.mark.parametrize("foreign", ["interval day to second", "variant"])

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from indextables import IndexTable
-from indextables.errors import CommitConflictError, SparkUnavailableError
+from indextables.errors import CommitConflictError, InvalidOptionError, SparkUnavailableError
 from indextables.spark.source import IndexTablesSource
 from indextables.spark.stream_write import BatchWritten, StreamWriter
 from indextables.spark.write import SplitsWritten
@@ -282,5 +282,5 @@ def test_a_repeated_batch_write_with_a_transaction_is_a_no_op(spark: SparkSessio
         )
     table = IndexTable(path)
     assert (table.num_rows, table.version, len(split_files(Path(path)))) == (3, 1, table.num_files)
-    with pytest.raises(PySparkException, match="give both txnAppId and txnVersion"):
+    with pytest.raises(InvalidOptionError, match="give both txnAppId and txnVersion"):
         frame.write.format("indextables").mode("append").option("txnAppId", "job").save(path)

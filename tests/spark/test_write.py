@@ -5,11 +5,11 @@ from pathlib import Path
 
 import fastavro
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.types import StructType
 
 from indextables import IndexTable
+from indextables.errors import IndexTablesError
 from indextables.spark.types import table_schema
 from indextables.storage import open_store
 from support.row_tables import split_files
@@ -64,7 +64,7 @@ def test_partition_by_of_other_formats_is_left_to_spark(spark: SparkSession, tmp
 def test_other_partition_columns_than_the_tables_are_refused(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
     logs(spark).write.format("indextables").partitionBy("DAY").mode("append").save(path)
-    with pytest.raises(PySparkException, match="partitionBy is level, but the table is partitioned by day"):
+    with pytest.raises(IndexTablesError, match="partitionBy is level, but the table is partitioned by day"):
         logs(spark).write.format("indextables").partitionBy("level").mode("append").save(path)
 
 
@@ -78,11 +78,11 @@ def test_replace_where_replaces_the_partitions_that_it_selects(spark: SparkSessi
 def test_replace_where_refuses_rows_and_columns_outside_of_it(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").partitionBy("day").mode("append").save(path)
     writer = logs(spark, 1).write.format("indextables").mode("overwrite")
-    with pytest.raises(PySparkException, match="day = '2026-01-01', which replaceWhere does not select"):
+    with pytest.raises(IndexTablesError, match="day = '2026-01-01', which replaceWhere does not select"):
         writer.option("replaceWhere", "day = '2026-01-02'").save(path)
-    with pytest.raises(PySparkException, match="'level' is not a partition column"):
+    with pytest.raises(IndexTablesError, match="'level' is not a partition column"):
         writer.option("replaceWhere", "level = 'INFO'").save(path)
-    with pytest.raises(PySparkException, match="an append replaces nothing"):
+    with pytest.raises(IndexTablesError, match="an append replaces nothing"):
         logs(spark).write.format("indextables").mode("append").option("replaceWhere", "day = 'x'").save(path)
     assert ids(load(spark, path)) == [1, 2, 3, 4, 5]
     assert len(split_files(Path(path))) == IndexTable(path).num_files
@@ -128,7 +128,7 @@ def test_without_partitions_a_dynamic_overwrite_replaces_everything(
 
 
 def test_a_table_without_columns_is_refused(spark: SparkSession, path: str) -> None:
-    with pytest.raises(PySparkException, match="there are no columns; a table needs at least one"):
+    with pytest.raises(IndexTablesError, match="there are no columns; a table needs at least one"):
         spark.range(1).select().write.format("indextables").mode("append").save(path)
     assert not Path(path).exists()
 
@@ -137,7 +137,7 @@ def test_save_modes_that_spark_does_not_offer_work_on_an_enabled_session(
     spark: SparkSession, path: str
 ) -> None:
     logs(spark, 1).write.format("indextables").save(path)
-    with pytest.raises(PySparkException, match="the table already exists"):
+    with pytest.raises(IndexTablesError, match="the table already exists"):
         logs(spark, 2).write.format("indextables").save(path)
     logs(spark, 3).write.format("indextables").mode("ignore").save(path)
     assert ids(load(spark, path)) == [1]
@@ -195,7 +195,7 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
 )
 def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, message: str) -> None:
     IndexTable.create(path, table_schema(StructType.fromDDL(LOGS)))
-    with pytest.raises(PySparkException, match=message):
+    with pytest.raises(IndexTablesError, match=message):
         change(logs(spark)).write.format("indextables").mode("append").save(path)
     assert split_files(Path(path)) == []
 
@@ -203,7 +203,7 @@ def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, chang
 def test_a_struct_of_another_shape_is_refused(spark: SparkSession, path: str) -> None:
     frame = spark.sql("select 1L as id, struct(1 as a, 'x' as b) as s")
     frame.write.format("indextables").mode("append").save(path)
-    with pytest.raises(PySparkException, match="column 's' has the type struct"):
+    with pytest.raises(IndexTablesError, match="column 's' has the type struct"):
         spark.sql("select 1L as id, struct(1 as a) as s").write.format("indextables").mode("append").save(
             path
         )
@@ -270,18 +270,18 @@ def test_optimized_write_leaves_tables_without_partitions_and_wrong_columns_to_t
     for expected in (1, 2):
         logs(spark, 1).write.format("indextables").mode("append").option(OPTIMIZED, True).save(path)
         assert IndexTable(path).num_files == expected
-    with pytest.raises(PySparkException, match="partition column 'nothing' does not exist"):
+    with pytest.raises(IndexTablesError, match="partition column 'nothing' does not exist"):
         logs(spark).write.format("indextables").partitionBy("nothing").option(OPTIMIZED, True).save(
             f"{path}2"
         )
-    with pytest.raises(PySparkException, match="the options have no path"):
+    with pytest.raises(IndexTablesError, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").option(OPTIMIZED, True).save()
 
 
 def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="the options have no path"):
+    with pytest.raises(IndexTablesError, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").save()
-    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+    with pytest.raises(IndexTablesError, match="CREATE TEMPORARY VIEW"):
         spark.read.format("indextables").load()
 
 
@@ -291,7 +291,7 @@ def test_a_table_of_the_jvm_is_converted_on_request_only(spark: SparkSession, pa
     before = sorted(Path(path).rglob("*"))
     rows = spark.createDataFrame([(1, "2024-01-01", "a b")], "id long, date string, message string")
     writer = rows.write.format("indextables").mode(mode)
-    with pytest.raises(PySparkException, match=r"holds splits of the JVM.*protocol\.convertJvmTables"):
+    with pytest.raises(IndexTablesError, match=r"holds splits of the JVM.*protocol\.convertJvmTables"):
         writer.save(path)
     assert sorted(Path(path).rglob("*")) == before
     writer.option("spark.indextables.protocol.convertJvmTables", "true").save(path)

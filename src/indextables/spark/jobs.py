@@ -463,8 +463,9 @@ def _local_workers(spark: SparkSession) -> Workers | None:
 
 def _probe_workers(spark: SparkSession) -> Workers:
     try:
-        # Enough rows that none of Spark's default number of partitions is empty.
-        probes = spark.range(1 << 16).mapInArrow(_probe(), _PROBE_SCHEMA).collect()
+        with describe_jobs(spark, "IndexTables: look for the package on the executors"):
+            # Enough rows that none of Spark's default number of partitions is empty.
+            probes = spark.range(1 << 16).mapInArrow(_probe(), _PROBE_SCHEMA).collect()
     except PySparkException as error:
         raise SparkUnavailableError(
             f"the executors' Python, {_interpreter(spark)}, cannot run tasks: {_reason(error)}; {_REMEDY}"
@@ -531,7 +532,27 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith(_CONNECT_MODULE)
 
 
-# Progress and errors.
+# Descriptions, progress and errors.
+
+_DESCRIPTION: Final = "spark.job.description"
+
+
+@contextlib.contextmanager
+def describe_jobs(spark: SparkSession, description: str) -> Iterator[None]:
+    """Show this description in Spark's UI for the jobs of the block, unless the caller has set one of their own.
+
+    Spark Connect has no descriptions.
+    """
+    context = None if is_connect(spark) else spark.sparkContext
+    if context is None or context.getLocalProperty(_DESCRIPTION) is not None:
+        yield
+        return
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, None)  # type: ignore[arg-type]  # None removes it
+
 
 # Spark's own setting for progress lines.
 _CONSOLE_PROGRESS: Final = "spark.ui.showConsoleProgress"

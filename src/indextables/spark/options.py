@@ -23,6 +23,7 @@ from indextables.predicates import BoundPredicate, Predicate, bind, parse_predic
 from indextables.predicates.literals import timestamp_ms
 from indextables.schema import find_column
 from indextables.search.conditions import Condition, condition_from_json
+from indextables.spark.releases import settings_of
 from indextables.spark.session import ENABLED
 from indextables.storage import ObjectStore, StoreLocation
 from indextables.table import Snapshot, TableContext, load_snapshot
@@ -291,7 +292,7 @@ def index_settings(options: Mapping[str, str], schema: pa.Schema) -> dict[str, s
 
 def session_settings(spark: SparkSession) -> dict[str, str]:
     """The session settings that a data source needs: ours, Hadoop's file systems, speculation, overwrite mode."""
-    settings = spark.conf.getAll
+    settings = settings_of(spark)
     passed_on = {
         key: value
         for key, value in settings.items()

@@ -19,9 +19,17 @@ from pyspark.sql.types import StructType
 
 from indextables.config import Settings
 from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
-from indextables.errors import IndexTablesError, InvalidOptionError, InvalidSchemaError
-from indextables.spark.jobs import check_workers
+from indextables.errors import IndexTablesError, InvalidOptionError, InvalidSchemaError, SparkUnavailableError
+from indextables.spark.failures import raise_own_errors
+from indextables.spark.jobs import check_workers, describe_jobs
 from indextables.spark.native import LoadedTable, load_table
+from indextables.spark.option_names import (
+    READER,
+    STREAM_OPTIONS_OF_SPARK,
+    STREAM_WRITER,
+    WRITER,
+    known_options,
+)
 from indextables.spark.options import (
     PARTITION_BY,
     PATH,
@@ -31,6 +39,7 @@ from indextables.spark.options import (
     parse_names,
     session_settings,
 )
+from indextables.spark.releases import HAS_SOURCES, HAS_STREAM_ARROW_WRITER
 from indextables.spark.session import is_enabled
 from indextables.spark.source import FORMATS
 from indextables.spark.sql.names import insert_into, load_named, our_table, save_as_table, split_name
@@ -43,6 +52,7 @@ from indextables.spark.sql.tables import (
 )
 from indextables.spark.statements import execute_statement
 from indextables.spark.types import quote_name
+from indextables.spark.without_sources import NO_STREAM_SOURCE, load_frame, save_frame, sink
 from indextables.table import load_snapshot
 
 _PATCHED: Final = "_indextables_patched"
@@ -64,14 +74,21 @@ _VIEW_METHODS: Final[Mapping[str, str]] = {
     "createOrReplaceGlobalTempView": "global_temp.",
 }
 
+_RECORDED_ON_READER: Final = ("format", "option", "options", "schema")
 _RECORDED_ON_WRITER: Final = ("format", "mode", "option", "options", "partitionBy")
 _RECORDED_ON_STREAM_WRITER: Final = (
     "format", "option", "options", "outputMode", "partitionBy", "queryName", "trigger", "foreach", "foreachBatch"
 )  # fmt: skip
 
 
+# What a stream keeps if it is written with `foreachBatch`.
+_KEPT_FOR_FOREACH_BATCH: Final = ("outputMode", "queryName", "trigger")
+_OPTIONS_OF_SPARK: Final = frozenset(name.lower() for name in STREAM_OPTIONS_OF_SPARK)
+
+
 def patch_spark(spark: SparkSession) -> None:
     """Patch the classes that this kind of session uses, classic or Connect. Patching again has no effect."""
+    raise_own_errors()
     frame = spark.range(0)
     _patch_writer(type(frame.write), type(frame))
     _patch_reader(type(spark.read))
@@ -108,15 +125,21 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         _activate(self._spark)
         check_workers(self._spark)
         frame = self._df if isinstance(self._df, DataFrame) else frame_type(self._df, self._spark)
-        given = _recorded_options(self) | options
+        given = {**_recorded_options(self), **options, **_path_option(path)}
+        known = known_options(_texts(given), WRITER)
         partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
         settings = session_settings(self._spark)
-        frame = _repartitioned(frame, partition_by, {**given, **_path_option(path)}, settings)
+        frame = _repartitioned(frame, partition_by, known, settings)
         source = format or _last_argument(self, "format")
-        writer = frame.write.format(source).options(**given, **as_options(settings))
         if partition_by:
-            writer = writer.option(PARTITION_BY, json.dumps(partition_by))
-        original(_with_mode(writer, mode or _last_argument(self, "mode")), path)
+            known[PARTITION_BY.lower()] = json.dumps(partition_by)
+        native_mode, requested = _modes(mode or _last_argument(self, "mode"))
+        known |= {**as_options(settings), **requested}
+        with describe_jobs(self._spark, f"IndexTables: write to {known.get(PATH, 'a table')}"):
+            if HAS_SOURCES:
+                original(frame.write.format(source).options(**known).mode(native_mode))
+            else:
+                save_frame(frame, known, overwrite=native_mode == "overwrite")
 
     writer_type.save = save
     _patch_named_writes(writer_type, frame_type)
@@ -174,7 +197,7 @@ def _patch_named_writes(writer_type: type[Any], frame_type: type[Any]) -> None:
 def _patch_reader(reader_type: type[Any]) -> None:
     if _is_patched(reader_type):
         return
-    _record_calls(reader_type, ("format", "schema", "option", "options"))
+    _record_calls(reader_type, _RECORDED_ON_READER)
     original = reader_type.load
 
     @functools.wraps(original)
@@ -192,14 +215,18 @@ def _patch_reader(reader_type: type[Any]) -> None:
         if isinstance(path, list):
             raise InvalidOptionError(f"load takes the path of one table, and got {len(path)} paths in a list")
         session = as_options(session_settings(spark))
-        given = _as_texts({**_recorded_options(self), **options, **_path_option(path)})
-        wanted = _last_argument(self, "schema") if schema is None else schema
-        loading = load_table(spark, {**session, **given}, _as_struct(wanted))
+        given = known_options(_texts({**_recorded_options(self), **options, **_path_option(path)}), READER)
+        wanted = _as_struct(_last_argument(self, "schema") if schema is None else schema)
+        loading = load_table(spark, {**session, **given}, wanted)
         frame = loading.frame
         if frame is None:
             _activate(spark)
             check_workers(spark)
-            frame = original(self, path, format, schema, **{**session, **options, **loading.options})
+            if HAS_SOURCES:
+                frame = original(self, path, format, schema, **{**session, **options, **loading.options})
+            else:
+                pinned = {key.lower(): value for key, value in loading.options.items()}
+                frame = load_frame(spark, {**session, **given, **pinned}, wanted)
         assert frame is not None
         if wanted is None:
             remember_options(
@@ -217,8 +244,7 @@ def _patch_reader(reader_type: type[Any]) -> None:
         if found is None:
             frame: DataFrame = original_table(self, tableName)
             return frame
-        given = {key: _text(value) for key, value in _recorded_options(self).items() if value is not None}
-        return load_named(spark, found, split_name(tableName), given)
+        return load_named(spark, found, split_name(tableName), _texts(_recorded_options(self)))
 
     reader_type.table = table
 
@@ -312,15 +338,16 @@ def _activate(spark: SparkSession) -> None:
         spark.createDataFrame([], StructType([]))
 
 
-def _with_mode(writer: Any, mode: str | None) -> Any:
+def _modes(mode: str | None) -> tuple[str, dict[str, str]]:
+    """The mode for Spark, and an option with the requested mode if Spark rejects it. Raises InvalidOptionError."""
     name = (mode or "error").lower()
     if name in _NATIVE_MODES:
-        return writer.mode(name)
+        return name, {}
     if name not in _OTHER_MODES:
         raise InvalidOptionError(
             f"unknown save mode {mode!r}; use append, overwrite, errorifexists or ignore"
         )
-    return writer.mode("append").option(SAVE_MODE, _OTHER_MODES[name])
+    return "append", {SAVE_MODE: _OTHER_MODES[name]}
 
 
 # Streams.
@@ -342,6 +369,8 @@ def _patch_stream_reader(reader_type: type[Any]) -> None:
     ) -> DataFrame:
         spark = _session_of(self)
         if _is_ours(self, format, spark):
+            if not HAS_SOURCES:
+                raise SparkUnavailableError(NO_STREAM_SOURCE)
             check_workers(spark)
             options = {**as_options(session_settings(spark)), **options}
         frame: DataFrame = original(self, path, format, schema, **options)
@@ -372,9 +401,20 @@ def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         check_workers(spark)
         partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
         settings = session_settings(spark)
-        given = {**_recorded_options(self), **options, **_path_option(path)}
+        given = known_options(
+            _texts({**_recorded_options(self), **options, **_path_option(path)}), STREAM_WRITER
+        )
         frame = self._df if hasattr(self, "_df") else frame_type(self._write_stream._child, spark)
         repartitioned = _repartitioned(frame, partition_by, given, settings)
+        if not HAS_STREAM_ARROW_WRITER:
+            if partition_by:
+                given[PARTITION_BY.lower()] = json.dumps(partition_by)
+            write_batch = sink(
+                {**given, **as_options(settings)}, outputMode or _last_argument(self, "outputMode")
+            )
+            writer = _repeat_calls(self, repartitioned.writeStream, _KEPT_FOR_FOREACH_BATCH)
+            writer = writer.options(**{key: given[key] for key in given if key in _OPTIONS_OF_SPARK})
+            return original(writer.foreachBatch(write_batch), None, None, outputMode, None, queryName)
         writer = self if repartitioned is frame else _repeat_calls(self, repartitioned.writeStream)
         if partition_by:
             original_partition_by(writer, [])
@@ -390,7 +430,7 @@ def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
 
 
 def _repartitioned(
-    frame: DataFrame, partition_by: Sequence[str], options: Mapping[str, Any], session: Mapping[str, str]
+    frame: DataFrame, partition_by: Sequence[str], given: Mapping[str, str], session: Mapping[str, str]
 ) -> DataFrame:
     """The frame, repartitioned by the table's partition columns if the setting asks for it; else the frame itself.
 
@@ -398,7 +438,6 @@ def _repartitioned(
     if they do not match its columns: the source then reports a better error than Spark would here. Raises
     InvalidOptionError for invalid settings.
     """
-    given = _as_texts(options)
     if not Settings.resolve(given, session=session)[WRITE_OPTIMIZE_ENABLED]:
         return frame
     option = given.get(PARTITION_BY.lower())
@@ -418,13 +457,13 @@ def _table_partition_columns(options: Mapping[str, str], session: Mapping[str, s
     return ()
 
 
-def _as_texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options as Spark passes them on: keys in lower case, values as text, and none without a value."""
-    return {key.lower(): _text(value) for key, value in options.items() if value is not None}
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options as Spark passes them on."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in options.items()
+        if value is not None
+    }
 
 
 # Recorded calls: a Spark reader or writer cannot be asked for its format, mode, options or partition columns.
@@ -457,9 +496,9 @@ def _recorded(builder: Any, *methods: str) -> list[_Call]:
     return [call for call in builder.__dict__.get(_CALLS, []) if not methods or call.method in methods]
 
 
-def _repeat_calls(builder: Any, other: Any) -> Any:
-    """Repeat all recorded calls on another builder; returns that one."""
-    for call in _recorded(builder):
+def _repeat_calls(builder: Any, other: Any, methods: Sequence[str] = ()) -> Any:
+    """Repeat recorded calls on another builder, of some methods or of all; returns that one."""
+    for call in _recorded(builder, *methods):
         getattr(other, call.method)(*call.args, **call.kwargs)
     return other
 

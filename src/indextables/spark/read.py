@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from msgspec.structs import replace
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from indextables.config import Settings
@@ -33,7 +32,8 @@ from indextables.search.conditions import Condition, compile_condition, texts_of
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.parser import QueryNode, parse_query
 from indextables.spark.options import QUERY, SEARCH, ReadOptions, TablePlace
-from indextables.spark.types import batch_schema, read_columns, spark_schema, table_schema
+from indextables.spark.releases import DataSourceReader, InputPartition, arrow_schema
+from indextables.spark.types import read_columns, spark_schema, table_schema
 from indextables.split.index_cache import index_cache
 from indextables.split.split import Split
 from indextables.storage import ObjectStore
@@ -109,7 +109,7 @@ class BatchReader(DataSourceReader):
         return {**self.__dict__, "_snapshot": None}
 
     def _rows(self, refs: Sequence[SplitRef]) -> Iterator[pa.RecordBatch]:
-        store, schema = self._place.store(), batch_schema(self._schema)
+        store, schema = self._place.store(), arrow_schema(self._schema)
         # A scan without any column could not report its number of rows.
         names = list(self._names.values()) or [self._table.shape.schema.names[0]]
         for ref in refs:

@@ -102,17 +102,26 @@ def enable(spark: SparkSession) -> SparkSession:
     Returns:
         The same session.
 
+    Raises:
+        SparkUnavailableError: The session is one of Spark Connect before 4.0.
+
     Example:
         >>> spark = indextables.spark.enable(SparkSession.builder.getOrCreate())
         >>> spark.sql("DESCRIBE INDEXTABLES STATE 'logs'").show()
     """
     # Spark starts many short-lived processes that import this package only for the data source.
     from indextables.spark.patches import patch_spark
+    from indextables.spark.releases import HAS_SOURCES
     from indextables.spark.source import SOURCES
 
+    if not HAS_SOURCES and not isinstance(spark, SparkSession):
+        raise SparkUnavailableError(
+            "Spark Connect before 4.0 has no Python data sources; use Spark 4.0 or newer, or a classic session"
+        )
     if not is_enabled(spark):
-        for source in SOURCES:
-            spark.dataSource.register(source)
+        if HAS_SOURCES:
+            for source in SOURCES:
+                spark.dataSource.register(source)
         spark.conf.set(FIELD_IDS, "true")
         spark.conf.set(ENABLED, "true")
     patch_spark(spark)

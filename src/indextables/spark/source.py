@@ -3,12 +3,12 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Final
 
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from indextables.errors import (
     IndexTablesError,
     InvalidOptionError,
+    SparkUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -16,6 +16,7 @@ from indextables.log.entries import empty_entries
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape, new_field_ids
+from indextables.spark.option_names import known_options
 from indextables.spark.options import (
     OVERWRITE_MODE,
     PARTITION_BY,
@@ -27,6 +28,7 @@ from indextables.spark.options import (
     index_settings,
 )
 from indextables.spark.read import BatchReader, freeze_loaded_objects, schema_to_read
+from indextables.spark.releases import HAS_STREAM_ARROW_WRITER, DataSource
 from indextables.spark.stream_read import FailedStream, StreamReader
 from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
@@ -42,7 +44,8 @@ class IndexTablesSource(DataSource):
     message Spark shows.
 
     Args:
-        options: The options of the reader or writer; keys are case-insensitive.
+        options: The options of the reader or writer; keys are case-insensitive. An unknown one raises
+            InvalidOptionError.
 
     Example:
         >>> df.write.format("indextables").mode("append").save("logs")
@@ -51,7 +54,7 @@ class IndexTablesSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options: Mapping[str, str] = {key.lower(): value for key, value in options.items()}
+        self._options: Mapping[str, str] = known_options(options)
         # The version that `load` found. Spark pickles this object to every process that plans a scan of it.
         self._version: int | None = None
 
@@ -107,7 +110,19 @@ class IndexTablesSource(DataSource):
             return FailedStream(error)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # the name is Spark's
-        """A writer for the batches of a query. Raises InvalidSchemaError if their schema does not fit the table."""
+        """A writer for the batches of a query. Raises InvalidSchemaError if their schema does not fit the table.
+
+        Raises SparkUnavailableError before Spark 4.1, where enabled sessions write streams with `foreachBatch`.
+        """
+        if not HAS_STREAM_ARROW_WRITER:
+            raise SparkUnavailableError(
+                "this Spark release passes a stream row by row to a data source; use Spark 4.1 or newer, or enable the "
+                "session with indextables.spark.enable(spark)"
+            )
+        return self.batch_writer(schema, overwrite)
+
+    def batch_writer(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """The writer that `streamWriter` returns, in every release of Spark."""
         place, options = TablePlace.of(self._options), WriteOptions.of(self._options)
         try:
             target = self._existing_table(schema, options, load_snapshot(place.context()))

@@ -6,6 +6,7 @@ from indextables.errors import TableNotFoundError
 from indextables.spark.catalog import find_catalog_table
 from indextables.spark.jobs import SparkRunner
 from indextables.spark.options import PATH, session_settings
+from indextables.spark.releases import frame_of
 from indextables.spark.sql.tables import options_of_view
 from indextables.spark.types import spark_schema
 from indextables.statements import Caller, TableName, parse_statement, run_statement
@@ -27,8 +28,7 @@ def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
         resolve_table=lambda name: _table_location(spark, name),
     )
     result = run_statement(statement, caller)
-    # Spark Connect needs an explicit schema for an empty result, and takes an empty chunk for the end of the table.
-    return spark.createDataFrame(result.combine_chunks(), spark_schema(result.schema))
+    return frame_of(spark, result, spark_schema(result.schema))
 
 
 def _table_location(spark: SparkSession, name: TableName) -> str:

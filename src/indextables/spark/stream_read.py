@@ -6,39 +6,23 @@ are pickled to the tasks.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from indextables.errors import IndexTablesError, ObjectNotFoundError
 from indextables.spark.change_feed import ChangeFeed, StoredOffset, StreamOffset
 from indextables.spark.options import NO_LIMITS, ReadLimits, ReadOptions, StreamOptions, TablePlace
 from indextables.spark.read import BatchReader, SplitBatch, split_batches
-
-# Spark before 4.2 has no limits for the batches of a stream.
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxBytes,
-        ReadMaxFiles,
-    )
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
-else:
-    try:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadMaxBytes,
-            ReadMaxFiles,
-        )
-        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
-    except ImportError:
-        ReadAllAvailable = ReadMaxBytes = ReadMaxFiles = None
-
-        class AvailableNow:
-            """Replaces Spark's class; these releases determine themselves where to stop."""
-
+from indextables.spark.releases import (
+    AvailableNow,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxFiles,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from indextables.errors import SparkUnavailableError
 from indextables.log.actions import TransactionAction
 from indextables.spark.options import TablePlace
+from indextables.spark.releases import DataSourceStreamArrowWriter, WriterCommitMessage
 from indextables.spark.write import Job, Replacement, SplitsWritten, TableWriter, WriteTarget
 
 # The task properties with the query id and the batch id.

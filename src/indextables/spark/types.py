@@ -1,12 +1,9 @@
 """Conversion between Spark schemas and Arrow schemas, and checks that data and tables match."""
 
-import inspect
 import json
 from collections.abc import Sequence
-from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from indextables.errors import InvalidSchemaError
@@ -18,11 +15,6 @@ from indextables.schema import (
     to_spark_json,
 )
 from indextables.split.writer import conform
-
-# Spark before 4.2 has no parameter for the time zone and uses UTC.
-_IN_UTC: Final[dict[str, Any]] = (
-    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
-)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -50,11 +42,6 @@ def table_schema(schema: StructType) -> pa.Schema:
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
     """The same columns, all nullable, as in tables that Spark itself creates from a DataFrame."""
     return pa.schema([field.with_nullable(True).with_type(_nullable(field.type)) for field in schema])
-
-
-def batch_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a data source's batches."""
-    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def check_written(given: pa.Schema, table: pa.Schema, place: str) -> None:

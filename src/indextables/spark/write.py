@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from indextables.config import Settings
 from indextables.config.registry import INDEX_WRITER_HEAP_SIZE, WRITE_TARGET_SPLIT_SIZE
@@ -36,6 +35,7 @@ from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape
 from indextables.spark.options import TablePlace
+from indextables.spark.releases import DataSourceArrowWriter, WriterCommitMessage
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, create_table, load_snapshot
