@@ -200,11 +200,13 @@ class RowsReader:
             return
         with local:
             # In parallel by row group rather than by column, because one column is often most of the work. Threads cost
-            # more than they save in a small group.
-            use_threads = len(groups) == 1 and self._is_large(groups[0])
+            # more than they save in a small group, also those that read ahead.
+            is_large = self._is_large(groups[0])
+            use_threads = len(groups) == 1 and is_large
 
             def decode(group: int) -> pa.Table:
-                return self._decode(self._parquet(local), [group], columns, use_threads=use_threads)
+                parquet = self._parquet(local, reads_ahead=is_large)
+                return self._decode(parquet, [group], columns, use_threads=use_threads)
 
             for _, rows in prefetched(decode, groups, depth=min(pa.cpu_count(), _MAX_DECODING_THREADS)):
                 yield rows
@@ -217,14 +219,16 @@ class RowsReader:
         leaves = [leaf for name in columns for leaf in self._leaves[name]]
         windows = _plan_windows(self._metadata, groups, leaves)
         file = _SparseFile(self._store, self._key, self._bundle.size)
-        parquet = self._parquet(file.reader())
+        parquet = self._parquet(file.reader(), reads_ahead=True)
         for window, _ in prefetched(lambda each: file.fetch(each.ranges), windows, depth=1):
             yield self._decode(parquet, window.groups, columns, use_threads=True)
             file.forget(window.ranges)
 
-    def _parquet(self, source: pa.NativeFile) -> pq.ParquetFile:
+    def _parquet(self, source: pa.NativeFile, *, reads_ahead: bool) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True)
+            return pq.ParquetFile(
+                source, metadata=self._metadata, pre_buffer=reads_ahead, page_checksum_verification=True
+            )
         except (OSError, pa.ArrowException) as error:
             raise self._read_error(error) from error
 

@@ -4,6 +4,7 @@ Tantivy's Python package has no options for these and no call that merges segmen
 the files by which Tantivy is told what to do, before its writer starts and after it has ended.
 """
 
+import contextlib
 import shutil
 import struct
 import tempfile
@@ -44,7 +45,7 @@ _NO_BLOCKS: Final = b"\x80"  # the variable-length integer 0
 # Tantivy's merge policy waits for this number of segments of about the same size.
 _SEGMENTS_PER_MERGE: Final = 8
 
-# Tantivy creates it when it completes a segment.
+# Tantivy writes nothing to it before it completes a segment.
 _LAST_FILE: Final = ".term"
 
 # So many row numbers are compared at a time.
@@ -72,9 +73,11 @@ class SegmentWatch:
 
     def has_overflowed(self) -> bool:
         """Whether there is more than one segment."""
-        files = {path.name for path in self._directory.iterdir()}
+        files = {path.name: path for path in self._directory.iterdir()}
         segments = {name.partition(".")[0] for name in files if name[0] != "." and name != META_FILE}
-        if len(segments) == 1 and not any(name.endswith(_LAST_FILE) for name in files):
+        if len(segments) == 1 and not any(
+            _has_bytes(files[name]) for name in files if name.endswith(_LAST_FILE)
+        ):
             (self.only_segment,) = segments
         return len(segments) > 1
 
@@ -94,7 +97,7 @@ def sort_index(directory: Path, mapping: DocMapping) -> tantivy.Index:
     """
     _check_order(directory, mapping)
     meta = _read_meta(directory)
-    _write_meta(directory, {**meta, "index_settings": meta["index_settings"] | _SORTED})
+    _write_meta(directory, {**meta, "index_settings": _BUILD_SETTINGS | _SORTED})
     return _open(directory, mapping)
 
 
@@ -106,13 +109,20 @@ def complete_index(directory: Path, mapping: DocMapping, only_segment: str | Non
     meta = _read_meta(directory)
     is_sorted = meta["index_settings"].keys() >= _SORTED.keys()
     if not is_sorted and [_segment_name(segment) for segment in meta["segments"]] != [only_segment]:
-        sort_index(directory, mapping)
+        _check_order(directory, mapping)
     if len(meta["segments"]) > 1:
+        _write_meta(directory, {**meta, "index_settings": _BUILD_SETTINGS | _SORTED})
         _merge_segments(directory, mapping)
     meta = _read_meta(directory)
     for segment in meta["segments"]:
         _empty_store(_segment_file(directory, segment, ".store"))
     _write_meta(directory, {**meta, "index_settings": _BUILD_SETTINGS})
+
+
+def _has_bytes(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # a merge has removed it
+        return path.stat().st_size > 0
+    return True
 
 
 def _check_order(directory: Path, mapping: DocMapping) -> None:
