@@ -222,6 +222,23 @@ def test_taking_rows_reads_only_their_pages_in_one_round_trip(sample):
     assert counting.ranges == []  # the pages are kept
 
 
+@pytest.mark.parametrize("are_large", [False, True])
+def test_the_pages_of_many_rows_are_kept_unless_they_are_large(sample, monkeypatch, are_large):
+    store, file, table = sample
+    monkeypatch.setattr(rows_reader, "_MAX_PAGES_KEPT", 2)
+    monkeypatch.setattr(rows_reader, "_PAGES_AT_A_TIME", 2)
+    if are_large:
+        monkeypatch.setattr(rows_reader, "_MAX_STORED_BYTES_KEPT", 1000)
+    counting = RangeCounter(store)
+    split = opened(counting, file)
+    rows = np.arange(ROWS - 1, 0, -7)
+    for _ in range(2):
+        counting.ranges.clear()
+        taken = split.take(rows, ["id", "nested"])
+        assert taken.equals(table.select(["id", "nested"]).take(pa.array(rows)))
+    assert bool(counting.ranges) == are_large
+
+
 @pytest.mark.parametrize("rows", [[ROWS], [-1], [0, 2**40]])
 def test_rows_that_the_split_does_not_have_are_an_error(sample, rows):
     store, file, _ = sample

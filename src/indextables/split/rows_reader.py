@@ -38,9 +38,10 @@ _PAGES_AT_A_TIME: Final = 128
 # How many bytes of row groups are fetched and decoded together.
 _WINDOW_BYTES: Final = 16 * 1024**2
 
-# Decoded pages are kept because the next search often takes neighbouring rows. Pages of a search that takes rows of
-# more pages than this are not.
+# Decoded pages are kept because the next search often takes neighbouring rows. More pages than this are kept only if
+# they are not larger in the split, where most are compressed: all of them are in memory at once.
 _MAX_PAGES_KEPT: Final = 64
+_MAX_STORED_BYTES_KEPT: Final = 32 * 1024**2
 _DECODED_BYTES: Final = 128 * 1024**2
 _DECODED: LruCache[Hashable, pa.Table] = shared_cache(
     "split.rows_reader.pages", "decoded pages", max_bytes=_DECODED_BYTES
@@ -149,7 +150,7 @@ class RowsReader:
         """Yield the rows with these numbers, in order, some at a time."""
         table = self._bundle.pages
         pages, firsts = np.unique(table.pages_of(ascending), return_index=True)
-        if len(pages) <= _MAX_PAGES_KEPT:
+        if len(pages) <= _MAX_PAGES_KEPT or int(table.sizes[:, pages].sum()) <= _MAX_STORED_BYTES_KEPT:
             of_page = np.split(ascending, firsts[1:])
             for page, numbers, rows in zip(pages, of_page, self._kept_pages(pages, columns), strict=True):
                 yield _picked(rows, numbers - table.first_rows[page])
@@ -178,11 +179,14 @@ class RowsReader:
         keys = [(self._token, page, *columns) for page in pages.tolist()]
         kept = [_DECODED.get(key) for key in keys]
         missing = [position for position, rows in enumerate(kept) if rows is None]
-        if missing:
-            read = self._pages.read(pages[missing], columns)
+        # In portions, because the pages that are decoded together stay in memory together.
+        portions = [
+            missing[first : first + _PAGES_AT_A_TIME] for first in range(0, len(missing), _PAGES_AT_A_TIME)
+        ]
+        for portion, read in zip(portions, self._read_pages(pages[missing], columns), strict=True):
             bytes_per_row = read.nbytes / max(read.num_rows, 1)
             start = 0
-            for position in missing:
+            for position in portion:
                 first, end = self._bundle.pages.first_rows[pages[position] : pages[position] + 2].tolist()
                 rows = read.slice(start, end - first)
                 start += end - first
