@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables import ops
+from indextables._row_progress import showing_rows
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM
 from indextables.errors import InvalidOptionError, ReadOnlyTableError
 from indextables.log.actions import AddAction
@@ -152,11 +153,12 @@ class IndexTable(TableReader):
 
     # --- Changes -------------------------------------------------------------------------------------
 
-    def append(self, data: pa.Table | pa.RecordBatchReader) -> int:
+    def append(self, data: pa.Table | pa.RecordBatchReader, *, progress: bool = False) -> int:
         """Write rows as new splits, and add them in one commit.
 
         Args:
             data: The rows. Columns match by name; missing columns are null. Without rows nothing is committed.
+            progress: Whether to show a bar on stderr: rows, rate, share and time left.
 
         Returns:
             The version of the commit.
@@ -170,7 +172,8 @@ class IndexTable(TableReader):
             >>> table.append(pa.table({"date": ["2026-02-01"], "level": ["WARN"], "message": ["slow request"]}))
             3
         """
-        return self._after(ops.write.append(self._writable(), data).snapshot)
+        with showing_rows(data, is_shown=progress) as rows:
+            return self._after(ops.write.append(self._writable(), rows).snapshot)
 
     def overwrite(self, data: pa.Table | pa.RecordBatchReader, where: str | Predicate | None = None) -> int:
         """Replace all rows, or the rows of the partitions that a predicate selects, in one commit.
@@ -552,6 +555,11 @@ class IndexTable(TableReader):
     def _after(self, snapshot: Snapshot) -> int:
         self._bind(snapshot, is_pinned=False)
         return snapshot.version
+
+
+def table_at(snapshot: Snapshot) -> IndexTable:
+    """The table of a snapshot, for callers that have committed to it."""
+    return IndexTable._of(snapshot)
 
 
 def open_context(context: TableContext) -> IndexTable:
