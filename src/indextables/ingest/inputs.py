@@ -136,17 +136,26 @@ def _inputs_at(
 
 
 def _spooled(source: IO[bytes], name: str) -> Input:
-    # The file lives as long as the input that refers to it.
-    spool = tempfile.TemporaryFile(prefix="indextables-input-")  # noqa: SIM115
-    with reading(name):
+    with reading(name), tempfile.TemporaryFile(prefix="indextables-input-") as spool:
         shutil.copyfileobj(source, spool, _PART_BYTES)
         spool.flush()
         size = spool.tell()
+        copy = _Descriptor(os.dup(spool.fileno()))
 
     def open_again() -> BinaryIO:
-        return cast("BinaryIO", io.BufferedReader(_Reopened(spool.fileno(), size)))
+        return cast("BinaryIO", io.BufferedReader(_Reopened(copy.number, size)))
 
     return Input(name, size, open_again)
+
+
+class _Descriptor:
+    """A file descriptor that is closed when nothing refers to it any more."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
 
 
 class _Reopened(io.RawIOBase):
