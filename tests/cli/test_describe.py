@@ -68,7 +68,7 @@ def test_text_output_has_readable_sizes_and_times(invoke: Invoke, table_path: st
     assert "size            2.4 MiB (2,516,582 bytes)" in lines
     assert "rows            2,000" in lines
     assert "partitioned by  date" in lines
-    assert "  message     string not null" in lines
+    assert "  message     string not null  full text" in lines
     assert any(line.startswith("created ") and line.endswith("Z)") for line in lines)
 
 

@@ -116,6 +116,22 @@ def test_data_that_does_not_fit_is_an_error_and_nothing_is_committed(tmp_path, d
     assert IndexTable(str(tmp_path / "t")).version == 0
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 10)],
+        [dt.datetime(2026, 1, 31), dt.datetime(2026, 1, 31, tzinfo=dt.UTC)],
+        ["x", b"x"],
+        [[dt.date(2026, 1, 31)], [dt.datetime(2026, 1, 31, 10)]],
+        [{"t": dt.date(2026, 1, 31)}, {"t": dt.datetime(2026, 1, 31, 10)}],
+    ],
+)
+def test_values_of_two_kinds_that_arrow_would_change_are_an_error_by_row(tmp_path, values):
+    with pytest.raises(InvalidValueError, match=r"row [12] of the data: field 'v'"):
+        indextables.write(tmp_path / "t", [{"v": value} for value in values])
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_failure_leaves_no_new_table(tmp_path):
     nanoseconds = pa.table({"t": pa.array([1], pa.timestamp("ns"))})
     with pytest.raises(InvalidValueError, match="the data, row 1: field 't'"):

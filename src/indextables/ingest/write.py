@@ -16,7 +16,7 @@ from indextables.ingest.operation import removing_new_folder
 from indextables.ingest.text_choice import SAMPLE_ROWS, choose_text_columns
 from indextables.ingest.typed_source import conformed
 from indextables.schema import canonical_schema, find_column
-from indextables.schema.conversion import LossyConversionError
+from indextables.schema.conversion import LossyConversionError, family_of
 from indextables.table import TableContext
 from indextables.table.create import plan_table
 
@@ -153,7 +153,7 @@ def _column_of_rows(name: Any, values: list[Any]) -> pa.Array:
             raise LossyConversionError(str(error)) from error
 
     try:
-        return convert(values)
+        column = convert(values)
     except LossyConversionError as error:
         # The first row that does not go with those before it.
         low, high = 0, len(values)
@@ -167,6 +167,30 @@ def _column_of_rows(name: Any, values: list[Any]) -> pa.Array:
             f"row {high:,} of the data: field {name!r} is {values[high - 1]!r}, which does not go with the rows before "
             f"it: {error}; give the field one type"
         ) from error
+    _check_kept(name, values, column)
+    return column
+
+
+def _check_kept(name: str, values: list[Any], column: pa.Array) -> None:
+    """Raise InvalidValueError for a value that Arrow has changed: a time that became a date, or got a zone."""
+    if family_of(column.type) in ("integer", "float", "string", "boolean", None):
+        return
+    pairs = zip(values, column.to_pylist(), strict=True)
+    changed = next((row for row, (value, kept) in enumerate(pairs, 1) if not _is_kept(value, kept)), None)
+    if changed is not None:
+        raise InvalidValueError(
+            f"row {changed:,} of the data: field {name!r} is {values[changed - 1]!r}, which does not go with the other "
+            f"rows: their type is {column.type}; give the field one type"
+        )
+
+
+def _is_kept(value: Any, kept: Any) -> bool:
+    if isinstance(value, Mapping) and isinstance(kept, Mapping):
+        return all(_is_kept(each, kept.get(name)) for name, each in value.items())
+    if isinstance(value, list | tuple) and isinstance(kept, list):
+        return len(value) == len(kept) and all(map(_is_kept, value, kept))
+    # NaN is not equal to itself.
+    return bool(value == kept) or (value != value and kept != kept)
 
 
 def _table_schema(reader: pa.RecordBatchReader) -> pa.Schema:
