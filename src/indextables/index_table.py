@@ -6,6 +6,7 @@ methods that only read are in `table_reader`. `ops` imports an operation when it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ class IndexTable(TableReader):
 
     def __init__(
         self,
-        path: str,
+        path: str | os.PathLike[str],
         *,
         version: int | None = None,
         timestamp: str | datetime | None = None,
@@ -81,11 +82,11 @@ class IndexTable(TableReader):
     @classmethod
     def create(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         schema: pa.Schema,
         *,
-        partition_by: Sequence[str] = (),
-        text: Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
+        text: str | Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
@@ -97,8 +98,9 @@ class IndexTable(TableReader):
         Args:
             path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
             schema: The columns of the table.
-            partition_by: The columns to partition by, in order.
-            text: The string columns to tokenize for full-text search. Other string columns match as a whole.
+            partition_by: The columns to partition by, in order: a name, or several.
+            text: The string columns to tokenize for full-text search: a name, or several. Other string columns match as
+                a whole.
             properties: Settings that are stored in the table.
             name: A name of the new table, for its readers. An existing table keeps its own.
             description: A description of the new table, likewise.
@@ -122,11 +124,11 @@ class IndexTable(TableReader):
         snapshot = create_table(
             context,
             schema,
-            partition_by,
+            one_or_several(partition_by),
             {
                 **ops.write.indexing_properties(options or {}),
                 **(properties or {}),
-                **ops.write.text_properties(schema, text),
+                **ops.write.text_properties(schema, one_or_several(text)),
             },
             **ops.write.checked_metadata(name, description),
         )
@@ -555,6 +557,11 @@ class IndexTable(TableReader):
     def _after(self, snapshot: Snapshot) -> int:
         self._bind(snapshot, is_pinned=False)
         return snapshot.version
+
+
+def one_or_several(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of columns, of which one may be given alone."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def table_at(snapshot: Snapshot) -> IndexTable:

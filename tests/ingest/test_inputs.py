@@ -125,6 +125,9 @@ def test_a_folder_is_read_with_its_partitions_and_says_what_it_leaves_out(tmp_pa
     result = index(tmp_path / "t", folder)
     assert [str(row["day"]) for row in rows_of(result)] == ["2026-01-30", "2026-01-31"]
     assert result.left_out == (str(folder / "readme.md"),)
+    json_lines(folder / "day=2026-01-31" / "b.jsonl", [{"id": 3, "day": "2026-02-01"}])
+    with pytest.raises(InvalidSchemaError, match=r"b\.jsonl, line 1: field 'day' .* a folder"):
+        index(tmp_path / "t", folder)
     with pytest.raises(InvalidOptionError, match="is a table"):
         index(tmp_path / "u", tmp_path / "t")
 

@@ -137,6 +137,32 @@ def test_large_and_precise_numbers_are_exact(tmp_path, text, types, stored):
     assert rows_of(index(tmp_path / "t", file, types=types)) == [{"n": stored}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "stored"),
+    [
+        ("float", "0.1", pa.scalar(0.1, pa.float32()).as_py()),
+        ("float", "16777216", 16777216.0),
+        ("float", "16777217", None),
+        ("float", "1e300", None),
+        ("long", "3.0", 3),
+        ("long", "3.5", None),
+        ("short", "40000", None),
+        ("decimal(4,2)", "12.5", decimal.Decimal("12.50")),
+        ("decimal(4,2)", "12.505", None),
+        ("double", "1e300", 1e300),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_number_is_what_the_type_of_its_column_holds_or_an_error(tmp_path, suffix, kind, text, stored):
+    content = f"id,n\n1,{text}\n" if suffix == "csv" else f'{{"id":1,"n":{text}}}\n'
+    file = text_file(tmp_path / f"a.{suffix}", content)
+    if stored is None:
+        with pytest.raises(InvalidValueError, match=r"a\.\w+, line [12]: field 'n'"):
+            index(tmp_path / "t", file, types=(f"n={kind}",))
+    else:
+        assert rows_of(index(tmp_path / "t", file, types=(f"n={kind}",))) == [{"id": 1, "n": stored}]
+
+
 @pytest.mark.parametrize("text", ["99999999999999999999", "9007199254740993", "1e999"])
 def test_a_number_that_a_double_would_round_is_an_error_by_name(tmp_path, text):
     file = text_file(tmp_path / "a.jsonl", f'{{"n":0.5}}\n{{"n":{text}}}\n')
@@ -289,6 +315,8 @@ def test_bad_lines_go_to_a_file_that_can_be_corrected_and_indexed(tmp_path):
     result = index(tmp_path / "t", file, bad_lines=str(bad))
     assert (result.num_rows, result.num_bad_lines) == (2, 1)
     assert bad.read_text() == "id,note\n2,x,y\n"
+    with pytest.raises(InvalidOptionError, match="exists"):
+        index(tmp_path / "t", file, bad_lines=str(bad))
     bad.write_text('id,note\n2,"x,y"\n')
     assert [row["note"] for row in rows_of(index(tmp_path / "t", bad))] == ["two\nlines", "z", "x,y"]
 

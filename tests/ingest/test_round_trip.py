@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indextables import IndexTable
 from indextables.errors import IndexTablesError
 from support.ingestion import COMPRESSIONS, index, rows_of
 
@@ -273,3 +274,119 @@ def _plain(scalar: Any) -> Any:
         # Values with nanoseconds are refused, so these have none.
         return scalar.cast(pa.timestamp("us")).as_py()
     return scalar.as_py()
+
+
+@SETTINGS
+@given(json_files(), st.data())
+def test_bad_lines_among_json_are_left_out_and_counted_and_all_other_rows_are_kept(files, data):
+    rows = [row for file in files for row in file]
+    nonsense = [
+        "{",
+        "null",
+        '{"row":1}{"row":2}',
+        '{"row":1,"row":2}',
+        "x",
+        '{"row":NaN}',
+        "[]",
+        '{"row": 1} x',
+    ]
+    lines: list[str] = []
+    bad = 0
+    for row in rows:
+        for line in data.draw(st.lists(st.sampled_from(nonsense), max_size=2)):
+            lines.append(line)
+            bad += 1
+        lines.append(json.dumps(row))
+    folder = Path(tempfile.mkdtemp())
+    try:
+        (folder / "a.jsonl").write_text("\n".join(lines))
+        try:
+            result = index(
+                folder / "t", folder / "a.jsonl", bad_lines=str(folder / "bad"), types=("row=long",)
+            )
+        except IndexTablesError:
+            assert not (folder / "t").exists()
+            return
+        stored = sorted(rows_of(result), key=lambda row: row["row"])
+        # A number that a double does not hold makes its line a bad one, too.
+        written = (folder / "bad").read_text().splitlines() if (folder / "bad").exists() else []
+        kept = [row for row in rows if json.dumps(row) not in written]
+        assert result.num_bad_lines == len(written) == bad + len(rows) - len(kept)
+        assert len(stored) == len(kept)
+        for read, row in zip(kept, stored, strict=True):
+            assert all(same(read.get(name), value) for name, value in row.items()), (read, row)
+    finally:
+        shutil.rmtree(folder)
+
+
+table_types = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "list": pa.list_(pa.float64()),
+    "struct": pa.struct([("x", pa.string()), ("y", pa.int64())]),
+    "map": pa.map_(pa.string(), pa.int64()),
+}
+
+
+@SETTINGS
+@given(st.data())
+def test_an_append_of_json_stores_the_same_values_in_the_types_of_the_table_or_nothing(data):
+    names = ["a", "b"]
+    types = {name: data.draw(st.sampled_from(sorted(table_types))) for name in names}
+    kinds = {name: data.draw(json_kinds(1)) for name in names}
+    row = st.fixed_dictionaries({}, optional={name: st.none() | kind for name, kind in kinds.items()})
+    rows = [{**each, "row": number} for number, each in enumerate(data.draw(st.lists(row, max_size=5)))]
+    folder = Path(tempfile.mkdtemp())
+    try:
+        schema = pa.schema(
+            [("row", pa.int64()), *((name, table_types[kind]) for name, kind in types.items())]
+        )
+        table = IndexTable.create(folder / "t", schema)
+        (folder / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+        try:
+            stored = rows_of(index(folder / "t", folder / "a.jsonl"))
+        except IndexTablesError as error:
+            refusal = str(error)
+            assert "a.jsonl, line " in refusal
+            assert table.refresh().version == 0
+            return
+        stored.sort(key=lambda each: each["row"])
+        assert len(stored) == len(rows)
+        for read, kept in zip(rows, stored, strict=True):
+            for name in names:
+                assert converted(read.get(name), kept[name]), (types[name], read.get(name), kept[name])
+    finally:
+        shutil.rmtree(folder)
+
+
+def converted(read: Any, stored: Any) -> bool:
+    """Whether a stored value means what JSON says: numbers and times may be text, on either side."""
+    if isinstance(stored, list) and isinstance(read, dict):  # a map
+        return len(stored) == len(read) and all(converted(read[key], value) for key, value in stored)
+    if isinstance(stored, list) and isinstance(read, list):
+        return len(stored) == len(read) and all(map(converted, read, stored))
+    if isinstance(stored, dict) and isinstance(read, dict):
+        return all(converted(read.get(name), value) for name, value in stored.items()) and set(read) <= set(
+            stored
+        )
+    if isinstance(stored, str) and not isinstance(read, str) and read is not None:
+        return json.loads(stored) == read
+    if isinstance(stored, bool) and isinstance(read, str):
+        return read.lower() == str(stored).lower()
+    if (
+        isinstance(stored, int | float)
+        and not isinstance(stored, bool)
+        and isinstance(read, str | int | float)
+    ):
+        number = float(read) if isinstance(read, float) or not str(read).lstrip("+-").isdigit() else int(read)
+        return number == stored or pa.scalar(float(number), pa.float32()).as_py() == stored
+    if isinstance(stored, dt.datetime) and isinstance(read, str) and len(read) == 10:
+        return dt.datetime.fromisoformat(read) == stored
+    return same(read, stored)

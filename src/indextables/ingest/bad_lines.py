@@ -36,6 +36,10 @@ class BadLines:
             raise InvalidOptionError(
                 "bad lines are to fail, to be skipped, or to go to a file; name one of them"
             )
+        if policy not in (FAIL, SKIP) and Path(policy).exists() and Path(policy).stat().st_size:
+            raise InvalidOptionError(
+                f"the file {policy} for bad lines exists; name another one, or remove it"
+            )
         self._policy = policy
         self._file: BinaryIO | None = None
         self._header: bytes = b""

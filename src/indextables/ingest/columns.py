@@ -121,10 +121,14 @@ def _described(data_type: pa.DataType) -> str:
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The schema that readers return, and whether fields that it does not have are ignored or refused."""
+    """The schema that readers return, and whether fields that it does not have are ignored or refused.
+
+    The values of `folder_columns` are in the path of the input, so they are not in the schema.
+    """
 
     schema: pa.Schema
     new_fields: str = FAIL
+    folder_columns: frozenset[str] = frozenset()
 
     def unknown(self, name: str) -> bool:
         """Whether a field is not in the schema. Names are compared without regard to case."""
@@ -135,13 +139,18 @@ class Target(msgspec.Struct, frozen=True):
         if self.new_fields == IGNORE:
             return
         new = next((name for name in names if self.unknown(name)), None)
+        if new in self.folder_columns:
+            raise InvalidSchemaError(
+                f"{place}: field {new!r} is in the file, and a folder of its path has the same name; rename the "
+                f"folder, or pass --new-fields ignore to take the value of the folder. Nothing was committed"
+            )
         if new is not None:
             raise new_field_error(place, new, f"the table, whose columns are {', '.join(self.schema.names)}")
 
     def without(self, names: Sequence[str]) -> "Target":
-        """The same without some columns."""
+        """The same without the columns whose values are in the path."""
         kept = [field for field in self.schema if field.name not in names]
-        return Target(pa.schema(kept), self.new_fields)
+        return Target(pa.schema(kept), self.new_fields, frozenset(names))
 
 
 def misfits(values: V, convert: Callable[[V], Any]) -> dict[int, str]:

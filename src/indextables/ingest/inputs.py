@@ -108,7 +108,7 @@ def find_inputs(
     for place in places:
         found = list(_inputs_at(place, storage_options, options))
         known = [each for each in found if each.is_named or is_known(each.name)]
-        left_out += [each.name for each in found if each not in known]
+        left_out += [each.name for each in found if not (each.is_named or is_known(each.name))]
         if not known:
             names = ", ".join(each.name for each in found[:3])
             reason = (

@@ -32,15 +32,18 @@ from indextables.ingest.json_values import (
 from indextables.ingest.lattice import Seen, table_type
 from indextables.ingest.source import ReadOptions
 from indextables.ingest.text import BLOCK_BYTES, text_blocks
-from indextables.ingest.text_types import EXACT_INTEGERS, read_text, recognised_type
+from indextables.ingest.text_types import exact_integers, read_text, recognised_type
 from indextables.schema import find_column
 from indextables.schema.conversion import LossyConversionError, convert_parts
 
 # A block with a line that Arrow cannot read is halved until it is this small, and then read line by line.
 _SMALL_BYTES: Final = 128 * 1024
 
-# A whole number of 16 digits or more, which a double may not hold.
-_LONG_INTEGER: Final = re.compile(rb"[0-9]{16}[0-9]*(?![0-9.eE])")
+# A whole number of so many digits that the type may not hold it; for floats, any number too large for them, too.
+_LONG_INTEGER: Final = {
+    pa.float64(): re.compile(rb"[0-9]{16}[0-9]*(?![0-9.eE])"),
+    pa.float32(): re.compile(rb"[0-9]{8}|[eE]"),
+}
 
 
 @decodable
@@ -309,8 +312,8 @@ def _seen_type(column: pa.ChunkedArray, before: pa.DataType, data: bytes) -> pa.
 
 
 def _check_numbers(column: Any, data: bytes) -> None:
-    large = pc.greater_equal(pc.abs(column), float(EXACT_INTEGERS))
-    if pc.any(large, min_count=0).as_py() and _LONG_INTEGER.search(data):
+    large = pc.greater_equal(pc.abs(column), exact_integers(column.type))
+    if pc.any(large, min_count=0).as_py() and _LONG_INTEGER[column.type].search(data):
         raise _CannotReadError
 
 

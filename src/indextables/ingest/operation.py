@@ -127,6 +127,7 @@ class _Ingestion:
             request.storage_options,
             request.options,
         )
+        self._formats = [self._format_of(each) for each in self._inputs]
         self._meter = _Meter(show, self._inputs)
         self._read_options = self._reading()
 
@@ -193,12 +194,14 @@ class _Ingestion:
             watch=self._meter.watch,
         )
 
+    def _format_of(self, each: Input) -> Format:
+        if self._request.format is not None:
+            return self._request.format
+        return Format.LINES if self._request.pattern is not None else format_of(each)
+
     def _sources(self, description: str) -> Iterator[tuple[Input, Source]]:
         self._meter.start(description)
-        for each in self._inputs:
-            format_ = self._request.format
-            if format_ is None:
-                format_ = Format.LINES if self._request.pattern is not None else format_of(each)
+        for each, format_ in zip(self._inputs, self._formats, strict=True):
             yield each, open_source(each, format_, self._read_options)
             self._meter.end_input(each)
 
@@ -260,10 +263,7 @@ class _Ingestion:
         """The first rows of the first inputs."""
         target = Target(schema, IGNORE)
         tables = []
-        for each in self._inputs[:_SAMPLED_INPUTS]:
-            format_ = self._request.format
-            if format_ is None:
-                format_ = Format.LINES if self._request.pattern is not None else format_of(each)
+        for each, format_ in list(zip(self._inputs, self._formats, strict=True))[:_SAMPLED_INPUTS]:
             options = msgspec.structs.replace(self._read_options, watch=None)
             rows = open_source(each, format_, options).read(target, BadLines(SKIP))
             tables.append(next(rows, schema.empty_table()).slice(0, SAMPLE_ROWS))

@@ -31,13 +31,14 @@ _RECOGNISED: Final = (
 _TIMES: Final = _RECOGNISED[3:]
 
 # How a value may be written if its type is known.
-_ANY_INTEGER: Final = r"^[+-]?[0-9]+$"
+_ANY_INTEGER: Final = r"^[+-]?[0-9]+(\.0*)?$"
 _ANY_NUMBER: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _NOT_FINITE: Final = r"^[+-]?(?i:nan|inf|infinity)$"
 _LONG_FRACTION: Final = r"(\.[0-9]{6})0+"
 
-# Beyond it, not every integer is a double.
-EXACT_INTEGERS: Final = 2**53
+# Beyond them, not every integer is a double, or a float.
+_EXACT_IN_DOUBLES: Final = 2**53
+_EXACT_IN_FLOATS: Final = 2**24
 _FIRST_YEAR_US: Final = -62_135_596_800_000_000
 
 
@@ -82,27 +83,32 @@ def read_text(texts: Any, wanted: pa.DataType) -> Any:
 
 def _read_integers(texts: Any, wanted: pa.DataType) -> Any:
     _require(texts, _ANY_INTEGER, "a whole number")
-    return _cast(_without_plus(texts), wanted)
+    return _cast(pc.replace_substring_regex(_without_plus(texts), r"\.0*$", ""), wanted)
 
 
 def _read_floats(texts: Any, wanted: pa.DataType) -> Any:
     _require(texts, f"{_ANY_NUMBER}|{_NOT_FINITE}", "a number")
-    numbers = _cast(texts, pa.float64())
-    large = pc.greater_equal(pc.abs(numbers), float(EXACT_INTEGERS))
+    numbers = _cast(_cast(texts, pa.float64()), wanted)
+    large = pc.greater_equal(pc.abs(numbers), exact_integers(wanted))
     if pc.any(large, min_count=0).as_py():
         # NaN is not among them.
         for text, number in zip(texts.filter(large), numbers.filter(large), strict=True):
-            _check_large(text.as_py(), number.as_py())
-    return numbers if pa.types.is_float64(wanted) else _cast(numbers, wanted)
+            _check_large(text.as_py(), number.as_py(), wanted)
+    return numbers
 
 
-def _check_large(text: str, number: float) -> None:
+def exact_integers(wanted: pa.DataType) -> float:
+    """The end of the integers that are all exact in a floating-point type."""
+    return float(_EXACT_IN_DOUBLES if pa.types.is_float64(wanted) else _EXACT_IN_FLOATS)
+
+
+def _check_large(text: str, number: float, wanted: pa.DataType) -> None:
     if math.isinf(number):
         if text.strip("+-").isalpha():
             return
-        raise LossyConversionError(f"{text} is too large for a double")
+        raise LossyConversionError(f"{text} is too large for a {wanted}")
     if text.lstrip("+-").isdigit() and int(text) != int(number):
-        raise LossyConversionError(f"{text} is not exact as a double")
+        raise LossyConversionError(f"{text} is not exact as a {wanted}")
 
 
 def _read_timestamps(texts: Any, wanted: pa.DataType) -> Any:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from indextables import ops
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError, TableNotFoundError
-from indextables.index_table import IndexTable, table_at
+from indextables.index_table import IndexTable, one_or_several, table_at
 from indextables.ingest.columns import misfits
 from indextables.ingest.lattice import final_type, table_type
 from indextables.ingest.operation import removing_new_folder
@@ -250,7 +250,7 @@ def _check_same(table: IndexTable, text: Sequence[str] | None, partition_by: Seq
 
 
 def _names(names: str | Sequence[str], argument: str) -> tuple[str, ...]:
-    chosen = (names,) if isinstance(names, str) else tuple(names)
+    chosen = one_or_several(names)
     if not all(isinstance(each, str) for each in chosen):
         raise InvalidOptionError(f"{argument} must be a column name, or several; not {names!r}")
     return chosen
