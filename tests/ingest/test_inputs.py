@@ -78,6 +78,32 @@ def test_formats_with_types(tmp_path, kind):
         assert not (tmp_path / "u").exists()
 
 
+def test_old_timestamps_of_parquet_are_right_in_every_year_and_exact(tmp_path):
+    moments = [dt.datetime(1, 1, 1), dt.datetime(2026, 1, 31, 10, 0, 0, 5), dt.datetime(9999, 12, 31), None]
+    rows = pa.table({"t": pa.array(moments, pa.timestamp("us"))})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert [row["t"] for row in rows_of(index(tmp_path / "t", tmp_path / "a.parquet"))] == moments
+    nanoseconds = pa.table({"t": pa.array([1001], pa.timestamp("ns"))})
+    pq.write_table(nanoseconds, tmp_path / "b.parquet", use_deprecated_int96_timestamps=True)
+    with pytest.raises(InvalidValueError, match=r"b\.parquet .*field 't' has times with nanoseconds"):
+        index(tmp_path / "u", tmp_path / "b.parquet")
+    assert not (tmp_path / "u").exists()
+
+
+def test_extension_types_are_stored_as_what_they_extend(tmp_path):
+    ids = pa.array([bytes(range(16)), None], pa.uuid())
+    with pa.ipc.new_file(tmp_path / "a.arrow", pa.schema([("id", pa.uuid())])) as writer:
+        writer.write_table(pa.table({"id": ids}))
+    assert rows_of(index(tmp_path / "t", tmp_path / "a.arrow")) == [{"id": bytes(range(16))}, {"id": None}]
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    with pa.ipc.new_file(tmp_path / "a.arrow", pa.schema([("a", pa.int64()), ("A", pa.int64())])) as writer:
+        writer.write_table(pa.table([[1], [2]], names=["a", "A"]))
+    with pytest.raises(InvalidSchemaError, match=r"a\.arrow has the column 'a' twice"):
+        index(tmp_path / "t", tmp_path / "a.arrow")
+
+
 def test_avro_types_are_kept(tmp_path):
     schema = {
         "type": "record",

@@ -107,6 +107,8 @@ def test_an_index_of_pandas_is_a_column_unless_it_only_counts(tmp_path):
         ("rows.csv", InvalidOptionError, "indextables index"),
         (5, InvalidOptionError, "type int"),
         (pd.DataFrame({"id": [1, "x"]}), InvalidValueError, "id"),
+        (pd.DataFrame([[1, 2]], columns=["id", "id"]), InvalidValueError, "id"),
+        (pa.table([[1], [2]], names=["id", "ID"]), InvalidSchemaError, "'id' twice"),
     ],
 )
 def test_data_that_does_not_fit_is_an_error_and_nothing_is_committed(tmp_path, data, error, message):

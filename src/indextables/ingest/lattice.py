@@ -103,8 +103,6 @@ def table_type(data_type: pa.DataType) -> pa.DataType:
     as it is, and is refused later, by name.
     """
     plain = plain_type(data_type)
-    if isinstance(plain, pa.BaseExtensionType):
-        return table_type(plain.storage_type)
     if pa.types.is_timestamp(plain):
         return TIMESTAMP if plain.tz else TIMESTAMP_NTZ
     if plain in _SIGNED_OF:

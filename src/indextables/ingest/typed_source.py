@@ -1,10 +1,11 @@
 """Inputs that have types of their own: Parquet, Arrow IPC and Avro."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.ingest.bad_lines import BadLines, Place
@@ -18,6 +19,12 @@ from indextables.schema.spark_json import TIMESTAMP, TIMESTAMP_NTZ
 
 _BATCH_ROWS: Final = 64 * 1024
 _REMEDY: Final = "correct the file, or give the column another --type when you create the table"
+
+# The microseconds around 1970 that are also known as nanoseconds, with a margin.
+_NANOSECOND_RANGE_US: Final = 9_200_000_000_000_000
+
+_Open = Callable[[], BinaryIO]
+_Opened = tuple[pa.Schema, int, Iterator[pa.RecordBatch]]
 
 _AVRO_TYPES: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
@@ -73,9 +80,13 @@ class TypedSource:
             yield conformed(pa.Table.from_batches([batch]), target.schema, self.name, row)
             row += batch.num_rows
 
-    def _open(self) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch]]:
+    def _open(self) -> "_Opened":
         try:
-            return _OPENERS[self._format](self._source.open(self._options.watch))
+            opened = _OPENERS[self._format](lambda: self._source.open(self._options.watch))
+            check_names(opened[0].names, self.name)
+            return opened
+        except InvalidSchemaError:
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError, EOFError) as error:
             raise InvalidSchemaError(f"{self.name} cannot be read as {self._format}: {error}") from error
 
@@ -84,6 +95,14 @@ class TypedSource:
             yield from batches
         except (pa.ArrowException, OSError, ValueError, KeyError, EOFError) as error:
             raise InvalidValueError(f"{self.name} cannot be read to its end: {error}") from error
+
+
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raise InvalidSchemaError for a name that two columns have, ignoring case."""
+    folded = [name.lower() for name in names]
+    twice = next((name for name in names if folded.count(name.lower()) > 1), None)
+    if twice is not None:
+        raise InvalidSchemaError(f"{place} has the column {twice!r} twice, ignoring case; rename one")
 
 
 def conformed(
@@ -123,14 +142,46 @@ def conformed(
 # --- formats ------------------------------------------------------------------------------------------
 
 
-def _open_parquet(file: BinaryIO) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch]]:
+def _open_parquet(open_file: _Open) -> _Opened:
     import pyarrow.parquet as pq
 
-    parquet = pq.ParquetFile(file)
-    return parquet.schema_arrow, parquet.metadata.num_rows, parquet.iter_batches(batch_size=_BATCH_ROWS)
+    parquet = pq.ParquetFile(open_file(), coerce_int96_timestamp_unit="us")
+    batches = parquet.iter_batches(batch_size=_BATCH_ROWS)
+    old_times = [
+        parquet.schema.column(place).name
+        for place in range(len(parquet.schema))
+        if parquet.schema.column(place).physical_type == "INT96"
+        and parquet.schema.column(place).path in parquet.schema_arrow.names
+    ]
+    if old_times:
+        # As nanoseconds, the years beyond 2262 are wrong; as microseconds, the last digits are cut off.
+        whole = pq.ParquetFile(open_file()).iter_batches(batch_size=_BATCH_ROWS, columns=old_times)
+        batches = _without_nanoseconds(batches, whole)
+    return parquet.schema_arrow, parquet.metadata.num_rows, batches
 
 
-def _open_arrow(file: BinaryIO) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch]]:
+def _without_nanoseconds(
+    batches: Iterator[pa.RecordBatch], whole: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The batches. Raises ValueError if a time of the old type INT96 has nanoseconds."""
+    for batch, exact in zip(batches, whole, strict=True):
+        for name in exact.schema.names:
+            micros = batch[name].cast(pa.int64())
+            is_in_range = pc.less(pc.abs(micros), _NANOSECOND_RANGE_US)
+            nanos = exact[name].cast(pa.int64())
+            is_cut = pc.and_(
+                is_in_range, pc.not_equal(pc.multiply_checked(pc.divide(nanos, 1000), 1000), nanos)
+            )
+            if pc.any(is_cut, min_count=0).as_py():
+                raise ValueError(
+                    f"field {name!r} has times with nanoseconds, and tables hold microseconds; write the file again "
+                    f"without them"
+                )
+        yield batch
+
+
+def _open_arrow(open_file: _Open) -> _Opened:
+    file = open_file()
     magic = file.read(6)
     file.seek(0)
     if magic == b"ARROW1":
@@ -141,10 +192,10 @@ def _open_arrow(file: BinaryIO) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch
     return stream.schema, 0, iter(stream)
 
 
-def _open_avro(file: BinaryIO) -> tuple[pa.Schema, int, Iterator[pa.RecordBatch]]:
+def _open_avro(open_file: _Open) -> _Opened:
     import fastavro
 
-    reader = fastavro.reader(file)
+    reader = fastavro.reader(open_file())
     type_ = _avro_type(reader.writer_schema, {})
     if not pa.types.is_struct(type_):
         raise ValueError("its values are not records")

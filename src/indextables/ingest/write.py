@@ -14,7 +14,7 @@ from indextables.ingest.columns import misfits
 from indextables.ingest.lattice import final_type, table_type
 from indextables.ingest.operation import removing_new_folder
 from indextables.ingest.text_choice import SAMPLE_ROWS, choose_text_columns
-from indextables.ingest.typed_source import conformed
+from indextables.ingest.typed_source import check_names, conformed
 from indextables.schema import canonical_schema, find_column
 from indextables.schema.conversion import LossyConversionError, family_of
 from indextables.table import TableContext
@@ -72,6 +72,7 @@ def write(
     """
     place = os.fspath(path)
     reader = as_reader(data)
+    check_names(reader.schema.names, _DATA)
     chosen = None if text is None else _names(text, "text")
     partitions = _names(partition_by, "partition_by")
     try:
@@ -119,7 +120,8 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
             return data.to_arrow_reader() if hasattr(data, "to_arrow_reader") else data.fetch_record_batch()
         if isinstance(data, Mapping):
             return pa.table(dict(data)).to_reader()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    # pyarrow raises ValueError for the columns of pandas.
+    except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidValueError(f"the data cannot be converted to Arrow: {error}") from error
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | os.PathLike):
         return _table_of_rows(list(data)).to_reader()

@@ -75,9 +75,12 @@ def converts(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """The type of the values of an encoded column, and any other type itself."""
-    encoded = isinstance(data_type, pa.DictionaryType | pa.RunEndEncodedType)
-    return data_type.value_type if encoded else data_type
+    """The type of the values of an encoded column or an extension type, and any other type itself."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return plain_type(data_type.storage_type)
+    if isinstance(data_type, pa.DictionaryType | pa.RunEndEncodedType):
+        return plain_type(data_type.value_type)
+    return data_type
 
 
 def convert(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -101,14 +104,14 @@ def convert_parts(array: Any, wanted: pa.DataType, leaf: Callable[[Any, pa.DataT
 
 
 def _convert(array: Any, wanted: pa.DataType) -> Any:
-    if isinstance(array.type, pa.DictionaryType | pa.RunEndEncodedType):
-        return _convert(_cast(array, array.type.value_type), wanted)
     return convert_parts(array, wanted, _convert_leaf)
 
 
 def _convert_leaf(array: Any, wanted: pa.DataType) -> Any:
+    if isinstance(array.type, pa.BaseExtensionType):
+        return _convert(array.storage, wanted)
     if isinstance(array.type, pa.DictionaryType | pa.RunEndEncodedType):
-        return _convert(array, wanted)
+        return _convert(_cast(array, array.type.value_type), wanted)
     if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
         # Arrow asks for as many digits as the integer type may have; the values may have fewer.
         return _cast(_cast(array, pa.decimal128(38, 0)), wanted)
