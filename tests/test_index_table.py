@@ -201,3 +201,11 @@ def test_automatic_checkpoint_by_default(path):
     for number in range(10):
         table.commit(adds=[add(f"p{number}")])
     assert described(table)["checkpointVersion"] == "10"
+
+
+def test_a_path_object_and_single_names_create_and_open_a_table(tmp_path):
+    schema = pa.schema([("day", pa.string()), ("message", pa.string())])
+    IndexTable.create(tmp_path / "t", schema, partition_by="day", text="message")
+    table = IndexTable(tmp_path / "t")
+    table.append(pa.table({"day": ["mon"], "message": ["hello world"]}))
+    assert (table.partition_columns, table.count("hello")) == (["day"], 1)

@@ -26,7 +26,14 @@ EXPORTS = [getattr(indextables, name) for name in indextables.__all__]
 RESULTS = [each for each in EXPORTS if isinstance(each, type) and issubclass(each, Result)]
 EXAMPLES = [
     example
-    for each in (indextables, IndexTable, TableReader, indextables.repair_table, indextables.sql)
+    for each in (
+        indextables,
+        IndexTable,
+        TableReader,
+        indextables.repair_table,
+        indextables.sql,
+        indextables.write,
+    )
     for example in doctest.DocTestFinder(recurse=isinstance(each, type)).find(each, globs={})
     if example.examples
 ]

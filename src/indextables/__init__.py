@@ -1,8 +1,9 @@
 """IndexTables: full-text search as a table format on the data lake.
 
-`IndexTable` opens, searches and changes a table; `sql` executes a statement; `repair_table` repairs a table that cannot
-be opened. Operations take frozen requests and return frozen results; every result has `to_arrow()` and `to_dict()`.
-All errors derive from `errors.IndexTablesError`.
+`IndexTable` opens, searches and changes a table; `write` puts data into one in a single step; `sql` executes a
+statement; `repair_table` repairs a table that cannot be opened. Operations take frozen requests and return frozen
+results; every result has `to_arrow()` and `to_dict()`. All errors derive from
+`errors.IndexTablesError`.
 
 Example:
     >>> import pyarrow as pa
@@ -24,6 +25,7 @@ from indextables._version import __version__
 if TYPE_CHECKING:
     from indextables._results import Status
     from indextables.index_table import IndexTable
+    from indextables.ingest.write import write
     from indextables.log.actions import AddAction
     from indextables.ops.checkpoint import CheckpointResult
     from indextables.ops.fsck import FsckResult
@@ -70,6 +72,7 @@ _HOMES = {
     "TruncateResult": "indextables.ops.truncate",
     "repair_table": "indextables.table_repair",
     "sql": "indextables.statements",
+    "write": "indextables.ingest.write",
 }
 
 __all__ = [
@@ -103,6 +106,7 @@ __all__ = [
     "errors",
     "repair_table",
     "sql",
+    "write",
 ]
 
 

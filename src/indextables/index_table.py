@@ -6,6 +6,7 @@ methods that only read are in `table_reader`. `ops` imports an operation when it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables import ops
+from indextables._row_progress import showing_rows
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM
 from indextables.errors import InvalidOptionError, ReadOnlyTableError
 from indextables.log.actions import AddAction
@@ -62,7 +64,7 @@ class IndexTable(TableReader):
 
     def __init__(
         self,
-        path: str,
+        path: str | os.PathLike[str],
         *,
         version: int | None = None,
         timestamp: str | datetime | None = None,
@@ -80,11 +82,11 @@ class IndexTable(TableReader):
     @classmethod
     def create(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         schema: pa.Schema,
         *,
-        partition_by: Sequence[str] = (),
-        text: Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
+        text: str | Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         name: str | None = None,
         description: str | None = None,
@@ -96,8 +98,9 @@ class IndexTable(TableReader):
         Args:
             path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
             schema: The columns of the table.
-            partition_by: The columns to partition by, in order.
-            text: The string columns to tokenize for full-text search. Other string columns match as a whole.
+            partition_by: The columns to partition by, in order: a name, or several.
+            text: The string columns to tokenize for full-text search: a name, or several. Other string columns match as
+                a whole.
             properties: Settings that are stored in the table.
             name: A name of the new table, for its readers. An existing table keeps its own.
             description: A description of the new table, likewise.
@@ -121,11 +124,11 @@ class IndexTable(TableReader):
         snapshot = create_table(
             context,
             schema,
-            partition_by,
+            one_or_several(partition_by),
             {
                 **ops.write.indexing_properties(options or {}),
                 **(properties or {}),
-                **ops.write.text_properties(schema, text),
+                **ops.write.text_properties(schema, one_or_several(text)),
             },
             **ops.write.checked_metadata(name, description),
         )
@@ -152,11 +155,12 @@ class IndexTable(TableReader):
 
     # --- Changes -------------------------------------------------------------------------------------
 
-    def append(self, data: pa.Table | pa.RecordBatchReader) -> int:
+    def append(self, data: pa.Table | pa.RecordBatchReader, *, progress: bool = False) -> int:
         """Write rows as new splits, and add them in one commit.
 
         Args:
             data: The rows. Columns match by name; missing columns are null. Without rows nothing is committed.
+            progress: Whether to show a bar on stderr: rows, rate, share and time left.
 
         Returns:
             The version of the commit.
@@ -170,7 +174,8 @@ class IndexTable(TableReader):
             >>> table.append(pa.table({"date": ["2026-02-01"], "level": ["WARN"], "message": ["slow request"]}))
             3
         """
-        return self._after(ops.write.append(self._writable(), data).snapshot)
+        with showing_rows(data, is_shown=progress) as rows:
+            return self._after(ops.write.append(self._writable(), rows).snapshot)
 
     def overwrite(self, data: pa.Table | pa.RecordBatchReader, where: str | Predicate | None = None) -> int:
         """Replace all rows, or the rows of the partitions that a predicate selects, in one commit.
@@ -552,6 +557,16 @@ class IndexTable(TableReader):
     def _after(self, snapshot: Snapshot) -> int:
         self._bind(snapshot, is_pinned=False)
         return snapshot.version
+
+
+def one_or_several(names: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of columns, of which one may be given alone."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def table_at(snapshot: Snapshot) -> IndexTable:
+    """The table of a snapshot, for callers that have committed to it."""
+    return IndexTable._of(snapshot)
 
 
 def open_context(context: TableContext) -> IndexTable:

@@ -41,9 +41,9 @@ def test_json_has_stable_keys_and_says_what_the_table_is(invoke: Invoke, table_p
         "writer_features": list(table.protocol.writer_features or ()),
     }
     assert document["schema"] == [
-        {"name": "date", "type": "string", "nullable": True},
-        {"name": "latency_ms", "type": "int64", "nullable": True},
-        {"name": "message", "type": "string", "nullable": False},
+        {"name": "date", "type": "string", "nullable": True, "search": "partition value"},
+        {"name": "latency_ms", "type": "int64", "nullable": True, "search": "value and range"},
+        {"name": "message", "type": "string", "nullable": False, "search": "full text"},
     ]
     assert document["partition_columns"] == ["date"]
     assert (document["num_files"], document["num_rows"], document["total_bytes"]) == (2, 2000, 2 * 1_258_291)
@@ -68,7 +68,7 @@ def test_text_output_has_readable_sizes_and_times(invoke: Invoke, table_path: st
     assert "size            2.4 MiB (2,516,582 bytes)" in lines
     assert "rows            2,000" in lines
     assert "partitioned by  date" in lines
-    assert "  message     string not null" in lines
+    assert "  message     string not null  full text" in lines
     assert any(line.startswith("created ") and line.endswith("Z)") for line in lines)
 
 

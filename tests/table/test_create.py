@@ -8,12 +8,15 @@ from indextables.errors import (
     InvalidSchemaError,
     LogCorruptedError,
     TableAlreadyExistsError,
+    TableNotFoundError,
     UnsupportedStoreError,
 )
 from indextables.log.paths import version_key
 from indextables.log.version_file import decompress
+from indextables.ops.write import create_with_rows
 from indextables.storage import PROBE_PREFIX, ObjectStore
 from indextables.table import Snapshot, create_table, load_snapshot
+from indextables.table.create import plan_table
 from support.faults import NoConditionalPutStore
 from support.tables import (
     PARTITION_BY,
@@ -135,3 +138,64 @@ def test_version_0_without_metadata_is_an_error(store):
     write_version(store, 0, more='{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')
     with pytest.raises(LogCorruptedError, match="no metaData action"):
         create(store)
+
+
+# --- with the first rows in the same commit -----------------------------------------------------------
+
+
+def planned(store: ObjectStore, schema=SCHEMA, **properties: str) -> Snapshot:
+    return plan_table(context(store), schema, (), properties)
+
+
+def rows(schema=SCHEMA) -> pa.Table:
+    return pa.Table.from_pylist([{}], schema)
+
+
+def test_a_table_and_its_first_rows_are_one_version(store):
+    result = create_with_rows(planned(store), rows())
+    assert (result.version, result.num_rows, log_keys(store)) == (0, 1, [version_key(0)])
+    assert [next(iter(action)) for action in actions(store, 0)] == [
+        "commitInfo",
+        "protocol",
+        "metaData",
+        "add",
+    ]
+    assert result.snapshot.header.doc_mappings
+
+
+def test_a_planned_table_does_not_exist_until_its_rows_are_committed(store):
+    plan = planned(store)
+    assert plan.version == -1
+    with pytest.raises(TableNotFoundError):
+        load_snapshot(context(store))
+
+    def broken():
+        yield rows().to_batches()[0]
+        raise RuntimeError("the input broke")
+
+    with pytest.raises(RuntimeError):
+        create_with_rows(plan, pa.RecordBatchReader.from_batches(SCHEMA, broken()))
+    assert list(store.list("")) == []
+
+
+def test_rows_are_appended_if_another_writer_creates_the_same_table_first(store):
+    first, second = planned(store), planned(store)
+    create_with_rows(first, rows())
+    result = create_with_rows(second, rows())
+    assert (result.version, result.num_rows) == (1, 2)
+    assert result.snapshot.metadata.id == first.metadata.id
+
+
+def test_no_split_stays_if_another_writer_creates_another_table_first(store):
+    plan = planned(store)
+    new_table(store)
+    create(store)
+    before = [meta.key for meta in store.list("")]
+    with pytest.raises(TableAlreadyExistsError):
+        create_with_rows(plan, rows())
+    assert [meta.key for meta in store.list("")] == before
+
+
+def test_a_table_without_rows_is_created_empty(store):
+    result = create_with_rows(planned(store), rows().slice(0, 0))
+    assert (result.version, result.num_rows, result.num_files) == (0, 0, 0)

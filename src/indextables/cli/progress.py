@@ -10,6 +10,7 @@ from indextables.cli.formatting import visible
 from indextables.cli.output import takes_style
 
 if TYPE_CHECKING:
+    from indextables.ingest.operation import IngestProgress
     from indextables.ops.runner import Progress
 
 
@@ -76,6 +77,28 @@ def progressing() -> Iterator[Callable[["Progress"], None]]:
 
     _displays.append(bar)
     bar.start()
+    try:
+        yield show
+    finally:
+        bar.stop()
+        _displays.remove(bar)
+
+
+@contextmanager
+def progressing_rows() -> Iterator[Callable[["IngestProgress"], None]]:
+    """A callback that shows rows, rate, share and time left as a bar on stderr, if stderr takes escapes."""
+    if not takes_style(sys.stderr):
+        yield lambda _: None
+        return
+    from indextables._row_progress import RowBar
+    from indextables.cli.terminal import console_for
+
+    bar = RowBar(console_for(sys.stderr))
+    _displays.append(bar)
+
+    def show(progress: "IngestProgress") -> None:
+        bar.show(visible(progress.description), progress.rows, progress.done_bytes, progress.total_bytes)
+
     try:
         yield show
     finally:

@@ -45,6 +45,20 @@ _STATE_PROPERTIES: Final = (
     "createdAt",
 )
 
+# How a column is searched; a tokenizer other than the default one follows in parentheses.
+FULL_TEXT: Final = "full text"
+_SEARCH_OF_KIND: Final = {
+    "text": FULL_TEXT,
+    "string": "exact value",
+    "json": "values inside, by path",
+    "ip": "address and network",
+    "bool": "value",
+    "bytes": "not searchable",
+    "nothing": "not searchable",
+}
+_SEARCH_OF_RANGES: Final = "value and range"
+_SEARCH_OF_PARTITIONS: Final = "partition value"
+
 LOG_COLUMNS: Final = (
     Column("version", pa.int64(), "the version of the log file"),
     Column("log_file", pa.string(), "the log file, relative to the table"),
@@ -162,6 +176,21 @@ def describe_log(snapshot: Snapshot, *, include_all: bool) -> pa.Table:
         parts += _of_versions(read_tail(context, segment.version_files))
     rows = pa.concat_tables(parts) if parts else LOG_SCHEMA.append(_SEQUENCE).empty_table()
     return rows.sort_by(_SORT_KEYS).drop_columns(["sequence"])
+
+
+def column_search(snapshot: Snapshot) -> dict[str, str]:
+    """How each column is searched, by its name. Raises InvalidOptionError for index settings that do not fit."""
+    # Imports Tantivy, which nothing else here needs.
+    from indextables.split.doc_mapping import DEFAULT, FieldKind
+    from indextables.split.doc_mapping_settings import mapping_from_settings
+
+    shape = snapshot.shape.checked()
+    search = {field.name: _SEARCH_OF_PARTITIONS for field in shape.schema}
+    for field in mapping_from_settings(shape, snapshot.context.settings):
+        how = _SEARCH_OF_KIND.get(field.kind.value, _SEARCH_OF_RANGES)
+        is_special = field.kind is FieldKind.TEXT and field.tokenizer != DEFAULT
+        search[field.name] = f"{how} ({field.tokenizer})" if is_special else how
+    return search
 
 
 def shown_properties(configuration: Mapping[str, str]) -> dict[str, str]:

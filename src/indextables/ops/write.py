@@ -35,6 +35,7 @@ from indextables.errors import (
     LogGapError,
     ProtocolUpgradeError,
     StorageError,
+    TableAlreadyExistsError,
 )
 from indextables.log.actions import READER_VERSION, WRITER_VERSION, AddAction
 from indextables.log.entries import empty_entries
@@ -49,11 +50,12 @@ from indextables.pruning import match_partitions
 from indextables.schema.spark_json import hash_or_none
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
-from indextables.storage import ObjectStore
+from indextables.storage import ObjectStore, require_put_if_absent
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit
 from indextables.table.changes import actions_since
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
+from indextables.table.create import commit_table
 from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
 from indextables.table.intent import (
     Append,
@@ -79,6 +81,7 @@ _NOT_LANDED: Final = (
     InvalidValueError,
     LogGapError,
     ProtocolUpgradeError,
+    TableAlreadyExistsError,
 )
 
 # Listing more files than this to find leftovers costs more than the leftovers do.
@@ -101,6 +104,24 @@ def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitR
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
         check = uploads_check(files)
         result = commit(snapshot, intent, Operation("WRITE"), before_each_try=check)
+    return _with_housekeeping(result, intent)
+
+
+def create_with_rows(planned: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:
+    """Create a table (`table.create.plan_table`) with its first rows, in one commit. A failure leaves no table.
+
+    If another writer creates the same table meanwhile, the rows are appended to it. Without rows, the table is created
+    empty. Raises the errors of `append`, UnsupportedStoreError, and TableAlreadyExistsError.
+    """
+    context = planned.context
+    require_put_if_absent(context.store)
+    files = _write_splits(planned, data)
+    with deleting_unless_landed(context.store, [file.path for file in files]):
+        intent = Append(_adds(files), _mappings(files), has_new_paths=True)
+        snapshot, is_created = commit_table(planned, intent)
+        if is_created:
+            return CommitResult(snapshot, is_committed=True, tries=1)
+        result = commit(snapshot, intent, Operation("WRITE"), before_each_try=uploads_check(files))
     return _with_housekeeping(result, intent)
 
 

@@ -9,7 +9,7 @@ that is killed leaves orphans at most, never a partial file.
 import contextlib
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, cast
@@ -23,6 +23,7 @@ from indextables.config import Settings
 from indextables.errors import InvalidSchemaError, InvalidValueError, SplitWriteError, StorageError
 from indextables.pruning import StatisticsOptions, column_statistics, format_value
 from indextables.schema import TableShape, canonical_schema, find_column
+from indextables.schema.conversion import LossyConversionError, convert, converts
 from indextables.split.builder import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -288,38 +289,15 @@ def _without_partitions(statistics: StatisticsOptions, partition_columns: Sequen
     return replace(statistics, named_columns=named)
 
 
-# Input rows in the table's schema: columns are matched by name, put in its order and cast to its types.
-
-# A column of another type in the same family is accepted if every value fits.
-_FAMILIES: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
-    ("boolean", (pa.types.is_boolean,)),
-    ("integer", (pa.types.is_integer,)),
-    ("float", (pa.types.is_floating,)),
-    ("decimal", (pa.types.is_decimal,)),
-    ("string", (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
-    (
-        "binary",
-        (
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_fixed_size_binary,
-            pa.types.is_binary_view,
-        ),
-    ),
-    ("date", (pa.types.is_date,)),
-    ("timestamp", (pa.types.is_timestamp,)),
-    ("struct", (pa.types.is_struct,)),
-    ("map", (pa.types.is_map,)),
-    ("array", (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)),
-)
+# Input rows in the table's schema: columns are matched by name, put in its order and converted to its types.
 
 
 def conform(data: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     """Return the rows in the table's schema.
 
     Columns are matched by name, ignoring case; a missing nullable column is null. Raises InvalidSchemaError for columns
-    that the table does not have, for missing required columns and for types of another family, and
-    InvalidValueError for values that do not fit and for nulls in required columns.
+    that the table does not have, for missing required columns and for types that do not convert to the table's, and
+    InvalidValueError for values that would lose something and for nulls in required columns.
     """
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     if table.schema.equals(schema):
@@ -356,30 +334,16 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     column = table.column(given.name)
     if given.type.equals(field.type):
         return column
-    if not _fits(given.type, field.type):
+    if not converts(given.type, field.type):
         raise InvalidSchemaError(
             f"column {field.name!r} has the type {given.type}, and the table has {field.type}; cast it"
         )
     try:
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        return convert(column, field.type)
+    except LossyConversionError as error:
         raise InvalidValueError(
             f"column {field.name!r} cannot be cast from {given.type} to {field.type}: {error}"
         ) from error
-
-
-def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
-    plain = given.value_type if isinstance(given, pa.DictionaryType | pa.RunEndEncodedType) else given
-    if pa.types.is_null(plain):
-        return True
-    if pa.types.is_timestamp(plain) and pa.types.is_timestamp(wanted):
-        return (plain.tz is None) == (wanted.tz is None)
-    family = _family(plain)
-    return family is not None and family == _family(wanted)
-
-
-def _family(data_type: pa.DataType) -> str | None:
-    return next((name for name, tests in _FAMILIES if any(test(data_type) for test in tests)), None)
 
 
 # Rows grouped by partition.

@@ -5,6 +5,7 @@ and credentials) and the stamps of the files that the value was read from. So a 
 never sees cached values of its predecessor. All tables of a process share the caches; each cache is bounded.
 """
 
+import os
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
@@ -46,7 +47,7 @@ class TableContext(msgspec.Struct, frozen=True):
     @classmethod
     def at(
         cls,
-        path: str,
+        path: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> "TableContext":

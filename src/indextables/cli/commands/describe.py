@@ -3,8 +3,6 @@
 import time
 from typing import Any
 
-import pyarrow as pa
-
 from indextables.cli.command import examples
 from indextables.cli.formatting import size, when
 from indextables.cli.json_output import print_json
@@ -21,7 +19,7 @@ from indextables.cli.output import print_facts, print_heading, print_line
 from indextables.cli.progress import working
 from indextables.index_table import IndexTable
 from indextables.log.actions import ProtocolAction
-from indextables.ops.describe import is_doc_mapping, shown_properties
+from indextables.ops.describe import column_search, is_doc_mapping, shown_properties
 from indextables.storage import StoreLocation
 
 EXAMPLES = examples(
@@ -50,14 +48,14 @@ def describe(
         print_json(document)
         return
     print_facts(_facts(document, table.protocol))
-    _print_section("schema", _schema_facts(table.schema))
+    _print_section("schema", _schema_facts(document["schema"]))
     _print_section("properties", _property_facts(document["properties"]))
     _print_section("state", [(name, value or "-") for name, value in document["state"].items()])
 
 
 def _document(table: IndexTable, path: str) -> dict[str, Any]:
     metadata, protocol = table.metadata, table.protocol
-    state = table.describe_state()
+    state, search = table.describe_state(), column_search(table.snapshot)
     return {
         "path": StoreLocation.of(path).url,
         "id": metadata.id,
@@ -72,7 +70,12 @@ def _document(table: IndexTable, path: str) -> dict[str, Any]:
             "writer_features": list(protocol.writer_features or ()),
         },
         "schema": [
-            {"name": field.name, "type": str(field.type), "nullable": field.nullable}
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "nullable": field.nullable,
+                "search": search[field.name],
+            }
             for field in table.schema
         ],
         "partition_columns": table.partition_columns,
@@ -108,8 +111,14 @@ def _protocol_text(protocol: ProtocolAction) -> str:
     return f"{versions} ({', '.join(features)})" if features else versions
 
 
-def _schema_facts(schema: pa.Schema) -> list[tuple[str, str]]:
-    return [(field.name, f"{field.type}{'' if field.nullable else ' not null'}") for field in schema]
+def _schema_facts(schema: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The type of each column, and how it is searched."""
+    types = [f"{field['type']}{'' if field['nullable'] else ' not null'}" for field in schema]
+    width = max(map(len, types), default=0)
+    return [
+        (field["name"], f"{type_:{width}}  {field['search']}")
+        for field, type_ in zip(schema, types, strict=True)
+    ]
 
 
 def _property_facts(properties: dict[str, str]) -> list[tuple[str, str]]:

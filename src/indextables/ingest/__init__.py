@@ -1,0 +1,1 @@
+"""Getting data in: files of many formats, and data of Python's libraries, into a table without loss."""
