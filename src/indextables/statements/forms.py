@@ -174,7 +174,7 @@ FORMS: Final = (
         "both, all rows. The table is a path in quotes: `DELETE FROM` a name is a statement of Spark. Older versions "
         "keep the rows until a purge. `DRY RUN` only counts the rows.",
         DeleteResult.columns,
-        "DELETE FROM 'logs' WHERE level = 'DEBUG' MATCHING QUERY 'timeout' DRY RUN",
+        "DELETE FROM 'logs' WHERE date < '2026-01-31' MATCHING QUERY 'timeout' DRY RUN",
     ),
     Form(
         nodes.Restore,

@@ -43,7 +43,7 @@ _RULES: Final = r"""
     purge: PURGE (OURS | INDEXTABLE) target (older_than | log_retention | dry_run)*
     truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
     drop: DROP OURS PARTITIONS FROM target where
-    delete: DELETE FROM target (where | matching | dry_run_after_where)*
+    delete: DELETE FROM target (where | matching | dry_run)*
     repair: REPAIR (INDEXFILES | OURS) TRANSACTION LOG target location?
     prewarm: PREWARM OURS target for_fields? where?
     invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
@@ -62,8 +62,7 @@ _RULES: Final = r"""
     max_source: MAX_SOURCE SPLITS PER MERGE INTEGER
     older_than: OLDER THAN INTEGER UNIT
     log_retention: TRANSACTION LOG RETENTION INTEGER UNIT
-    dry_run: DRY RUN
-    dry_run_after_where: DRY_RUN
+    dry_run: DRY_RUN
     matching: MATCHING_QUERY STRING
     location: AT LOCATION STRING
     deep: DEEP
@@ -202,7 +201,7 @@ class _Reader:
             self.target(tree),
             self.condition(clauses),
             None if query is None else unquote(query),
-            "dry_run_after_where" in clauses,
+            "dry_run" in clauses,
         )
 
     def repair(self, tree: Any) -> Statement:
