@@ -23,7 +23,9 @@ def arrow_from_numpy(numbers: "npt.NDArray[Any]") -> "pa.Array":
     import numpy as np
     import pyarrow as pa
 
-    buffer = pa.py_buffer(np.ascontiguousarray(numbers))
+    # Arrow has one bit for a truth value.
+    content = np.packbits(numbers, bitorder="little") if numbers.dtype == np.bool_ else numbers
+    buffer = pa.py_buffer(np.ascontiguousarray(content))
     return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [None, buffer])
 
 

@@ -39,6 +39,7 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     │       └── ManifestCorruptedError
     ├── SearchFailedError
     ├── SplitCorruptedError
+    │   └── DeletionVectorCorruptedError
     ├── UnsupportedSplitError
     ├── SplitWriteError
     ├── SplitsMissingError
@@ -238,6 +239,10 @@ class SearchFailedError(IndexTablesError):
 
 class SplitCorruptedError(IndexTablesError):
     """A split file is damaged, truncated, over a size limit, or not a split at all."""
+
+
+class DeletionVectorCorruptedError(SplitCorruptedError):
+    """The record of the deleted rows of a split is missing, damaged, or contradicts the log or the split."""
 
 
 class UnsupportedSplitError(IndexTablesError):

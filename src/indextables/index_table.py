@@ -244,6 +244,38 @@ class IndexTable(TableReader):
         """
         return self._after(ops.write.drop_partitions(self._writable(), where).snapshot)
 
+    def delete(
+        self,
+        where: str | Predicate | None = None,
+        query: str | None = None,
+        fields: Sequence[str] = (),
+    ) -> int:
+        """Delete the rows for which a predicate and a full-text query are true, in one commit.
+
+        Older versions still have the rows, and `restore` brings them back, until `purge` deletes these versions.
+
+        Args:
+            where: A predicate in SQL, such as "level = 'DEBUG'". To delete all rows, say "true".
+            query: A full-text query, as for `search`.
+            fields: The columns to search for terms without a field.
+
+        Returns:
+            The version of the commit, or the newest version if no row matches.
+
+        Raises:
+            InvalidOptionError: Neither `where` nor `query` is given.
+            InvalidPredicateError: `where` is not a predicate over columns of the table.
+            InvalidQueryError: The query cannot be parsed, or does not fit the table.
+            ProtocolUpgradeError: The table holds splits of the JVM, and the settings do not allow it to be converted.
+            CommitConflictError: Other commits changed the same splits again and again, or the table's schema.
+
+        Example:
+            >>> table.delete(where="level = 'INFO'", query="timeout")
+            2
+        """
+        request = ops.delete.DeleteRequest(as_predicate(where), query, tuple(fields))
+        return self._after(ops.delete.delete(self._writable(), request).snapshot)
+
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set table properties.
 

@@ -77,6 +77,7 @@ def test_malformed_retention_is_wrong_usage(invoke: Invoke, path: str) -> None:
         ("purge",),
         ("truncate",),
         ("drop-partitions", "--where", "day = '2024-01-01'"),
+        ("delete", "--where", "id = 1"),
         ("restore", "--version", "1"),
     ],
 )
@@ -162,3 +163,35 @@ def test_damage_is_reported_and_exits_with_1(invoke: Invoke, path: str) -> None:
     assert (told["status"], told["num_errors"]) == ("FAILED", 1)
     assert told["findings"][0]["code"] == "split-missing"
     assert "1 error in 2 findings" in invoke("fsck", path).stdout
+
+
+# --- delete -------------------------------------------------------------------------------------------
+
+
+def test_dry_run_of_a_delete_counts_rows_by_partition(invoke: Invoke, path: str) -> None:
+    result = invoke("delete", path, "--where", "id < 9", "--dry-run")
+    assert result.exit_code == 0
+    assert "day=2024-01-01" in result.stdout
+    assert "2 rows would be deleted" in result.stdout
+    assert ids(IndexTable(path)) == [1, 2]
+
+
+def test_delete_reports_the_version(invoke: Invoke, path: str) -> None:
+    result = invoke("delete", path, "--where", "id = 1", "--yes")
+    assert "version 4: 1 row deleted" in result.stdout
+    assert ids(IndexTable(path)) == [2]
+    again = invoke("delete", path, "--where", "id = 1", "--yes")
+    assert (again.exit_code, again.stdout.strip()) == (0, "no row matches; nothing was committed")
+
+
+def test_delete_by_a_query_as_json(invoke: Invoke, path: str) -> None:
+    result = invoke("delete", path, "--query", 'body:"row 2"', "--yes", "--json")
+    told = json.loads(result.stdout)
+    assert (told["status"], told["deleted_rows"]) == ("SUCCESS", 1)
+    assert ids(IndexTable(path)) == [1]
+
+
+def test_delete_without_a_condition_is_wrong_usage(invoke: Invoke, path: str) -> None:
+    result = invoke("delete", path, "--yes")
+    assert result.exit_code == 2
+    assert "--where true means all" in " ".join(result.stderr.split())

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from indextables.log.actions import AddAction, Int32, Int64, RemoveAction
+from indextables.log.deletion_vectors import DeletionVector
 from indextables.log.fields import (
     ADD_FIELDS,
+    DELETION_VECTOR,
     FILE_ENTRY_FIELDS,
     REMOVE_FIELDS,
     REQUIRED,
@@ -25,6 +27,7 @@ PYTHON_TYPES = {
     pa.bool_(): {bool},
     STRING_LIST: {tuple[str, ...]},
     STRING_MAP: {Mapping[str, str], Mapping[str, str | None]},
+    DELETION_VECTOR: {DeletionVector},
 }
 
 
@@ -63,3 +66,8 @@ def test_an_add_action_has_the_defaults_of_its_table():
 def test_names_and_ids_are_unique():
     assert len({field.name for field in FILE_ENTRY_FIELDS}) == len(FILE_ENTRY_FIELDS)
     assert len({field.field_id for field in FILE_ENTRY_FIELDS}) == len(FILE_ENTRY_FIELDS)
+
+
+def test_the_class_of_a_deletion_vector_has_the_fields_of_its_column():
+    declared = {field.encode_name for field in msgspec.structs.fields(DeletionVector)}
+    assert declared == set(DELETION_VECTOR.names)

@@ -408,3 +408,28 @@ assert indextables.statements.is_statement("MERGE SPLITS 'p'")
 def test_import_indextables_does_not_load_the_statements():
     code = "import sys, indextables; assert 'indextables.statements' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_delete_counts_and_deletes_rows(path):
+    text = f"DELETE FROM '{path}' WHERE day = '{DAYS[0]}' MATCHING QUERY 'body:0'"
+    counted = one(f"{text} DRY RUN")
+    assert (counted["status"], counted["deleted_rows"], counted["version"]) == ("DRY_RUN", 1, 4)
+    assert [dict(each["partition"]) for each in counted["partitions"]] == [{"day": DAYS[0]}]
+    done = one(text)
+    assert (done["status"], done["deleted_rows"], done["removed_files"], done["version"]) == (
+        "SUCCESS",
+        1,
+        1,
+        5,
+    )
+    assert ids(IndexTable(path)) == [1, 2, 3]
+    assert one(text)["status"] == "NO_ACTION"
+    assert one(f'DELETE FROM "{path}" WHERE id = 1 OR id = 99')["deleted_rows"] == 1
+    assert one(f"DELETE FROM '{path}'")["deleted_rows"] == 2
+    assert ids(IndexTable(path)) == []
+
+
+def test_delete_from_a_name_is_left_to_spark(path):
+    assert parse_statement("DELETE FROM logs WHERE id = 1") is None
+    with pytest.raises(errors.InvalidStatementError, match="DELETE FROM 'path'"):
+        indextables.sql("DELETE FROM logs WHERE id = 1")

@@ -32,7 +32,7 @@ MISTAKES = [
     ("PURGE INDEXTABLE 'p' OLDER THAN 7 «WEEKS»", "expected DAYS or HOURS"),
     ("PURGE INDEXTABLE 'p' OLDER THAN «999999999999999999» DAYS", "the retention is too long"),
     ("PURGE INDEXTABLE 'p' OLDER «7» DAYS", "expected THAN"),
-    ("PURGE INDEXTABLE 'p' DRY RUN «DRY» RUN", "this clause occurs twice"),
+    ("PURGE INDEXTABLE 'p' DRY RUN «DRY RUN»", "this clause occurs twice"),
     ("DROP INDEXTABLES PARTITIONS FROM 'p'«»", "WHERE must follow"),
     ("DROP INDEXTABLES «PARTITION» FROM 'p' WHERE a = 1", "expected PARTITIONS"),
     ("TRUNCATE INDEXTABLES «'»p'", "expected TIME"),

@@ -38,6 +38,13 @@ FULL_ADD: Mapping[str, Any] = {
     "companionSourceFiles": ["part-0.parquet"],
     "companionDeltaVersion": 12,
     "companionFastFieldMode": "HYBRID",
+    "deletionVector": {
+        "storageType": "p",
+        "pathOrInlineDv": "deletion_vector_x.bin",
+        "offset": 1,
+        "sizeInBytes": 34,
+        "cardinality": 1,
+    },
 }
 
 FULL_REMOVE: Mapping[str, Any] = {

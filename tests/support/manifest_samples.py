@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from indextables.log.fields import DELETION_VECTOR
 
 REQUIRED_VALUES: Mapping[str, Any] = {
     "path": "splits/a.split",
@@ -50,6 +51,13 @@ FULL_VALUES: Mapping[str, Any] = {
     "companionSourceFiles": ["x.parquet"],
     "companionDeltaVersion": 8,
     "companionFastFieldMode": "HYBRID",
+    "deletionVector": {
+        "storageType": "p",
+        "pathOrInlineDv": "deletion_vector_x.bin",
+        "offset": 1,
+        "sizeInBytes": 34,
+        "cardinality": 1,
+    },
     "addedAtVersion": 9,
     "addedAtTimestamp": 1_775_007_206_580,
     "unknownFields": '{"later": 1}',
@@ -66,6 +74,15 @@ _STRATEGIES: Mapping[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
     pa.map_(pa.string(), pa.string()): TEXT_MAPS,
     pa.list_(pa.string()): st.lists(TEXTS, max_size=3),
+    DELETION_VECTOR: st.fixed_dictionaries(
+        {
+            "storageType": st.none() | TEXTS,
+            "pathOrInlineDv": st.none() | TEXTS,
+            "offset": st.none() | st.integers(0, 2**31 - 1),
+            "sizeInBytes": st.none() | st.integers(0, 2**31 - 1),
+            "cardinality": st.none() | LONGS,
+        }
+    ).map(lambda vector: {name: vector[name] for name in DELETION_VECTOR.names}),
 }
 
 

@@ -203,5 +203,6 @@ def everything_goes(store: ClockedStore) -> None:
         table = add_split(table, name)
         checkpoint(store)
     put_split(store, "orphan.split")
+    store.put("deletion_vector_orphan.bin", b"left over")
     compact(newest(store))
     store.clock.advance(30 * DAY)

@@ -168,6 +168,14 @@ def _other_statements(draw: st.DrawFn) -> tuple[Statement, list[object]]:
                     nodes.DropPartitions(target, condition.partition(" --")[0]),
                     ["DROP", "INDEXTABLES", "PARTITIONS", "FROM", target, "WHERE", condition, "\n"],
                 ),
+                (nodes.Delete(place), ["DELETE", "FROM", place]),
+                (
+                    nodes.Delete(place, condition.partition(" --")[0], 'it\'s "here"', is_dry_run=True),
+                    [
+                        *("DELETE", "FROM", place, "WHERE", condition, "\n"),
+                        *("MATCHING", "QUERY", TablePath('it\'s "here"'), "DRY", "RUN"),
+                    ],
+                ),
                 (nodes.Restore(target, version=version), [*restore, "VERSION", *as_of, version]),
                 (
                     nodes.Restore(target, timestamp=moment),

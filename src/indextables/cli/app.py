@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "merge": _MAINTAIN,
     "purge": _MAINTAIN,
     "truncate": _MAINTAIN,
+    "delete": _MAINTAIN,
     "drop-partitions": _MAINTAIN,
     "restore": _MAINTAIN,
     "fsck": _MAINTAIN,

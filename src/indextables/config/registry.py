@@ -293,6 +293,11 @@ MERGE_MAX_SOURCE_SPLITS = _merge.integer(
     "Maximum number of splits to merge into one, unless MERGE specifies it.",
     minimum=2,
 )
+MERGE_MAX_DELETED_SHARE = _merge.ratio(
+    "merge.maxDeletedShare",
+    0.3,
+    "A merge rewrites a split, whatever its size, if more than this share of its rows is deleted.",
+)
 MERGE_PARALLELISM = _merge.integer(
     "merge.parallelism",
     0,
@@ -300,6 +305,16 @@ MERGE_PARALLELISM = _merge.integer(
     minimum=0,
     maximum=_MAX_THREADS,
     names=(("auto", 0),),
+)
+
+_delete = Definitions(Section.DELETE)
+
+DELETE_MODE = _delete.choice(
+    "delete.mode",
+    ("vectors", "rewrite"),
+    "vectors",
+    "How DELETE deletes rows of a split: `vectors` records them beside the split, `rewrite` writes the split again "
+    "without them.",
 )
 
 _merge_on_write = Definitions(Section.MERGE_ON_WRITE)

@@ -50,6 +50,7 @@ class Section(Enum):
     PURGE = "Purge"
     PURGE_ON_WRITE = "Purge-on-write"
     MERGE = "Merge"
+    DELETE = "Delete"
     MERGE_ON_WRITE = "Merge-on-write"
     SKIPPED_FILES = "Skipped files"
     PROTOCOL = "Protocol"

@@ -13,6 +13,7 @@ import msgspec
 from indextables._structs import decodable
 from indextables._version import __version__
 from indextables.errors import LogCorruptedError, UnsupportedProtocolError
+from indextables.log.deletion_vectors import DeletionVector
 from indextables.log.fields import ADD_FIELDS, REMOVE_FIELDS, names_on_disk
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class AddAction(Action, frozen=True, rename=names_on_disk(ADD_FIELDS)):
     companion_source_files: tuple[str, ...] | None = None
     companion_delta_version: Int64 | None = None
     companion_fast_field_mode: str | None = None
+    deletion_vector: DeletionVector | None = None
 
 
 @decodable
@@ -230,6 +232,9 @@ READER_VERSION = 5
 WRITER_VERSION = 5
 SPLIT_PROTOCOL_VERSION = 5
 
+# The feature of a table with deletion vectors: a client that does not apply them would read deleted rows.
+DELETION_VECTORS = "deletionVectors"
+
 # Features that the specification and other writers name. Every release of this package supports all of them.
 KNOWN_FEATURES = frozenset(
     {
@@ -244,6 +249,7 @@ KNOWN_FEATURES = frozenset(
         "extendedMetadata",
         "optimizeWrite",
         "skippedFiles",
+        DELETION_VECTORS,
     }
 )
 
@@ -271,6 +277,24 @@ def upgraded(protocol: ProtocolAction, reader_version: int, writer_version: int)
         reader_features=protocol.reader_features,
         writer_features=protocol.writer_features,
         unknown=protocol.unknown,
+    )
+
+
+def with_feature(protocol: ProtocolAction, feature: str) -> ProtocolAction:
+    """Return the protocol with a feature that readers and writers need."""
+    return msgspec.structs.replace(
+        protocol,
+        reader_features=tuple(dict.fromkeys([*(protocol.reader_features or ()), feature])),
+        writer_features=tuple(dict.fromkeys([*(protocol.writer_features or ()), feature])),
+    )
+
+
+def without_feature(protocol: ProtocolAction, feature: str) -> ProtocolAction:
+    """Return the protocol without a feature, for comparisons."""
+    return msgspec.structs.replace(
+        protocol,
+        reader_features=tuple(name for name in protocol.reader_features or () if name != feature) or None,
+        writer_features=tuple(name for name in protocol.writer_features or () if name != feature) or None,
     )
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from indextables._arrow import arrow_from_numpy
 from indextables.log.actions import ScannedFile, SmallActions, scan_lines
 from indextables.log.decode_slow import canonical_lines, has_unknown
+from indextables.log.deletion_vectors import REQUIRED_VECTOR_FIELDS
 from indextables.log.entries import (
     ADD_STRUCT,
     FILE_ENTRY_SCHEMA,
@@ -177,7 +178,11 @@ def _decode_fast(lines: bytes) -> pa.Table | None:
     except pa.ArrowException:
         return None
     adds, removes = table["add"], table["remove"]
-    has_required = _has_fields(adds, REQUIRED_ADD_FIELDS) and _has_fields(removes, REQUIRED_REMOVE_FIELDS)
+    has_required = (
+        _has_fields(adds, REQUIRED_ADD_FIELDS)
+        and _has_fields(removes, REQUIRED_REMOVE_FIELDS)
+        and _has_fields(pc.struct_field(adds, "deletionVector"), REQUIRED_VECTOR_FIELDS)
+    )
     has_two_in_one = pc.any(pc.and_(adds.is_valid(), removes.is_valid())).as_py()
     return table if has_required and not has_two_in_one else None
 

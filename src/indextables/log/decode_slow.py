@@ -11,8 +11,9 @@ import msgspec
 import pyarrow as pa
 
 from indextables.log.actions import ACTION_NAMES, Int32, Int64, invalid_action, invalid_json, invalid_utf8
+from indextables.log.deletion_vectors import DeletionVector
 from indextables.log.entries import ADD_STRUCT, REMOVE_STRUCT, REQUIRED_ADD_FIELDS, REQUIRED_REMOVE_FIELDS
-from indextables.log.fields import STRING_LIST, STRING_MAP
+from indextables.log.fields import DELETION_VECTOR, STRING_LIST, STRING_MAP
 
 _KNOWN_ACTIONS = frozenset(ACTION_NAMES.values())
 _ADD_NAMES = frozenset(ADD_STRUCT.names)
@@ -142,6 +143,7 @@ _TYPES: Mapping[pa.DataType, Any] = {
     pa.bool_(): bool,
     STRING_LIST: list[str | None],
     STRING_MAP: _RawObject,
+    DELETION_VECTOR: DeletionVector,
 }
 _ADD = msgspec.json.Decoder(_struct_of("_Add", ADD_STRUCT, REQUIRED_ADD_FIELDS), strict=False)
 _REMOVE = msgspec.json.Decoder(_struct_of("_Remove", REMOVE_STRUCT, REQUIRED_REMOVE_FIELDS), strict=False)

@@ -13,6 +13,16 @@ import pyarrow as pa
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 STRING_LIST = pa.list_(pa.string())
+# The descriptor of a deletion vector, with the names that Delta gives its parts.
+DELETION_VECTOR = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
 
 # The default of a field that every record must have.
 REQUIRED: Final = msgspec.UNSET
@@ -120,6 +130,7 @@ ADD_FIELDS: tuple[EntryField, ...] = (
     _rare("companionSourceFiles", STRING_LIST, 150, "Parquet files that a companion split indexes"),
     _rare("companionDeltaVersion", _LONG, 151, "Delta version that a companion split was built from"),
     _rare("companionFastFieldMode", _TEXT, 152, "Fast field mode: DISABLED, HYBRID or PARQUET_ONLY"),
+    _rare("deletionVector", DELETION_VECTOR, 164, "Which rows of the split are deleted"),
 )  # fmt: skip
 
 # A file entry is an add action and what the log knows beyond it. Where an add action does not carry them, a reader

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from indextables.ops import (
         checkpoint,
+        delete,
         describe,
         fsck,
         merge,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "checkpoint",
+    "delete",
     "describe",
     "fsck",
     "merge",

@@ -12,17 +12,26 @@ import pyarrow as pa
 from indextables._caching import LruCache, register_cache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidSchemaError
+from indextables.log.deletion_vectors import DeletionVector, parse_vector, read_vector
 from indextables.metrics import CACHE_HITS, CACHE_MISSES
 from indextables.ops.runner import ordered_streams
 from indextables.predicates import BoundPredicate, Predicate, bind
 from indextables.schema import TableShape, find_column
+from indextables.split.deleted_rows import DeletedRows
 from indextables.split.reader import open_split
 from indextables.split.split import Split
 from indextables.storage import ObjectStore, relative_key
 from indextables.table import Snapshot
 
-# In the order of the fields of SplitRef.
-_COLUMNS = ("path", "partitionValues", "size", "footerStartOffset", "footerEndOffset", "numRecords")
+# In the order of the fields of SplitRef, without the deletion vector.
+_COLUMNS = (
+    "path",
+    "partitionValues",
+    "size",
+    "footerStartOffset",
+    "footerEndOffset",
+    "numRecords",
+)
 
 # The memory for recently opened splits: their footers, and the Parquet metadata once rows have been read.
 _OPEN_BYTES: Final = 64 * 1024**2
@@ -39,9 +48,13 @@ class SplitRef(msgspec.Struct, frozen=True):
     footer_start_offset: int | None
     footer_end_offset: int | None
     num_records: int | None
+    deletion_vector: DeletionVector | None = None
 
     def open(self, store: ObjectStore, shape: TableShape) -> Split:
-        """Open the split. Its rows have the schema of `shape`. Raises what `open_split` raises."""
+        """Open the split, without its deleted rows. Its rows have the schema of `shape`.
+
+        Raises what `open_split` and `read_vector` raise.
+        """
         return open_split(
             store,
             relative_key(self.path, store.url),
@@ -50,7 +63,21 @@ class SplitRef(msgspec.Struct, frozen=True):
             self.footer_end_offset,
             shape=shape,
             partition_values=self.partition_values,
+            deleted=self._deleted_rows(store),
         )
+
+    @property
+    def num_live_records(self) -> int | None:
+        """The number of rows without the deleted ones; None if the log does not record the rows."""
+        deleted = 0 if self.deletion_vector is None else self.deletion_vector.cardinality
+        return None if self.num_records is None else self.num_records - deleted
+
+    def _deleted_rows(self, store: ObjectStore) -> DeletedRows | None:
+        vector = self.deletion_vector
+        if vector is None:
+            return None
+        rows = read_vector(store, vector, f"{store.url}: {self.path}", self.num_records)
+        return DeletedRows(rows, vector.id)
 
 
 _ALL_REFS: WeakKeyDictionary[Snapshot, list[SplitRef]] = WeakKeyDictionary()
@@ -96,9 +123,13 @@ def projected_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Sch
 
 
 def split_refs(entries: pa.Table) -> list[SplitRef]:
-    """The splits of file entries as objects: call it only for the few that are about to be opened."""
+    """The splits of file entries as objects: call it only for the few that are about to be opened.
+
+    Raises DeletionVectorCorruptedError.
+    """
     columns = (entries[name].to_pylist(maps_as_pydicts="strict") for name in _COLUMNS)
-    return [SplitRef(*values) for values in zip(*columns, strict=True)]
+    vectors = map(parse_vector, entries["deletionVector"].to_pylist(), entries["path"].to_pylist())
+    return [SplitRef(*values) for values in zip(*columns, vectors, strict=True)]
 
 
 def ordered_refs(snapshot: Snapshot, entries: pa.Table) -> list[SplitRef]:
@@ -131,6 +162,7 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
         ref.footer_start_offset,
         ref.footer_end_offset,
         tuple(ref.partition_values.items()),
+        ref.deletion_vector,
         snapshot.metadata.schema_string,
         snapshot.partition_columns,
     )

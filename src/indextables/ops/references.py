@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.decode import Tail, UnknownContent, VersionSummary, decode_tail
+from indextables.log.deletion_vectors import are_vector_files, vector_files
 from indextables.log.file_keys import key_or_path, normalised_paths
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.segment import Base, LogListing, VersionEntry
@@ -40,6 +41,9 @@ _VERSIONS_PER_READ: Final = 256
 
 _MAX_NAMED_PATHS: Final = 5
 
+# The columns of an entry that refer to files.
+_REFERRING: Final = ("path", "deletionVector")
+
 _REMOVED_SCHEMA = pa.schema([("path", pa.string()), ("removedMs", pa.int64())])
 
 
@@ -58,11 +62,27 @@ def stored_table(metas: Iterable[ObjectMeta]) -> pa.Table:
 
 def split_files(stored: pa.Table) -> pa.Table:
     """The files that can be splits of this table: by suffix, outside of the log and of nested tables."""
+    return _files_of_table(stored, pc.ends_with(stored["path"], SPLIT_SUFFIX))
+
+
+def data_files(stored: pa.Table) -> pa.Table:
+    """The files that can be splits or deletion vectors of this table."""
+    is_split = pc.ends_with(stored["path"], SPLIT_SUFFIX)
+    return _files_of_table(stored, pc.or_(is_split, are_vector_files(stored["path"])))
+
+
+def referred_files(entries: pa.Table) -> pa.Array:
+    """The paths of the splits and of the deletion vectors of entries."""
+    vectors = vector_files(entries["deletionVector"])
+    return pa.concat_arrays([pc.unique(entries["path"]), vectors])
+
+
+def _files_of_table(stored: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
     paths = stored["path"]
-    is_split = pc.and_(pc.ends_with(paths, SPLIT_SUFFIX), pc.invert(pc.starts_with(paths, LOG_PREFIX)))
+    mask = pc.and_(mask, pc.invert(pc.starts_with(paths, LOG_PREFIX)))
     for folder in _nested_tables(paths):
-        is_split = pc.and_(is_split, pc.invert(pc.starts_with(paths, folder)))
-    return stored.filter(is_split)
+        mask = pc.and_(mask, pc.invert(pc.starts_with(paths, folder)))
+    return stored.filter(mask)
 
 
 def first_paths(paths: Sequence[str]) -> str:
@@ -78,7 +98,8 @@ def among(values: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> pa.Array:
 
 
 class VersionActions(msgspec.Struct, frozen=True):
-    """The paths that version files add, and the paths that they remove with the time of the last removal.
+    """The paths of the splits and deletion vectors that version files add, and the splits that they remove, with the
+    time of the last removal.
 
     `summaries` has the rest of each version.
     """
@@ -103,7 +124,7 @@ def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> Ver
     summaries: list[VersionSummary] = []
     for tail in _tails(context, versions):
         summaries += tail.versions
-        added.append(pc.unique(tail.adds["path"]))
+        added.append(referred_files(tail.adds))
         removed.append(_last_removes(tail.removes))
     url = context.url
     return VersionActions(
@@ -114,10 +135,13 @@ def read_actions(context: TableContext, versions: Iterable[VersionEntry]) -> Ver
 
 
 class LivePaths(msgspec.Struct):
-    """Collects the live paths of checkpoints. A manifest that several states share is read once."""
+    """Collects the live paths of checkpoints: of splits and of deletion vectors.
+
+    A manifest that several states share is read once.
+    """
 
     context: TableContext
-    _manifests: dict[str, pa.ChunkedArray] = msgspec.field(default_factory=dict)
+    _manifests: dict[str, pa.Table] = msgspec.field(default_factory=dict)
     _is_whole: set[str] = msgspec.field(default_factory=set)
     _found: list[pa.Array] = msgspec.field(default_factory=lambda: [pa.array([], pa.string())])
 
@@ -127,7 +151,7 @@ class LivePaths(msgspec.Struct):
         if isinstance(source, StateSource):
             self._add_state(source)
         else:
-            self._found.append(pc.unique(source.load(None, ["path"]).entries["path"]))
+            self._found.append(referred_files(source.load(None, _REFERRING).entries))
 
     def paths(self) -> pa.Array:
         """The distinct paths of all added checkpoints, as keys. Raises UnsafePathError."""
@@ -137,15 +161,15 @@ class LivePaths(msgspec.Struct):
         version, tombstones = source.state.state_version, source.state.tombstones
         keys = {manifest_key(info.path, version): info for info in source.state.manifests}
         unread = [key for key in keys if key not in self._manifests]
-        tables = source.read([keys[key] for key in unread], ["path"])
-        self._manifests |= {key: table["path"] for key, table in zip(unread, tables, strict=True)}
+        tables = source.read([keys[key] for key in unread], _REFERRING)
+        self._manifests |= dict(zip(unread, tables, strict=True))
         for key in keys.keys() - self._is_whole:
-            paths = self._manifests[key]
+            entries = self._manifests[key]
             if len(tombstones):
-                paths = paths.filter(pc.invert(pc.is_in(paths, value_set=tombstones)))
+                entries = entries.filter(pc.invert(pc.is_in(entries["path"], value_set=tombstones)))
             else:
                 self._is_whole.add(key)
-            self._found.append(pc.unique(paths))
+            self._found.append(referred_files(entries))
 
 
 def oldest_known_version(listing: LogListing, head_version: int) -> int:

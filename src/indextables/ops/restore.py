@@ -23,7 +23,7 @@ from indextables.log.file_keys import normalised_paths
 from indextables.log.version_file import find_object
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.operation import read_for_rewrite
-from indextables.ops.references import among, first_paths, stored_table
+from indextables.ops.references import among, first_paths, referred_files, stored_table
 from indextables.ops.runner import parallel_map
 from indextables.predicates.literals import timestamp_ms
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, commit, load_snapshot
@@ -94,8 +94,8 @@ def restore(snapshot: Snapshot, request: RestoreRequest) -> RestoreResult:
 
 
 def missing_keys(context: TableContext, entries: pa.Table) -> pa.Array:
-    """Return the keys of file entries whose file does not exist. Raises UnsafePathError and StorageError."""
-    keys = pc.unique(normalised_paths(entries["path"].combine_chunks(), context.url))
+    """Return the keys of splits and deletion vectors that do not exist. Raises UnsafePathError and StorageError."""
+    keys = pc.unique(normalised_paths(referred_files(entries), context.url))
     if len(keys) > _MAX_LOOKUPS:
         present = stored_table(context.store.list(""))["path"].combine_chunks()
         return keys.filter(pc.invert(among(keys, present)))

@@ -21,6 +21,7 @@ from indextables._arrow import arrow_from_numpy
 from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError, InvalidQueryError
+from indextables.log.deletion_vectors import live_counts
 from indextables.metrics import SEARCH_DURATION_MS
 from indextables.ops.read import SplitRef, open_again, ordered_refs, projected_schema
 from indextables.ops.runner import parallel_map
@@ -140,7 +141,7 @@ def count(snapshot: Snapshot, request: SearchRequest) -> int:
     entries, request = _narrow(snapshot, request)
     is_decided = request.query is None and request.where is None
     if is_decided and not entries["numRecords"].null_count:
-        return pc.sum(entries["numRecords"]).as_py() or 0
+        return pc.sum(live_counts(entries)).as_py() or 0
     refs = _checked_refs(snapshot, entries, request)
     return sum(_on_each(snapshot, refs, partial(_count, snapshot, request)))
 
@@ -332,6 +333,13 @@ def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
         compiled.query.needs_of_all_rows(),
         lambda searcher: count_index(searcher, compiled.query),
     )
+
+
+def matching_rows_of(snapshot: Snapshot, request: SearchRequest, split: Split) -> NDArray[np.int64]:
+    """The numbers of the matching rows of a split that are not deleted, ascending. Raises what `search` raises."""
+    compiled = _compile_for(snapshot, request, split)
+    rows = _all_hits(snapshot, split, compiled.query)
+    return rows if compiled.rest is None else _matching(split, rows, compiled.rest)
 
 
 def _rows(snapshot: Snapshot, refs: Sequence[SplitRef], hits: MergedHits, schema: pa.Schema) -> pa.Table:

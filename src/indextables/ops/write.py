@@ -38,6 +38,7 @@ from indextables.errors import (
     TableAlreadyExistsError,
 )
 from indextables.log.actions import READER_VERSION, WRITER_VERSION, AddAction
+from indextables.log.deletion_vectors import vector_ids
 from indextables.log.entries import empty_entries
 from indextables.log.fields import STRING_MAP
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
@@ -163,8 +164,16 @@ def commit_files(snapshot: Snapshot, adds: Sequence[AddAction], removes: Sequenc
     elif not adds:
         intent, name = RemoveFiles(removed), "DELETE"
     else:
-        intent, name = Merge((MergeGroup(removed, files),), doc_mappings=mappings), "REPLACE"
+        group = MergeGroup(removed, files, _vectors(snapshot, removed))
+        intent, name = Merge((group,), doc_mappings=mappings), "REPLACE"
     return run(snapshot, intent, Operation(name))
+
+
+def _vectors(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, str]:
+    """The ids of the deletion vectors that splits have in this snapshot."""
+    found = snapshot.select_paths(paths, ["path", "deletionVector"])
+    ids = vector_ids(found["deletionVector"]).to_pylist()
+    return {path: id_ for path, id_ in zip(found["path"].to_pylist(), ids, strict=True) if id_}
 
 
 def run(

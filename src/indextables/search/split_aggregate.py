@@ -30,7 +30,7 @@ from indextables.search.aggregation import (
     partial_schema,
 )
 from indextables.search.compile import AbsentColumn, PartitionValue, SearchScope, Target
-from indextables.search.index_query import IndexField, IndexQuery, TermSpan, rows_between
+from indextables.search.index_query import IndexField, IndexQuery, TermSpan, all_rows, rows_between
 from indextables.search.predicate_query import PredicateQueries
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, ROW_FIELD, FieldKind, FieldMapping
 from indextables.split.index_files import translating
@@ -414,11 +414,16 @@ class ValueReader:
 
     def _total(self, field: FieldMapping) -> int:
         total = 0
-        for start in range(0, self.searcher.num_docs, CHUNK_ROWS):
+        for start in range(0, self._num_rows(), CHUNK_ROWS):
             rows = rows_between(self.schema, start, start + CHUNK_ROWS)
             found = self._ordered(self.query.filtered(rows), field, CHUNK_ROWS, Order.Asc)
             total += sum(_unscaled(field, value) for value in found if value is not None)
         return total
+
+    def _num_rows(self) -> int:
+        """Return the last row number plus one: deleted rows have numbers, too."""
+        last = self.searcher.aggregate(all_rows().query, {ROWS: {"max": {"field": ROW_FIELD}}})[ROWS]["value"]
+        return 0 if last is None else int(last) + 1
 
     def _ordered(self, query: IndexQuery, field: FieldMapping, limit: int, order: Order) -> Sequence[Any]:
         result = self.searcher.search(

@@ -21,12 +21,13 @@ from indextables.errors import (
     RowsChangedError,
     VersionNotFoundError,
 )
-from indextables.log.decode import LogFile, decode_tail
+from indextables.log.decode import LogFile, Tail, decode_tail
 from indextables.log.entries import empty_entries
 from indextables.log.file_keys import tail_with_keys
 from indextables.log.replay import check_partition_values
 from indextables.log.segment import LogListing, VersionEntry, list_log
 from indextables.ops.read import SplitRef, split_refs
+from indextables.ops.row_changes import ROW_OPERATIONS
 from indextables.predicates import BoundPredicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.pruning import prune_files
@@ -244,7 +245,7 @@ class ChangeFeed:
             tail = tail_with_keys(decode_tail([file]), self._snapshot.context.url)
             check_partition_values(tail.versions, self._snapshot.metadata, self._snapshot.context.url)
             removes_rows = bool(pc.any(tail.removes["dataChange"].fill_null(True)).as_py())
-            return VersionChanges(version, tail.adds.drop_columns(["sequence"]), removes_rows)
+            return VersionChanges(version, _adds_with_new_rows(tail), removes_rows)
         if version not in listing.bases or (version > 0 and version - 1 not in listing.bases):
             return None
         try:
@@ -287,6 +288,16 @@ class VersionChanges(msgspec.Struct, frozen=True):
     version: int
     adds: pa.Table
     removes_rows: bool
+
+
+def _adds_with_new_rows(tail: Tail) -> pa.Table:
+    """The adds of a version. A delete adds a split again, with a deletion vector, and that has no new rows."""
+    adds = tail.adds.drop_columns(["sequence"])
+    info = tail.versions[0].actions.commit_info
+    if info is None or info.operation not in ROW_OPERATIONS:
+        return adds
+    came_back = pc.is_in(adds["path"], value_set=tail.removes["path"].combine_chunks())
+    return adds.filter(pc.invert(pc.and_(came_back, adds["deletionVector"].is_valid())))
 
 
 def new_files(changes: VersionChanges, options: StreamOptions, url: str) -> pa.Table:

@@ -25,6 +25,7 @@ from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_ENGINE, READ_NATIVE_MAX_FILES
 from indextables.errors import IndexTablesError, InvalidOptionError
 from indextables.log.actions import SPLIT_PROTOCOL_VERSION
+from indextables.log.deletion_vectors import live_counts
 from indextables.predicates import columns_of
 from indextables.pruning import match_partitions
 from indextables.spark.conditions import partition_literal, spark_condition
@@ -58,6 +59,8 @@ _IGNORED_LISTS: Final = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 # Spark takes some characters of a path for patterns.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _SAME_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
+
+_COUNTED: Final = ("numRecords", "deletionVector")
 
 _LOGGED: LruCache[tuple[str, str], bool] = shared_cache(
     "spark.native.logged", "reasons why a table is not read natively, logged once", max_entries=256
@@ -96,13 +99,13 @@ class LoadedTable:
             return None
         where = self._options.predicate(snapshot.schema)
         if where is None:
-            counts = snapshot.select(None, ["numRecords"]).entries["numRecords"]
+            counts = live_counts(snapshot.select(None, _COUNTED).entries)
         elif columns_of(where) <= snapshot.shape.partition_keys.keys():
-            entries = snapshot.select(where, ["partitionValues", "numRecords"]).entries
+            entries = snapshot.select(where, ["partitionValues", *_COUNTED]).entries
             matches = match_partitions(entries, where, snapshot.shape)
             if matches.null_count:
                 return None
-            counts = entries["numRecords"].filter(matches)
+            counts = live_counts(entries).filter(matches)
         else:
             return None
         return None if counts.null_count else pc.sum(counts).as_py() or 0
@@ -195,12 +198,15 @@ class _Scan:
         # A huge table is not read for its number of files.
         count = self._snapshot.source.num_files if self._where is None else 0
         if count <= limit:
-            entries = self._snapshot.select(self._where, COLUMNS).entries
+            entries = self._snapshot.select(self._where, (*COLUMNS, "deletionVector")).entries
             count = entries.num_rows
         if count > limit:
             raise NotNativeError(
                 f"it is about {count} files, and {READ_NATIVE_MAX_FILES.key} is {limit}; the option where reads fewer"
             )
+        vectors = entries["deletionVector"]
+        if vectors.null_count < len(vectors):
+            raise NotNativeError("rows of its splits are deleted, which Spark's reader does not know")
         return entries
 
     def _check_session(self) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import tantivy
@@ -41,12 +41,28 @@ T = TypeVar("T")
 
 
 class CachedIndex(msgspec.Struct, frozen=True):
-    """An index in the cache, by its key, and how to open it from its directory."""
+    """An index in the cache, by its key, and how to open it from its directory.
+
+    Searchers of the same index that find other rows, because some are deleted, have another `variant`.
+    """
 
     cache: IndexCache
     key: str
     open: Callable[[Path], tantivy.Searcher]
     table: str
+    variant: str = ""
+
+    def kept(self) -> Any:
+        """Return what this process keeps open of the index."""
+        return self.cache.kept(self.key, self.variant)
+
+    def keep(self, directory: Path, value: object) -> None:
+        """Keep what was opened from the leased directory of the index."""
+        self.cache.keep(self.key, directory, value, self.variant)
+
+    def forget(self) -> None:
+        """Keep nothing of the index open."""
+        self.cache.forget(self.key, self.variant)
 
     def record(self, *, is_hit: bool) -> None:
         """Count the use of the cache."""
@@ -124,7 +140,7 @@ def search_complete(
     """Search an index that `fill` writes whole. Raises what `IndexCache.lease`, `fill` and `function` raise."""
 
     def search() -> T:
-        kept = cached.cache.kept(cached.key)
+        kept = cached.kept()
         if kept is None:
             is_hit = True
 
@@ -135,7 +151,7 @@ def search_complete(
 
             with cached.cache.lease(cached.key, create) as directory:
                 kept = _CompleteIndex(cached.open(directory))
-                cached.cache.keep(cached.key, directory, kept)
+                cached.keep(directory, kept)
             cached.record(is_hit=is_hit)
         else:
             cached.record(is_hit=True)
@@ -159,7 +175,7 @@ def search_sparse(
     """
 
     def search() -> T:
-        kept = cached.cache.kept(cached.key)
+        kept = cached.kept()
         if isinstance(kept, _CompleteIndex):
             cached.record(is_hit=True)
             return function(kept.searcher)
@@ -270,6 +286,7 @@ def _with_sound_entry(cached: CachedIndex, search: Callable[[], T]) -> T:
             if is_damaged:
                 raise
             is_damaged = True
+        cached.forget()
         cached.cache.discard(cached.key)
 
 
@@ -370,7 +387,7 @@ class _Search(Generic[T]):
         opened = _SparseSearcher(searcher, directory, files.copy, holes, reads_ahead=is_in_memory)
         answer = self._checked(files, pages, holes, opened)
         if answer is not None:
-            self._cached.cache.keep(self._cached.key, directory, opened)
+            self._cached.keep(directory, opened)
             _OPEN_FILES.put(files.copy, files)
         return answer
 
@@ -401,7 +418,7 @@ class _Search(Generic[T]):
         finally:
             opened.finish(is_clean=is_clean)
             if not is_clean:
-                self._cached.cache.forget(self._cached.key)
+                self._cached.forget()
 
     def _is_clean(self, files: SparseIndex, pages: PageCache, holes: Holes) -> bool:
         """Return whether no hole was read; fetch those that were.
@@ -419,17 +436,16 @@ class _Search(Generic[T]):
 
     def _kept(self, files: SparseIndex) -> _SparseSearcher | None:
         """Return the searcher that this process has of this copy of the index."""
-        kept = self._cached.cache.kept(self._cached.key)
+        kept = self._cached.kept()
         return kept if isinstance(kept, _SparseSearcher) and kept.copy == files.copy else None
 
     def _open_complete(self, directory: Path) -> tantivy.Searcher:
-        cache = self._cached.cache
-        kept = cache.kept(self._cached.key)
+        kept = self._cached.kept()
         if isinstance(kept, _CompleteIndex):
             return kept.searcher
         opened = _CompleteIndex(self._cached.open(directory))
         if kept is not None:
             # Tantivy may share mappings with the searcher that was opened before.
             read_ahead(directory)
-        cache.keep(self._cached.key, directory, opened)
+        self._cached.keep(directory, opened)
         return opened.searcher

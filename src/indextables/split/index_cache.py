@@ -128,12 +128,12 @@ class IndexCache:
             found = self._root.stat()
         return self._name(f"{socket.gethostname()}.{found.st_dev}.{found.st_ino}")
 
-    def kept(self, key: str) -> Any:
-        """Return what `keep` kept for an entry; None if the entry is gone.
+    def kept(self, key: str, variant: str = "") -> Any:
+        """Return what `keep` kept for a variant of an entry; None if the entry is gone.
 
         The removal of an entry by another process is noticed within a second. Raises IndexCacheError.
         """
-        name = self._name(key)
+        name = self._name(key) + variant
         kept = self._kept.get(name)
         if kept is None:
             return None
@@ -146,14 +146,14 @@ class IndexCache:
             kept.seen_seconds = now
         return kept.value
 
-    def keep(self, key: str, directory: Path, value: object) -> None:
+    def keep(self, key: str, directory: Path, value: object, variant: str = "") -> None:
         """Keep what was opened from the leased directory of an entry, unless that is removed after the lease."""
         if directory == self._entry(key):
-            self._kept.put(self._name(key), _KeptValue(str(directory), value, time.monotonic()))
+            self._kept.put(self._name(key) + variant, _KeptValue(str(directory), value, time.monotonic()))
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str, variant: str = "") -> None:
         """Keep nothing for an entry any more."""
-        self._kept.discard(self._name(key))
+        self._kept.discard(self._name(key) + variant)
 
     @contextlib.contextmanager
     def lease(self, key: str, fill: Callable[[Path], None]) -> Iterator[Path]:

@@ -22,6 +22,7 @@ import tantivy
 
 from indextables._caching import LruCache, shared_cache
 from indextables.errors import IndexCacheError, SplitCorruptedError
+from indextables.split.deleted_rows import DeletedRows, link_index
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import GuardedDirectory, new_guarded_directory, sweep_abandoned
 from indextables.split.index_files import META_FILE, translating
@@ -43,8 +44,12 @@ class _Kind(msgspec.Struct, frozen=True):
     process: int
 
 
-def open_index(directory: Path, mapping: DocMapping | None, place: str) -> tantivy.Searcher:
+def open_index(
+    directory: Path, mapping: DocMapping | None, place: str, deleted: DeletedRows | None = None
+) -> tantivy.Searcher:
     """Open the index in a directory for queries; without a mapping, for reading its documents.
+
+    The searcher finds no deleted rows.
 
     The searcher keeps its files open, so the directory may be removed afterwards. Raises SplitCorruptedError if the
     directory holds no valid index, and IndexCacheError if there is no local directory for the link.
@@ -53,7 +58,7 @@ def open_index(directory: Path, mapping: DocMapping | None, place: str) -> tanti
         meta = orjson.loads((directory / META_FILE).read_bytes())
         kind = _Kind(orjson.dumps(meta["schema"]), mapping or _NO_FIELDS, os.getpid())
         opener = _OPENERS.setdefault(kind, _Opener(kind.mapping))
-        return opener.open(directory, meta)
+        return opener.open(directory, meta, deleted)
 
 
 class _Opener:
@@ -64,13 +69,20 @@ class _Opener:
         self._lock = threading.Lock()
         self._linked: _LinkedIndex | None = None
 
-    def open(self, directory: Path, meta: dict[str, Any]) -> tantivy.Searcher:
+    def open(self, directory: Path, meta: dict[str, Any], deleted: DeletedRows | None) -> tantivy.Searcher:
         with self._lock:
-            # The directory for temporary files may have been cleaned up meanwhile.
-            searcher = None if self._linked is None else self._linked.open(directory)
-            if searcher is None:
-                self._linked = _LinkedIndex(meta, self._mapping)
-                searcher = self._linked.open(directory)
+            if deleted is None:
+                return self._open(directory, meta)
+            with _local_files(), tempfile.TemporaryDirectory(prefix="indextables-deleted-") as scratch:
+                link_index(directory, Path(scratch), deleted)
+                return self._open(Path(scratch), meta)
+
+    def _open(self, directory: Path, meta: dict[str, Any]) -> tantivy.Searcher:
+        # The directory for temporary files may have been cleaned up meanwhile.
+        searcher = None if self._linked is None else self._linked.open(directory)
+        if searcher is None:
+            self._linked = _LinkedIndex(meta, self._mapping)
+            searcher = self._linked.open(directory)
         if searcher is None:
             raise IndexCacheError(
                 f"temporary files in {tempfile.gettempdir()} disappear while they are in use; set TMPDIR"

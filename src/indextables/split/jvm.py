@@ -20,11 +20,13 @@ import orjson
 import pyarrow as pa
 import tantivy
 
+from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
 from indextables.schema import TableShape, to_spark_json
 from indextables.split.cold_search import CachedIndex, HasRoom, Warmed, search_complete, warm_complete
+from indextables.split.deleted_rows import DeletedRows
 from indextables.split.doc_mapping import (
     ARRAY_KEY,
     DEFAULT,
@@ -58,8 +60,15 @@ _FAST_TYPES: Final = frozenset({"i64", "u64", "f64", "bool"})
 class JvmSplit(Split):
     """A split written by IndexTables on the JVM."""
 
-    def __init__(self, store: ObjectStore, key: str, bundle: JvmBundle, table: TableColumns) -> None:
-        super().__init__(store, key, table)
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: str,
+        bundle: JvmBundle,
+        table: TableColumns,
+        deleted: DeletedRows | None = None,
+    ) -> None:
+        super().__init__(store, key, table, deleted)
         self._bundle = bundle
 
     @property
@@ -86,18 +95,21 @@ class JvmSplit(Split):
 
     def verify(self) -> None:
         """Read all documents. JVM splits have no checksums, so only unreadable documents are detected."""
-        count = sum(batch.num_rows for batch in self.scan())
+        count = sum(batch.num_rows for batch in self._scan(self._table.names(None), None, None))
         if count != self.num_records:
             raise SplitCorruptedError(
                 f"{self._place}: the split has {count} documents, and meta.json says {self.num_records}"
             )
 
-    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
+    def _scan(
+        self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[pa.RecordBatch]:
         needed = needed_columns(names, bound)
         searcher, addresses = self._documents
         for start in range(0, len(addresses), _BATCH_ROWS):
             rows = self._rows(searcher, addresses[start : start + _BATCH_ROWS], needed)
-            found = matching(rows, bound)
+            left = None if deleted is None else deleted.left_of(start, start + rows.num_rows)
+            found = matching(rows if left is None else rows.filter(arrow_from_numpy(left)), bound)
             if found.num_rows:
                 yield from found.select(names).to_batches()
 
@@ -134,7 +146,7 @@ class JvmSplit(Split):
         """Index the rows into an empty directory."""
         builder = IndexBuilder(directory, self.mapping, _HEAP_BYTES, is_sorted=True)
         try:
-            for batch in self._scan([field.name for field in self.mapping], None):
+            for batch in self._scan([field.name for field in self.mapping], None, None):
                 builder.add(batch)
             builder.finish()
         except BaseException:

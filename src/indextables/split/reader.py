@@ -15,8 +15,10 @@ from indextables.split.bundle import Bundle, read_bundle
 from indextables.split.byte_ranges import read_range
 from indextables.split.cold_data import ColdData
 from indextables.split.cold_search import CachedIndex, HasRoom, Warmed, search_sparse, warm_sparse
+from indextables.split.deleted_rows import DeletedRows
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_chunks import ChunkedIndex
+from indextables.split.jvm_bundle import JvmBundle
 from indextables.split.needs import Needs
 from indextables.split.rows_reader import RowsReader
 from indextables.split.split import RowNumbers, Split, TableColumns
@@ -37,16 +39,32 @@ def open_split(
     *,
     shape: TableShape | None = None,
     partition_values: Mapping[str, str | None] | None = None,
+    deleted: DeletedRows | None = None,
 ) -> Split:
     """Open a split, with one range request if the log has the footer's offsets, and up to three otherwise.
 
     `shape` and `partition_values` come from the log; rows are returned in that schema. Without a shape, one of our
-    splits is read as it was written, including its partition values.
+    splits is read as it was written, including its partition values. `deleted` are rows to leave out.
 
     Raises ObjectNotFoundError and other storage errors, SplitCorruptedError for a file that is damaged, truncated or
-    not a split, and UnsupportedSplitError for a newer format or a JVM split without a schema.
+    not a split, DeletionVectorCorruptedError if it lacks one of the deleted rows, and UnsupportedSplitError for a
+    newer format or a JVM split without a schema.
     """
-    bundle = read_bundle(store, key, size, footer_start, footer_end)
+    split = _open(
+        store, key, read_bundle(store, key, size, footer_start, footer_end), shape, partition_values, deleted
+    )
+    split.check_deleted()
+    return split
+
+
+def _open(
+    store: ObjectStore,
+    key: str,
+    bundle: Bundle | JvmBundle,
+    shape: TableShape | None,
+    partition_values: Mapping[str, str | None] | None,
+    deleted: DeletedRows | None,
+) -> Split:
     if isinstance(bundle, Bundle):
         info = bundle.info
         table = TableColumns(
@@ -54,7 +72,7 @@ def open_split(
         )
         if shape is not None:
             table = TableColumns(shape.checked(), dict(partition_values or {}))
-        return OwnSplit(store, key, bundle, table)
+        return OwnSplit(store, key, bundle, table, deleted)
     if shape is None:
         raise UnsupportedSplitError(
             f"{store.url}: {key}: this split was written on the JVM; open it with the table's schema"
@@ -62,14 +80,16 @@ def open_split(
     # Imported here because it imports the index builder: it indexes the rows of a JVM split again.
     from indextables.split.jvm import JvmSplit
 
-    return JvmSplit(store, key, bundle, TableColumns(shape.checked(), dict(partition_values or {})))
+    return JvmSplit(store, key, bundle, TableColumns(shape.checked(), dict(partition_values or {})), deleted)
 
 
 class OwnSplit(Split):
     """A split that `SplitWriter` wrote."""
 
-    def __init__(self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns) -> None:
-        super().__init__(store, key, table)
+    def __init__(
+        self, store: ObjectStore, key: str, bundle: Bundle, table: TableColumns, deleted: DeletedRows | None
+    ) -> None:
+        super().__init__(store, key, table, deleted)
         self.info = bundle.info
         self._bundle = bundle
         self._rows = RowsReader(store, key, bundle, table)
@@ -101,8 +121,10 @@ class OwnSplit(Split):
                 f"{self.info.num_records}"
             )
 
-    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
-        return self._rows.scan(names, bound)
+    def _scan(
+        self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[pa.RecordBatch]:
+        return self._rows.scan(names, bound, deleted)
 
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
         return self._rows.take(row_numbers, names)

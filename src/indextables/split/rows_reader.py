@@ -20,6 +20,7 @@ from indextables.errors import IndexTablesError, SplitCorruptedError, StorageErr
 from indextables.predicates import BoundPredicate
 from indextables.split.bundle import Bundle
 from indextables.split.byte_ranges import prefetched, read_range, read_ranges
+from indextables.split.deleted_rows import DeletedRows
 from indextables.split.pages import PageReader
 from indextables.split.rows_pruning import PlaceStatistics, PrunedColumns, group_statistics, page_statistics
 from indextables.split.split import RowNumbers, TableColumns, matching, needed_columns
@@ -60,11 +61,17 @@ class RowsReader:
         self._table = table
         self._token = object()
 
-    def scan(self, names: Sequence[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows for which a bound predicate is true, in order, with these columns."""
+    def scan(
+        self, names: Sequence[str], bound: BoundPredicate | None, deleted: DeletedRows | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows for which a bound predicate is true, in order, with these columns and without deleted rows."""
         needed = needed_columns(names, bound)
         columns = self._columns_of(needed)
-        for rows in self._read_all(columns) if bound is None else self._read_matching(bound, columns):
+        if bound is None and deleted is None:
+            found_rows = self._read_groups(range(self._metadata.num_row_groups), columns)
+        else:
+            found_rows = self._read_matching(bound, columns, deleted)
+        for rows in found_rows:
             found = matching(self._table.assemble(rows, needed), bound)
             if found.num_rows:
                 yield from found.select(list(names)).to_batches()
@@ -88,21 +95,55 @@ class RowsReader:
 
     # --- reading row groups and pages ---
 
-    def _read_all(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        return self._read_groups(range(self._metadata.num_row_groups), columns)
-
-    def _read_matching(self, bound: BoundPredicate, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield rows among which are all that match, in order."""
+    def _read_matching(
+        self, bound: BoundPredicate | None, columns: Sequence[str], deleted: DeletedRows | None
+    ) -> Iterator[pa.Table]:
+        """Yield rows among which are all that match and are not deleted, in order."""
+        if bound is None:
+            found = [(group, self._pages_of(group)) for group in range(self._metadata.num_row_groups)]
+        else:
+            found = self._matching_pages(bound)
         whole: list[int] = []
-        for group, pages in self._matching_pages(bound):
+        for group, pages in found if deleted is None else self._pages_left(found, deleted):
             count = self._num_pages(group)
             if len(pages) > _FEW_PAGES * count:
                 whole.append(group)
                 continue
-            yield from self._read_groups(whole, columns)
+            yield from self._rows_left(self._read_groups(whole, columns), self._pages_of_all(whole), deleted)
             whole = []
-            yield from self._read_pages(pages, columns)
-        yield from self._read_groups(whole, columns)
+            yield from self._rows_left(self._read_pages(pages, columns), pages, deleted)
+        yield from self._rows_left(self._read_groups(whole, columns), self._pages_of_all(whole), deleted)
+
+    def _pages_left(
+        self, found: Sequence[tuple[int, _Numbers]], deleted: DeletedRows
+    ) -> Iterator[tuple[int, _Numbers]]:
+        """Yield row groups with those of their pages that have a row that is not deleted."""
+        first_rows = self._bundle.pages.first_rows
+        has_rows = deleted.counts(first_rows) < np.diff(first_rows)
+        for group, pages in found:
+            if len(left := pages[has_rows[pages]]):
+                yield group, left
+
+    def _rows_left(
+        self, tables: Iterator[pa.Table], pages: _Numbers, deleted: DeletedRows | None
+    ) -> Iterator[pa.Table]:
+        """Yield tables, which have the rows of these pages one after the other, without their deleted rows."""
+        if deleted is None:
+            yield from tables
+            return
+        # The places of the deleted rows among the rows that are read.
+        table_of_pages = self._bundle.pages
+        first_rows = table_of_pages.first_rows
+        starts = np.cumsum(first_rows[pages + 1] - first_rows[pages])
+        page_of = table_of_pages.pages_of(deleted.rows)
+        at = np.searchsorted(pages, page_of)
+        is_read = np.isin(page_of, pages)
+        places = deleted.rows[is_read] - first_rows[page_of[is_read] + 1] + starts[at[is_read]]
+        done = 0
+        for rows in tables:
+            low, high = np.searchsorted(places, [done, done + rows.num_rows])
+            yield _without(rows, places[low:high] - done) if high > low else rows
+            done += rows.num_rows
 
     def _matching_pages(self, bound: BoundPredicate) -> list[tuple[int, _Numbers]]:
         """Return the row groups that may have matching rows, with the pages that may have them."""
@@ -256,6 +297,9 @@ class RowsReader:
         first_pages = self._bundle.pages.first_pages
         return np.arange(first_pages[group], first_pages[group + 1])
 
+    def _pages_of_all(self, groups: Sequence[int]) -> _Numbers:
+        return np.concatenate([np.empty(0, np.int64), *map(self._pages_of, groups)])
+
     def _num_pages(self, group: int) -> int:
         first_pages = self._bundle.pages.first_pages
         return int(first_pages[group + 1] - first_pages[group])
@@ -325,6 +369,15 @@ def _picked(rows: pa.Table, ascending: _Numbers) -> pa.Table:
             parts.append(batch.take(arrow_from_numpy(ascending[low:high] - start)))
         start = end
     return pa.Table.from_batches(parts, schema=rows.schema)
+
+
+def _without(rows: pa.Table, places: _Numbers) -> pa.Table:
+    """Return the rows that are not at these places."""
+    if not rows.num_columns:
+        return pa.table({"": pa.nulls(rows.num_rows - len(places))})  # only their number matters
+    mask = np.ones(rows.num_rows, np.bool_)
+    mask[places] = False
+    return rows.filter(arrow_from_numpy(mask))
 
 
 def _leaf_count(data_type: pa.DataType) -> int:

@@ -14,11 +14,12 @@ import tantivy
 
 from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property, shared_memo
-from indextables.errors import InvalidSchemaError, InvalidValueError
+from indextables.errors import DeletionVectorCorruptedError, InvalidSchemaError, InvalidValueError
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column, names_in_file, type_in_table
 from indextables.split.cold_search import CachedIndex, HasRoom, Warmed
+from indextables.split.deleted_rows import DeletedRows
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_cache import IndexCache, cache_key
 from indextables.split.index_opener import open_index
@@ -39,11 +40,14 @@ class Split(ABC):
     SplitCorruptedError for a damaged file.
     """
 
-    def __init__(self, store: ObjectStore, key: str, table: "TableColumns") -> None:
+    def __init__(
+        self, store: ObjectStore, key: str, table: "TableColumns", deleted: DeletedRows | None = None
+    ) -> None:
         self._store = store
         self._key = key
         self._table = table
         self._place = f"{store.url}: {key}"
+        self._deleted = deleted
 
     @property
     def path(self) -> str:
@@ -67,7 +71,21 @@ class Split(ABC):
 
     @property
     @abstractmethod
-    def num_records(self) -> int: ...
+    def num_records(self) -> int:
+        """The number of rows in the file, with the deleted ones."""
+
+    @property
+    def num_deleted(self) -> int:
+        """The number of deleted rows, which scans and searches leave out."""
+        return 0 if self._deleted is None else len(self._deleted)
+
+    def check_deleted(self) -> None:
+        """Raise DeletionVectorCorruptedError if a deleted row is not one of the split."""
+        if self._deleted is not None and int(self._deleted.rows[-1]) >= self.num_records:
+            raise DeletionVectorCorruptedError(
+                f"{self._place}: row {int(self._deleted.rows[-1])} is deleted, but the split has only "
+                f"{self.num_records} rows; restore the version before the delete"
+            )
 
     @property
     @abstractmethod
@@ -84,12 +102,16 @@ class Split(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows for which the predicate is true, in order, with these columns (None: all).
 
-        Raises InvalidPredicateError and InvalidSchemaError if an argument does not fit the table's schema.
+        Deleted rows are left out. Raises InvalidPredicateError and InvalidSchemaError if an argument does not fit the
+        table's schema.
         """
-        return self._scan(self._table.names(columns), predicate)
+        return self._scan(self._table.names(columns), predicate, self._deleted)
 
     def take(self, row_numbers: RowNumbers, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows with these numbers, in the given order; a repeated number repeats its row."""
+        """Return the rows with these numbers, in the given order; a repeated number repeats its row.
+
+        A deleted row is returned, too: searches do not find it.
+        """
         return self._take(row_numbers, self._table.names(columns))
 
     def search_index(self, cache: IndexCache, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
@@ -98,14 +120,14 @@ class Split(ABC):
         The function may be called several times; it returns its whole answer. Raises what it raises, and
         IndexCacheError.
         """
-        return self._search(CachedIndex(cache, self.index_key, self._open, self._store.url), needs, function)
+        return self._search(self._cached(cache), needs, function)
 
     def warm_index(self, cache: IndexCache, needs: Needs, has_room: HasRoom) -> Warmed:
         """Put what `needs` names of the index into the cache, so that searches need not fetch it.
 
         What the cache has no room for is left out. Raises IndexCacheError.
         """
-        return self._warm(CachedIndex(cache, self.index_key, self._open, self._store.url), needs, has_room)
+        return self._warm(self._cached(cache), needs, has_room)
 
     @lazy_property
     def index_key(self) -> str:
@@ -117,7 +139,9 @@ class Split(ABC):
         """Read the whole split. Raises SplitCorruptedError if anything differs from what was written."""
 
     @abstractmethod
-    def _scan(self, names: list[str], bound: BoundPredicate | None) -> Iterator[pa.RecordBatch]: ...
+    def _scan(
+        self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[pa.RecordBatch]: ...
 
     @abstractmethod
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table: ...
@@ -134,8 +158,12 @@ class Split(ABC):
     def _warm(self, cached: CachedIndex, needs: Needs, has_room: HasRoom) -> Warmed:
         """Fetch a part of the index into the cache."""
 
+    def _cached(self, cache: IndexCache) -> CachedIndex:
+        variant = "" if self._deleted is None else self._deleted.id
+        return CachedIndex(cache, self.index_key, self._open, self._store.url, variant)
+
     def _open(self, directory: Path) -> tantivy.Searcher:
-        return open_index(directory, self.mapping, self._place)
+        return open_index(directory, self.mapping, self._place, self._deleted)
 
     def _identity(self) -> list[str | bytes]:
         """Return what identifies this file, whatever its content."""

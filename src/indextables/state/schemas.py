@@ -11,7 +11,14 @@ import orjson
 import pyarrow as pa
 
 from indextables.log.actions import Int64
-from indextables.log.fields import FILE_ENTRY_FIELDS, REQUIRED, STRING_LIST, STRING_MAP, EntryField
+from indextables.log.fields import (
+    DELETION_VECTOR,
+    FILE_ENTRY_FIELDS,
+    REQUIRED,
+    STRING_LIST,
+    STRING_MAP,
+    EntryField,
+)
 
 NAMESPACE = "io.indextables.state"
 
@@ -28,6 +35,17 @@ _TEXT_MAP = {"type": "map", "values": "string"}
 _LONG_MAP = {"type": "map", "values": "long"}
 _TEXT_LIST = {"type": "array", "items": "string"}
 _OPTIONAL_TEXT = ["null", "string"]
+_VECTOR_RECORD = {
+    "type": "record",
+    "name": "DeletionVector",
+    "fields": [
+        {"name": "storageType", "type": _OPTIONAL_TEXT, "default": None},
+        {"name": "pathOrInlineDv", "type": _OPTIONAL_TEXT, "default": None},
+        {"name": "offset", "type": ["null", "int"], "default": None},
+        {"name": "sizeInBytes", "type": ["null", "int"], "default": None},
+        {"name": "cardinality", "type": ["null", "long"], "default": None},
+    ],
+}
 
 
 # Manifests: file entries
@@ -39,6 +57,7 @@ _AVRO_TYPES: Mapping[pa.DataType, Any] = {
     pa.bool_(): "boolean",
     STRING_MAP: _TEXT_MAP,
     STRING_LIST: _TEXT_LIST,
+    DELETION_VECTOR: _VECTOR_RECORD,
 }
 
 

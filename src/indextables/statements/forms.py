@@ -13,6 +13,7 @@ import msgspec
 
 from indextables._results import Columns
 from indextables.ops.checkpoint import CheckpointResult
+from indextables.ops.delete import DeleteResult
 from indextables.ops.describe import LOG_COLUMNS, STATE_COLUMNS
 from indextables.ops.fsck import FsckResult
 from indextables.ops.merge import JOB_COLUMNS, MergeResult
@@ -52,6 +53,10 @@ _FIRST_WORDS: Final = frozenset(
 _PAIRS: Final = frozenset(
     {("MERGE", "SPLITS"), *(("REPAIR", word) for word in ("INDEXFILES", *_SECOND_WORDS))}
 )
+
+# Before a path in quotes. Before a name, it is a statement of Spark.
+_DELETE: Final = ("DELETE", "FROM")
+_QUOTES: Final = frozenset("'\"")
 
 _DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
 # After these, `DESCRIBE INDEXTABLES` is Spark's statement about a table or schema of that name.
@@ -163,6 +168,15 @@ FORMS: Final = (
         "DROP INDEXTABLES PARTITIONS FROM 'logs' WHERE date < '2026-01-31'",
     ),
     Form(
+        nodes.Delete,
+        "DELETE FROM 'path' [WHERE condition] [MATCHING QUERY 'query'] [DRY RUN]",
+        "Delete the rows for which the condition is true and that match the full-text query, in one commit; without "
+        "both, all rows. The table is a path in quotes: `DELETE FROM` a name is a statement of Spark. Older versions "
+        "keep the rows until a purge. `DRY RUN` only counts the rows.",
+        DeleteResult.columns,
+        "DELETE FROM 'logs' WHERE date < '2026-01-31' MATCHING QUERY 'timeout' DRY RUN",
+    ),
+    Form(
         nodes.Restore,
         "RESTORE INDEXTABLES table TO VERSION n | TO TIMESTAMP 'moment'",
         "Restore the files, the schema and the properties of an older version, or of a moment such as "
@@ -243,6 +257,8 @@ def is_ours(text: str) -> bool:
     first, second, third = (next(words, Word("", len(text))).text for _ in range(3))
     if first in _DESCRIBE:
         return second in KEYWORDS and third not in _AFTER_A_NAME
+    if (first, second) == _DELETE:
+        return third in _QUOTES
     return (first in _FIRST_WORDS and second in _SECOND_WORDS) or (first, second) in _PAIRS
 
 

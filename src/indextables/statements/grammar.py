@@ -29,7 +29,7 @@ _GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
 _RULES: Final = r"""
     start: _statement SEMICOLON*
     _statement: checkpoint | compact | state | transaction_log | history | merge_jobs | disk_cache | environment
-        | merge | purge | truncate | drop | repair | prewarm | invalidate | flush | fsck | restore
+        | merge | purge | truncate | drop | delete | repair | prewarm | invalidate | flush | fsck | restore
 
     checkpoint: CHECKPOINT OURS target
     compact: COMPACT OURS target
@@ -43,6 +43,7 @@ _RULES: Final = r"""
     purge: PURGE (OURS | INDEXTABLE) target (older_than | log_retention | dry_run)*
     truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
     drop: DROP OURS PARTITIONS FROM target where
+    delete: DELETE FROM target (where | matching | dry_run)*
     repair: REPAIR (INDEXFILES | OURS) TRANSACTION LOG target location?
     prewarm: PREWARM OURS target for_fields? where?
     invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
@@ -61,7 +62,8 @@ _RULES: Final = r"""
     max_source: MAX_SOURCE SPLITS PER MERGE INTEGER
     older_than: OLDER THAN INTEGER UNIT
     log_retention: TRANSACTION LOG RETENTION INTEGER UNIT
-    dry_run: DRY RUN
+    dry_run: DRY_RUN
+    matching: MATCHING_QUERY STRING
     location: AT LOCATION STRING
     deep: DEEP
     version: VERSION (AS_OF)? INTEGER
@@ -91,6 +93,8 @@ _TERMINALS: Final = rf"""
     MAX_DEST.2: /MAX{_GAP}DEST(?!\w)/is
     MAX_SOURCE.2: /MAX{_GAP}SOURCE(?!\w)/is
     AS_OF.2: /AS{_GAP}OF(?!\w)/is
+    DRY_RUN.2: /DRY{_GAP}RUN(?!\w)/is
+    MATCHING_QUERY.2: /MATCHING{_GAP}QUERY(?!\w)/is
 """
 
 # Every other word in capitals is a keyword, in any case.
@@ -189,6 +193,16 @@ class _Reader:
         where = self.condition(self.clauses(tree))
         assert where is not None  # the grammar requires it
         return nodes.DropPartitions(self.target(tree), where)
+
+    def delete(self, tree: Any) -> Statement:
+        clauses = self.clauses(tree)
+        query = clauses["matching"].children[-1] if "matching" in clauses else None
+        return nodes.Delete(
+            self.target(tree),
+            self.condition(clauses),
+            None if query is None else unquote(query),
+            "dry_run" in clauses,
+        )
 
     def repair(self, tree: Any) -> Statement:
         location = self.clauses(tree).get("location")
@@ -294,6 +308,7 @@ _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     "purge": _Reader.purge,
     "truncate": _Reader.truncate,
     "drop": _Reader.drop,
+    "delete": _Reader.delete,
     "repair": _Reader.repair,
     "prewarm": _Reader.prewarm,
     "invalidate": _Reader.invalidate,
@@ -344,6 +359,8 @@ _NAMES: Final = {
     "MAX_DEST": "MAX DEST SPLITS",
     "MAX_SOURCE": "MAX SOURCE SPLITS PER MERGE",
     "AS_OF": "AS OF",
+    "DRY_RUN": "DRY RUN",
+    "MATCHING_QUERY": "MATCHING QUERY",
     "COMMA": "a comma",
     "OPEN": "(",
     "CLOSE": ")",

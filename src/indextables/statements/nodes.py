@@ -106,6 +106,15 @@ class DropPartitions(Statement, frozen=True):
     where: str
 
 
+class Delete(Statement, frozen=True):
+    """DELETE FROM. Without `where` and `query`, all rows."""
+
+    target: Target
+    where: str | None = None
+    query: str | None = None
+    is_dry_run: bool = False
+
+
 class Repair(Statement, frozen=True):
     """REPAIR INDEXFILES TRANSACTION LOG. Without a `location`, the new log replaces the old one."""
 

@@ -77,6 +77,7 @@ _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = 
     nodes.Purge: tables.run_purge,
     nodes.TruncateTimeTravel: tables.run_truncate,
     nodes.DropPartitions: tables.run_drop_partitions,
+    nodes.Delete: tables.run_delete,
     nodes.Repair: tables.run_repair,
     nodes.Prewarm: tables.run_prewarm,
     nodes.InvalidateLogCache: process.run_invalidate,

@@ -26,6 +26,7 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.decode import Tail
+from indextables.log.deletion_vectors import IDENTITY_COLUMNS, file_identities
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.log.paths import SHARED_MANIFEST_PATH
 from indextables.log.replay import check_partition_values
@@ -38,13 +39,12 @@ from indextables.table.load import load_snapshot
 from indextables.table.log_reader import read_tail
 from indextables.table.snapshot import Snapshot
 
-# A path can be removed and added again as another file. The version of the add is no part of the identity: some writers
-# relabel all entries when they compact a state.
-_ENTRY_IDENTITY: Final = ("path", "size", "modificationTime")
+# Entries are compared by the path, the file and its deleted rows. The version of the add is no part of their identity:
+# some writers relabel all entries when they compact a state.
 
 # The columns of removed files in a change set, and those that a comparison reads.
 REMOVED_COLUMNS: Final = ("path", "partitionValues", "size")
-_COMPARED_COLUMNS: Final = (*_ENTRY_IDENTITY, "partitionValues")
+_COMPARED_COLUMNS: Final = (*IDENTITY_COLUMNS, "partitionValues")
 _REMOVED_SCHEMA: Final = pa.schema([FILE_ENTRY_SCHEMA.field(name) for name in REMOVED_COLUMNS])
 
 
@@ -53,7 +53,8 @@ class ChangeSet(msgspec.Struct, frozen=True):
 
     `adds` has the columns of a file entry, ordered by `addedAtVersion` and path; `removes` has `path`,
     `partitionValues` and `size`, ordered by path. Applied to the files of `since_version`, they give those of
-    `version`. A path that has become another file (by size or modification time) is in `adds` alone. Files that were
+    `version`. A path that has become another file (by size or modification time), or of which other rows are deleted
+    (by its deletion vector), is in `adds` alone. Files that were
     added and removed in between are in neither table, and neither are files that were removed and came back unchanged.
     After a merge, the merged splits are in `removes`, and the new ones in `adds`, with `dataChange` false.
     """
@@ -258,11 +259,9 @@ def _live(source: StateSource, tables: Sequence[pa.Table], columns: Sequence[str
 
 
 def _new_or_replaced(before: pa.Table, after: pa.Table) -> pa.Table:
-    known = pa.table({name: before[name] for name in _ENTRY_IDENTITY})
-    found = pa.table({name: after[name] for name in _ENTRY_IDENTITY}).append_column(
-        "row", pa.array(range(after.num_rows), pa.int64())
-    )
-    new = found.join(known, keys=list(_ENTRY_IDENTITY), join_type="left anti")
+    known, found = file_identities(before), file_identities(after)
+    numbered = found.append_column("row", pa.array(range(after.num_rows), pa.int64()))
+    new = numbered.join(known, keys=found.column_names, join_type="left anti")
     return after.take(new["row"].sort())
 
 

@@ -5,11 +5,13 @@ The matrix says what happens to this transaction (row) after a concurrent commit
     REBASE     its actions stay as they are
     RECOMPUTE  its removes are computed again on the new snapshot
     RECHECK    it continues unless the concurrent commit changed what it depends on
-    GROUPS     each merge group continues if all its sources are still live
+    GROUPS     each merge group continues if all its sources are still live, with the same deleted rows
+    SEARCH     it continues if the splits that lose rows are still live as they were; else their rows are found again
     GIVE_UP    it fails with a CommitConflictError
 
 This module only decides whether the transaction may continue. The planner (`plan`) recomputes removes and finds the
-merge groups that are still live: it always works on the newest snapshot.
+merge groups that are still live: it always works on the newest snapshot. If a split that loses rows has changed, it
+raises RowsMovedError, and the operation searches the new snapshot.
 """
 
 from enum import Enum
@@ -18,7 +20,7 @@ from typing import assert_never
 import msgspec
 
 from indextables.errors import InvalidSchemaError
-from indextables.log.actions import Metadata, ProtocolAction
+from indextables.log.actions import DELETION_VECTORS, Metadata, ProtocolAction, without_feature
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.table.field_ids import with_field_ids
@@ -43,39 +45,49 @@ class Resolution(Enum):
     RECOMPUTE = "recompute"
     RECHECK = "recheck"
     GROUPS = "groups"
+    SEARCH = "search"
     GIVE_UP = "give up"
 
 
-_R, _C, _K, _G, _X = (
+_R, _C, _K, _G, _S, _X = (
     Resolution.REBASE,
     Resolution.RECOMPUTE,
     Resolution.RECHECK,
     Resolution.GROUPS,
+    Resolution.SEARCH,
     Resolution.GIVE_UP,
 )
 
+_CONCURRENT = (Kind.APPEND, Kind.OVERWRITE, Kind.MERGE, Kind.DROP, Kind.DELETE, Kind.METADATA)
+
 # fmt: off
-MATRIX: dict[Kind, dict[Kind, Resolution]] = {
-    # this ↓  concurrent → append           overwrite           merge            drop            metadata
-    Kind.APPEND:    {Kind.APPEND: _R, Kind.OVERWRITE: _R, Kind.MERGE: _R, Kind.DROP: _R, Kind.METADATA: _K},
-    Kind.OVERWRITE: {Kind.APPEND: _C, Kind.OVERWRITE: _C, Kind.MERGE: _C, Kind.DROP: _C, Kind.METADATA: _X},
-    Kind.MERGE:     {Kind.APPEND: _R, Kind.OVERWRITE: _G, Kind.MERGE: _G, Kind.DROP: _G, Kind.METADATA: _K},
-    Kind.DROP:      {Kind.APPEND: _C, Kind.OVERWRITE: _C, Kind.MERGE: _C, Kind.DROP: _C, Kind.METADATA: _X},
-    Kind.METADATA:  {Kind.APPEND: _C, Kind.OVERWRITE: _C, Kind.MERGE: _C, Kind.DROP: _C, Kind.METADATA: _K},
+_ROWS: dict[Kind, tuple[Resolution, ...]] = {
+    # this ↓  concurrent → append  overwrite  merge  drop  delete  metadata
+    Kind.APPEND:           (_R,     _R,        _R,    _R,   _R,     _K),
+    Kind.OVERWRITE:        (_C,     _C,        _C,    _C,   _C,     _X),
+    Kind.MERGE:            (_R,     _G,        _G,    _G,   _G,     _K),
+    Kind.DROP:             (_C,     _C,        _C,    _C,   _C,     _X),
+    Kind.DELETE:           (_R,     _S,        _S,    _S,   _S,     _K),
+    Kind.METADATA:         (_C,     _C,        _C,    _C,   _C,     _K),
 }
 # fmt: on
+MATRIX: dict[Kind, dict[Kind, Resolution]] = {
+    kind: dict(zip(_CONCURRENT, row, strict=True)) for kind, row in _ROWS.items()
+}
 
 
 class ConcurrentCommit(msgspec.Struct, frozen=True):
     """What the commit of another writer did, as far as conflict detection needs it.
 
-    `changes_data` says that an add has new rows, and not only rows that moved.
+    `changes_data` says that an add has new rows, and not only rows that moved; `deletes_rows`, that an add has a
+    deletion vector.
     """
 
     summary: VersionSummary
     has_adds: bool
     has_removes: bool
     changes_data: bool
+    deletes_rows: bool = False
 
 
 def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
@@ -90,7 +102,11 @@ def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
         tail = decode_tail([log_file])
         changes_data = any(tail.adds["dataChange"].to_pylist())
         return ConcurrentCommit(
-            tail.versions[0], tail.adds.num_rows > 0, tail.removes.num_rows > 0, changes_data
+            tail.versions[0],
+            tail.adds.num_rows > 0,
+            tail.removes.num_rows > 0,
+            changes_data,
+            deletes_rows=tail.adds["deletionVector"].null_count < tail.adds.num_rows,
         )
     adds = [line.add for line in lines if line.add is not None]
     return ConcurrentCommit(
@@ -98,6 +114,7 @@ def concurrent_commit_of(log_file: LogFile) -> ConcurrentCommit:
         has_adds=bool(adds),
         has_removes=any(line.remove is not None for line in lines),
         changes_data=any(add.data_change for add in adds),
+        deletes_rows=any(add.deletion_vector is not None for add in adds),
     )
 
 
@@ -110,7 +127,7 @@ def reason_to_give_up(
     """
     version, metadata = concurrent.summary.version, concurrent.summary.actions.metadata
     match MATRIX[intent.kind][kind_of_commit(before, concurrent, protocol)]:
-        case Resolution.REBASE | Resolution.RECOMPUTE | Resolution.GROUPS:
+        case Resolution.REBASE | Resolution.RECOMPUTE | Resolution.GROUPS | Resolution.SEARCH:
             return None
         case Resolution.GIVE_UP:
             return f"version {version} changed the table's metadata or protocol"
@@ -128,7 +145,8 @@ def reason_after_cleanup(intent: Intent, before: Snapshot, after: Snapshot) -> s
     """
     if before.metadata.id != after.metadata.id:
         return "the table was dropped and created again"
-    is_changed = before.protocol != after.protocol or _changes_table(before.metadata, after.metadata)
+    has_same_protocol = _is_same_protocol(after.protocol, before.protocol)
+    is_changed = not has_same_protocol or _changes_table(before.metadata, after.metadata)
     if is_changed and MATRIX[intent.kind][Kind.METADATA] is Resolution.GIVE_UP:
         return "the table's metadata or protocol changed"
     changed = _changed_dependency(intent, before.metadata, after.metadata)
@@ -141,10 +159,11 @@ def kind_of_commit(
     """The column of the matrix for a concurrent commit.
 
     Registering a doc mapping is part of an append, not a change of the table. Neither is recording the field ids, which
-    the first append does, nor repeating the protocol, which the first commit after an upgrade by a checkpoint does.
+    the first append does, nor repeating the protocol, which the first commit after an upgrade by a checkpoint does,
+    nor the feature of deletion vectors, which the first delete adds: every writer that reads it here supports it.
     """
     actions = concurrent.summary.actions
-    if actions.protocol not in (None, protocol):
+    if actions.protocol is not None and not _is_same_protocol(actions.protocol, protocol):
         return Kind.METADATA
     if actions.metadata is not None and _changes_table(before, actions.metadata):
         return Kind.METADATA
@@ -152,7 +171,16 @@ def kind_of_commit(
         return Kind.APPEND
     if not concurrent.has_adds:
         return Kind.DROP
+    if concurrent.deletes_rows:
+        return Kind.DELETE
     return Kind.OVERWRITE if concurrent.changes_data else Kind.MERGE
+
+
+def _is_same_protocol(found: ProtocolAction, planned: ProtocolAction | None) -> bool:
+    """Whether two protocols are the same, apart from deletion vectors."""
+    if planned is None:
+        return False
+    return without_feature(found, DELETION_VECTORS) == without_feature(planned, DELETION_VECTORS)
 
 
 def _changes_table(before: Metadata, after: Metadata) -> bool:
@@ -204,6 +232,7 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
 class _Action(msgspec.Struct, rename="camel"):
     # As in `log.fields`: an action without this field changes data.
     data_change: bool = True
+    deletion_vector: msgspec.Raw | None = None
 
 
 class _Line(msgspec.Struct):

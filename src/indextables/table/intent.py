@@ -21,6 +21,7 @@ class Kind(Enum):
     OVERWRITE = "overwrite"
     MERGE = "merge"
     DROP = "drop partitions"
+    DELETE = "delete"
     METADATA = "metadata or protocol"
 
 
@@ -78,10 +79,15 @@ class RemoveFiles(msgspec.Struct, frozen=True):
 
 
 class MergeGroup(msgspec.Struct, frozen=True):
-    """Source splits and the splits that replace them, atomically."""
+    """Source splits and the splits that replace them, atomically.
+
+    `vectors` has the id of the deletion vector of each source that has one: the new splits lack these rows. A source
+    with other deleted rows is not the split that was merged.
+    """
 
     sources: tuple[str, ...]
     adds: tuple[AddAction, ...]
+    vectors: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Merge(msgspec.Struct, frozen=True):
@@ -91,6 +97,20 @@ class Merge(msgspec.Struct, frozen=True):
     skips: tuple[SkipAction, ...] = ()
     doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
     kind = Kind.MERGE
+
+
+class ChangeRows(msgspec.Struct, frozen=True):
+    """Delete rows of splits, and add splits, atomically.
+
+    `before` are the file entries of the splits that lose rows, and `after` those of them that have rows left, with
+    their new deletion vectors. If one of `before` is no longer live as it was, the rows must be found again.
+    """
+
+    before: pa.Table
+    after: pa.Table
+    adds: tuple[AddAction, ...] = ()
+    doc_mappings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    kind = Kind.DELETE
 
 
 class ChangeProperties(msgspec.Struct, frozen=True):
@@ -135,6 +155,7 @@ Intent = (
     | Restore
     | RemoveFiles
     | Merge
+    | ChangeRows
     | ChangeProperties
     | ChangeMetadata
     | UpgradeProtocol

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, InvalidActionError, UnsafePathError
 from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction, upgraded
+from indextables.log.deletion_vectors import IDENTITY_COLUMNS, file_identities, vector_ids
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
 from indextables.storage import validate_key
@@ -21,6 +22,7 @@ from indextables.table.intent import (
     Append,
     ChangeMetadata,
     ChangeProperties,
+    ChangeRows,
     DropPartitions,
     EmptyCommit,
     Intent,
@@ -38,11 +40,12 @@ from indextables.table.split_protocol import protocol_for_splits
 # The fields of a remove action.
 _REMOVE_COLUMNS = ("path", "partitionValues", "size")
 
-# A file that was added again later, under the same path, differs in one of these.
-_FILE_IDENTITY = ("path", "size", "modificationTime")
-
 # msgspec would convert values of these types to strings.
 _NOT_CONVERTED = (bytes, bytearray, datetime, date, UUID, Decimal)
+
+
+class RowsMovedError(CommitConflictError):
+    """A concurrent commit replaced a split that loses rows, or deleted other rows of it: find the rows again."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -94,7 +97,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
     """The actions that a transaction commits on top of `snapshot`.
 
     Raises InvalidActionError for an action that contradicts the table or itself, CommitConflictError if no group of a
-    merge has all its sources live, and ProtocolUpgradeError if the table may not get splits of this implementation.
+    merge has all its sources live, RowsMovedError if rows to delete are no longer where they were, and
+    ProtocolUpgradeError if the table may not get splits of this implementation.
     """
     match intent:
         case Append(transaction=transaction) | Overwrite(transaction=transaction) if _is_done(
@@ -113,6 +117,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return Plan(removes=_live_among(paths, snapshot))
         case Merge():
             return _plan_merge(intent, snapshot)
+        case ChangeRows():
+            return _plan_rows(intent, snapshot)
         case ChangeProperties(properties):
             return _plan_properties(properties, snapshot)
         case ChangeMetadata(fields):
@@ -144,12 +150,21 @@ def _written(intent: Append | Overwrite, snapshot: Snapshot) -> tuple[AnyAction,
 
 
 def _added(
-    adds: Sequence[AddAction], doc_mappings: Mapping[str, str], snapshot: Snapshot
+    adds: Sequence[AddAction],
+    doc_mappings: Mapping[str, str],
+    snapshot: Snapshot,
+    *,
+    has_vectors: bool = False,
 ) -> tuple[AnyAction, ...]:
     """The adds, after the actions that they require."""
     if not adds:
         return ()
-    return (*protocol_for_splits(snapshot), *_registration(doc_mappings, snapshot), *adds)
+    has_vectors |= any(add.deletion_vector is not None for add in adds)
+    return (
+        *protocol_for_splits(snapshot, has_vectors=has_vectors),
+        *_registration(doc_mappings, snapshot),
+        *adds,
+    )
 
 
 def _plan_append(intent: Append, snapshot: Snapshot) -> Plan:
@@ -175,13 +190,13 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
     named = [path for group in intent.groups for path in group.sources]
     live = _live_among([*named, *(skip.path for skip in intent.skips)], snapshot)
     live_paths = frozenset(live["path"].to_pylist())
-    live_groups = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))
-    given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))
+    changed = changed_sources(intent.groups, snapshot)
+    live_groups = tuple(group for group in intent.groups if changed.isdisjoint(group.sources))
+    given_up = tuple(group for group in intent.groups if not changed.isdisjoint(group.sources))
     if given_up and not live_groups:
-        gone = sorted({path for group in given_up for path in group.sources} - live_paths)
         raise CommitConflictError(
-            f"{snapshot.context.url}: nothing was committed, because files to replace are not live, for example "
-            f"{gone[0]}: a concurrent commit may have replaced them; start again from the newest version"
+            f"{snapshot.context.url}: nothing was committed, because files to replace are not live, or lost rows, for "
+            f"example {min(changed)}: a concurrent commit may have replaced them; start again from the newest version"
         )
     adds = tuple(add for group in live_groups for add in group.adds)
     check_adds(adds, snapshot)
@@ -195,6 +210,38 @@ def _plan_merge(intent: Merge, snapshot: Snapshot) -> Plan:
         removes_data=any(add.data_change for add in adds),
         is_exact=_are_replaced(adds, removes["path"], snapshot),
         given_up=given_up,
+    )
+
+
+def changed_sources(groups: Sequence[MergeGroup], snapshot: Snapshot) -> frozenset[str]:
+    """The sources that are no longer live, or that have other deleted rows than the group was made from."""
+    paths = [path for group in groups for path in group.sources]
+    found = snapshot.select_paths(paths, ["path", "deletionVector"])
+    vectors = dict(
+        zip(found["path"].to_pylist(), vector_ids(found["deletionVector"]).to_pylist(), strict=True)
+    )
+    return frozenset(
+        path for group in groups for path in group.sources if vectors.get(path) != group.vectors.get(path, "")
+    )
+
+
+def _plan_rows(intent: ChangeRows, snapshot: Snapshot) -> Plan:
+    before = intent.before
+    live = snapshot.select_paths(before["path"].to_pylist(), IDENTITY_COLUMNS)
+    if not pc.all(_has_equal(before, live), min_count=0).as_py():
+        raise RowsMovedError(
+            f"{snapshot.context.url}: nothing was committed, because concurrent commits changed splits that lose rows; "
+            f"start again from the newest version"
+        )
+    check_adds(intent.adds, snapshot)
+    has_vectors = bool(intent.after.num_rows)
+    protocol = protocol_for_splits(snapshot, has_vectors=True) if has_vectors and not intent.adds else ()
+    adds = _added(intent.adds, intent.doc_mappings, snapshot, has_vectors=has_vectors)
+    return Plan(
+        actions=(*protocol, *adds),
+        removes=before.select(list(_REMOVE_COLUMNS)),
+        restored=intent.after,
+        is_exact=_are_replaced(intent.adds, before["path"], snapshot),
     )
 
 
@@ -217,7 +264,7 @@ def _are_replaced(adds: Sequence[AddAction], removed: pa.ChunkedArray, snapshot:
 def _plan_restore(intent: Restore, snapshot: Snapshot) -> Plan:
     """Remove the files that are not in the older version, and add those that are not live, by file identity."""
     entries = intent.entries
-    live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *_FILE_IDENTITY]))).entries
+    live = snapshot.select(columns=tuple(dict.fromkeys([*_REMOVE_COLUMNS, *IDENTITY_COLUMNS]))).entries
     restored = entries.filter(pc.invert(_has_equal(entries, live)))
     # Keep doc mappings that were registered since: splits of pending commits may refer to them.
     registered = {
@@ -242,10 +289,11 @@ def _plan_restore(intent: Restore, snapshot: Snapshot) -> Plan:
 
 
 def _has_equal(entries: pa.Table, others: pa.Table) -> pa.ChunkedArray:
-    """For each entry, whether `others` contains the same file. Paths are unique."""
+    """For each entry, whether `others` contains the same file with the same deleted rows. Paths are unique."""
+    entries, others = file_identities(entries), file_identities(others)
     place = pc.index_in(entries["path"], value_set=others["path"].combine_chunks())
     is_equal = place.is_valid()
-    for name in _FILE_IDENTITY:
+    for name in entries.column_names:
         is_equal = pc.and_(
             is_equal, pc.fill_null(pc.equal(entries[name], others[name].combine_chunks().take(place)), False)
         )
@@ -322,6 +370,9 @@ def _problem(add: AddAction, partition_columns: frozenset[str]) -> str | None:
         return f"{LOG_PREFIX} belongs to the log"
     if add.size < 0 or add.modification_time < 0:
         return "its size or its modification time is negative"
+    vector = add.deletion_vector
+    if vector is not None and add.num_records is not None and vector.cardinality >= add.num_records:
+        return f"{vector.cardinality} of its {add.num_records} rows are deleted; remove it instead"
     foreign = sorted(set(add.partition_values) - partition_columns)
     if foreign:
         return (

@@ -22,6 +22,7 @@ from indextables.errors import (
 )
 from indextables.log.actions import Metadata, ProtocolAction, check_readable
 from indextables.log.decode import LogFile, Tail, decode_tail
+from indextables.log.deletion_vectors import live_counts
 from indextables.log.entries import EntrySource, LoadedEntries, PathSelection, Selection
 from indextables.log.file_keys import keys_or_paths, tail_with_keys
 from indextables.log.replay import (
@@ -170,9 +171,15 @@ class Snapshot:
 
     @property
     def num_rows(self) -> int | None:
-        """The number of rows of all live splits, or None if a split does not record it."""
-        counts = self.entries["numRecords"]
+        """The number of rows of all live splits without the deleted ones, or None if a split does not record it."""
+        counts = live_counts(self.entries)
         return None if counts.null_count else pc.sum(counts).as_py() or 0
+
+    @property
+    def has_deletion_vectors(self) -> bool:
+        """Whether a live split has deleted rows, so that its file alone does not tell its rows."""
+        vectors = self.select(columns=["deletionVector"]).entries["deletionVector"]
+        return bool(vectors.null_count < len(vectors))
 
     def select(
         self, predicate: BoundPredicate | None = None, columns: Sequence[str] | None = None

@@ -10,7 +10,14 @@ which the caller has to allow.
 
 from indextables.config.registry import PROTOCOL_AUTO_UPGRADE, PROTOCOL_CONVERT_JVM_TABLES
 from indextables.errors import ProtocolUpgradeError
-from indextables.log.actions import SPLIT_PROTOCOL_VERSION, ProtocolAction, check_writable, upgraded
+from indextables.log.actions import (
+    DELETION_VECTORS,
+    SPLIT_PROTOCOL_VERSION,
+    ProtocolAction,
+    check_writable,
+    upgraded,
+    with_feature,
+)
 from indextables.table.snapshot import Snapshot
 
 
@@ -23,15 +30,17 @@ def check_accepts_splits(snapshot: Snapshot) -> None:
     protocol_for_splits(snapshot)
 
 
-def protocol_for_splits(snapshot: Snapshot) -> tuple[ProtocolAction, ...]:
-    """The protocol action of a commit that adds splits: none if the table has version 5 already.
+def protocol_for_splits(snapshot: Snapshot, *, has_vectors: bool = False) -> tuple[ProtocolAction, ...]:
+    """The protocol action of a commit that adds splits: none if the table has what they need already.
 
-    Raises ProtocolUpgradeError if the settings do not allow the upgrade.
+    With `has_vectors`, readers and writers need the feature `deletionVectors`, too. Raises ProtocolUpgradeError if the
+    settings do not allow the upgrade.
     """
     url, settings, current = snapshot.context.url, snapshot.context.settings, snapshot.protocol
     protocol = upgraded(current, SPLIT_PROTOCOL_VERSION, SPLIT_PROTOCOL_VERSION)
     if protocol == current:
-        return ()
+        needed = with_feature(protocol, DELETION_VECTORS) if has_vectors else protocol
+        return () if needed == current else (needed,)
     versions = f"{current.min_reader_version} for readers and {current.min_writer_version} for writers"
     if not settings[PROTOCOL_AUTO_UPGRADE]:
         raise ProtocolUpgradeError(
@@ -46,4 +55,4 @@ def protocol_for_splits(snapshot: Snapshot) -> tuple[ProtocolAction, ...]:
             f"which the JVM can neither read nor write it. If no reader or writer on the JVM needs the table any more, "
             f"set {PROTOCOL_CONVERT_JVM_TABLES.key} to true; otherwise write to a new table"
         )
-    return (protocol,)
+    return (with_feature(protocol, DELETION_VECTORS) if has_vectors else protocol,)

@@ -5,15 +5,15 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.fields import STRING_MAP
+from indextables.log.fields import DELETION_VECTOR, STRING_MAP
 from indextables.ops.merge.plan import MergeRules, plan_groups
 
 PARTITION_COLUMNS = ("day", "hour")
 NONE = frozenset()
 
 
-def entries(*sizes, partitions=None, times=None):
-    """Entries with these sizes. Partitions are (day, hour) pairs; None is null."""
+def entries(*sizes, partitions=None, times=None, deleted=None):
+    """Entries with these sizes. Partitions are (day, hour) pairs; None is null. `deleted` is out of 100 rows each."""
     partitions = partitions or [("a", "1")] * len(sizes)
     values = [
         [(name, value) for name, value in zip(PARTITION_COLUMNS, each, strict=True) if value is not None]
@@ -25,6 +25,11 @@ def entries(*sizes, partitions=None, times=None):
             "partitionValues": pa.array(values, STRING_MAP),
             "size": pa.array(sizes, pa.int64()),
             "modificationTime": pa.array(times or range(len(sizes)), pa.int64()),
+            "numRecords": pa.array([100] * len(sizes), pa.int64()),
+            "deletionVector": pa.array(
+                [{"cardinality": count} if count else None for count in deleted or [0] * len(sizes)],
+                DELETION_VECTOR,
+            ),
         }
     )
 
@@ -150,3 +155,18 @@ def test_what_is_left_alone_in_a_partition_would_not_fit_together(splits, target
     for partition in set(partitions):
         left = sorted(sizes[number] for number in alone if partitions[number] == partition)
         assert len(left) < 2 or left[0] + left[1] > target
+
+
+def test_a_split_with_many_deleted_rows_is_rewritten_alone():
+    table = entries(500, 600, 700, deleted=[30, 31, 0])
+    assert planned(table, rules(max_deleted_share=0.3)) == [[1]]
+
+
+def test_a_small_split_with_many_deleted_rows_is_merged_with_the_others():
+    table = entries(10, 10, 500, deleted=[90, 0, 90])
+    assert planned(table, rules(max_deleted_share=0.3)) == [[0, 1], [2]]
+
+
+def test_a_resting_split_is_not_rewritten():
+    table = entries(500, deleted=[90])
+    assert planned(table, rules(max_deleted_share=0.3), frozenset({"0000.split"})) == []

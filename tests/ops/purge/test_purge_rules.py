@@ -187,6 +187,7 @@ def test_rule_3_dry_run_lists_exactly_what_the_real_run_deletes(store):
     add_split(table, "d.split")
     checkpoint(store)
     put_split(store, "orphan.split")
+    store.put("deletion_vector_orphan.bin", b"left over")
     store.clock.advance(30 * DAY)
     before = {meta.key for meta in store.list("")}
     dry = run_purge(store, "7 days", "1 day", dry_run=True)
@@ -286,9 +287,7 @@ def test_rule_4_log_of_a_table_that_was_copied_stops_the_purge(store):
 def test_rule_4_table_that_needs_a_newer_release_is_not_purged(store):
     table_of(store, "a.split")
     put_split(store, "orphan.split")
-    protocol = (
-        '{"protocol":{"minReaderVersion":4,"minWriterVersion":4,"writerFeatures":["deletionVectors"]}}\n'
-    )
+    protocol = '{"protocol":{"minReaderVersion":4,"minWriterVersion":4,"writerFeatures":["columnMapping"]}}\n'
     write_version(store, 2, more=protocol)
     store.clock.advance(30 * DAY)
     with pytest.raises(errors.UnsupportedProtocolError):

@@ -36,7 +36,7 @@ from indextables.storage import ObjectMeta
 from indextables.table import Snapshot, TableContext, load_snapshot
 from indextables.table.log_reader import read_base_uncached, read_last_actions
 
-_COMPARED_COLUMNS: Final = ("path", "size", "modificationTime", "numRecords")
+_COMPARED_COLUMNS: Final = ("path", "size", "modificationTime", "numRecords", "deletionVector")
 _LOADED_COLUMNS: Final = [*_COMPARED_COLUMNS, "partitionValues"]
 
 _CHECKPOINT_AGAIN: Final = "write it again with CHECKPOINT"

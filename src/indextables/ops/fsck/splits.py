@@ -9,18 +9,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.config.registry import READ_PARALLELISM
-from indextables.errors import AccessDeniedError, IndexTablesError, TransientStorageError, UnsafePathError
+from indextables.errors import (
+    AccessDeniedError,
+    DeletionVectorCorruptedError,
+    IndexTablesError,
+    TransientStorageError,
+    UnsafePathError,
+)
+from indextables.log.deletion_vectors import vector_files
 from indextables.log.file_keys import key_or_path, normalised_paths
 from indextables.log.version_file import find_object
 from indextables.ops.fsck.report import Finding, Severity
 from indextables.ops.read import SplitRef, split_refs
-from indextables.ops.references import among, split_files
+from indextables.ops.references import among, data_files
 from indextables.ops.runner import Interruption, Runner, Task, TaskStore, parallel_map, results
 from indextables.schema import TableShape
 from indextables.table import Snapshot, TableContext
 
 _SPLITS_PER_TASK: Final = 16
 
+_UNDELETE: Final = "restore the version before the delete, and delete the rows again"
 _LOST: Final = "restore the file from a backup, or remove it from the table and write its rows again"
 
 
@@ -42,25 +50,27 @@ def check_presence(head: Snapshot, stored: pa.Table, history: pa.Array) -> Itera
     for row in wrong.to_pylist():
         message = f"the file has {row['store']} bytes, but the log records {row['log']}"
         yield Finding(Severity.ERROR, "split-size", row["key"], message, _LOST)
-    older = history.filter(pc.invert(among(history, keys)))
+    # The check of the contents reads the deletion vectors of live splits.
+    used = pa.concat_arrays([keys, vector_files(head.entries["deletionVector"])])
+    older = history.filter(pc.invert(among(history, used)))
     absent = older.filter(pc.invert(among(older, stored["path"].combine_chunks())))
     for key in _confirmed_missing(context, absent):
         yield Finding(
             Severity.ERROR,
             "old-split-missing",
             key,
-            "older versions need this split, which does not exist: time travel to them fails",
+            "older versions need this file, which does not exist: time travel to them fails",
             "restore the file from a backup, or drop the old versions with TRUNCATE INDEXTABLES TIME TRAVEL",
         )
 
 
 def count_orphans(stored: pa.Table, referred: pa.Array, remedy: str) -> Iterator[Finding]:
-    """Count the splits that no version refers to. `remedy` is what to do about them."""
-    splits = split_files(stored)
+    """Count the splits and deletion vectors that no version refers to. `remedy` is what to do about them."""
+    splits = data_files(stored)
     orphans = splits.filter(pc.invert(among(splits["path"], referred)))
     if orphans.num_rows:
         size_bytes = pc.sum(orphans["size"]).as_py() or 0
-        message = f"no readable version refers to {orphans.num_rows} splits of {size_bytes} bytes"
+        message = f"no readable version refers to {orphans.num_rows} splits or deletion vectors of {size_bytes} bytes"
         yield Finding(Severity.INFO, "orphaned-splits", orphans["path"][0].as_py(), message, remedy)
 
 
@@ -106,6 +116,8 @@ class SplitCheck(Task[tuple[Finding, ...]]):
                 split.verify()
         except (AccessDeniedError, TransientStorageError):
             raise  # the store failed: no evidence about the split
+        except DeletionVectorCorruptedError as error:
+            return Finding(Severity.ERROR, "deletion-vector", ref.path, str(error), _UNDELETE)
         except IndexTablesError as error:
             return Finding(Severity.ERROR, "split-unreadable", ref.path, str(error), _LOST)
         if ref.num_records not in (None, num_records):

@@ -22,7 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables._results import MESSAGE, PROBLEM, TABLE_PATH, Column, Columns, Result, Status
-from indextables.config.registry import MERGE_MAX_SOURCE_SPLITS, MERGE_TARGET_SIZE
+from indextables.config.registry import (
+    MERGE_MAX_DELETED_SHARE,
+    MERGE_MAX_SOURCE_SPLITS,
+    MERGE_TARGET_SIZE,
+)
 from indextables.errors import (
     CommitConflictError,
     IndexTablesError,
@@ -49,6 +53,7 @@ from indextables.split.split import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.intent import Merge, MergeGroup
 from indextables.table.load import catch_up
+from indextables.table.plan import changed_sources
 from indextables.table.snapshot import files_of_partitions
 from indextables.table.split_protocol import check_accepts_splits
 
@@ -230,6 +235,7 @@ def _rules(snapshot: Snapshot, request: MergeRequest) -> MergeRules:
         else MERGE_MAX_SOURCE_SPLITS.parse_given("max_source_splits_per_merge", max_sources),
         max_groups=request.max_dest_splits,
         max_share_of_largest=request.max_share_of_largest,
+        max_deleted_share=settings[MERGE_MAX_DELETED_SHARE],
     )
 
 
@@ -289,13 +295,20 @@ def _intent(snapshot: Snapshot, tasks: Sequence[MergeTask], work: _Work) -> Merg
     sources = {source.path: source for task in tasks for source in task.sources}
     return Merge(
         groups=tuple(
-            MergeGroup(tuple(source.path for source in group.sources), _adds(group)) for group in work.groups
+            MergeGroup(tuple(source.path for source in group.sources), _adds(group), _vectors(group))
+            for group in work.groups
         ),
         skips=skip_actions(snapshot, work.bad_sources, sources),
         doc_mappings={
             file.doc_mapping_ref: file.doc_mapping_json for group in work.groups for file in group.files
         },
     )
+
+
+def _vectors(group: MergedGroup) -> dict[str, str]:
+    """The ids of the deletion vectors of the sources."""
+    vectors = ((source.path, source.ref.deletion_vector) for source in group.sources)
+    return {path: vector.id for path, vector in vectors if vector is not None}
 
 
 def _adds(group: MergedGroup) -> tuple[AddAction, ...]:
@@ -318,14 +331,14 @@ def _commit(snapshot: Snapshot, intent: Merge, operation: Operation, work: _Work
 
 
 def _newest_if_no_group_is_live(snapshot: Snapshot, intent: Merge) -> Snapshot | None:
-    """The newest snapshot, if every group has lost a source in it. The conflict is then about files only."""
+    """The newest snapshot, if every group has lost a source, or rows of it. The conflict is then about files only."""
     try:
         newest = catch_up(snapshot).snapshot
-        live = frozenset(newest.select(columns=["path"]).entries["path"].to_pylist())
+        changed = changed_sources(intent.groups, newest)
     except IndexTablesError:
         return None
     is_same_table = newest.metadata.id == snapshot.metadata.id
-    have_lost_sources = all(not live.issuperset(group.sources) for group in intent.groups)
+    have_lost_sources = all(not changed.isdisjoint(group.sources) for group in intent.groups)
     return newest if is_same_table and intent.groups and have_lost_sources else None
 
 
@@ -337,7 +350,9 @@ def _finish(result: CommitResult, intent: Merge, work: _Work) -> MergeResult:
     )
     planned = zip(intent.groups, work.groups, strict=True)
     work.groups = [group for plan, group in planned if plan.sources not in lost]
-    given_up = [GivenUpGroup(paths, "another writer removed some of these splits") for paths in lost]
+    given_up = [
+        GivenUpGroup(paths, "another writer removed some of these splits, or rows of them") for paths in lost
+    ]
     if not result.is_committed:
         return _result(result.snapshot, None, work, given_up)
     snapshot = after_merge(result.snapshot) if work.groups else after_commit(result.snapshot)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from indextables.config.registry import SKIPPED_FILES_COOLDOWN_HOURS, SKIPPED_FILES_TRACKING_ENABLED
 from indextables.errors import UnsafePathError
 from indextables.log.actions import SkipAction
+from indextables.log.deletion_vectors import deleted_counts
 from indextables.ops.merge.task import BadSource, MergeSource
 from indextables.pruning.values import map_values
 from indextables.storage import relative_key
@@ -25,7 +26,14 @@ from indextables.table import Snapshot
 Positions: TypeAlias = npt.NDArray[np.int64]
 
 # The columns of file entries that `plan_groups` needs.
-PLANNING_COLUMNS = ("path", "partitionValues", "size", "modificationTime")
+PLANNING_COLUMNS = (
+    "path",
+    "partitionValues",
+    "size",
+    "modificationTime",
+    "numRecords",
+    "deletionVector",
+)
 
 _SKIP_OPERATION: Final = "merge"
 _MS_PER_HOUR: Final = 3_600_000
@@ -36,13 +44,15 @@ class MergeRules(msgspec.Struct, frozen=True):
 
     `max_groups` limits the plan; the groups with the most sources come first. A source that makes up more than
     `max_share_of_largest` of its group is left out. Otherwise, a table that is merged after every small write would
-    rewrite the same large split each time.
+    rewrite the same large split each time. A split of which more than `max_deleted_share` of the rows are deleted is
+    rewritten, alone if it has no partner.
     """
 
     target_bytes: int
     max_sources: int
     max_groups: int | None = None
     max_share_of_largest: float = 1.0
+    max_deleted_share: float = 1.0
 
 
 def plan_groups(
@@ -50,8 +60,26 @@ def plan_groups(
 ) -> list[Positions]:
     """The groups to merge, as positions in `entries`, which needs only the PLANNING_COLUMNS.
 
-    A split is in at most one group. Splits that have reached the target size, and those in `resting`, are in none.
+    A split is in at most one group. Splits that have reached the target size, and those in `resting`, are in none,
+    except for those with many deleted rows.
     """
+    groups = _groups_of_small(entries, partition_columns, rules, resting)
+    grouped = np.concatenate([np.empty(0, np.int64), *groups])
+    thinned = np.setdiff1d(_thinned_splits(entries, rules.max_deleted_share, resting), grouped)
+    return [*groups, *thinned[:, None]][: rules.max_groups]
+
+
+def _thinned_splits(entries: pa.Table, max_deleted_share: float, resting: frozenset[str]) -> Positions:
+    """The positions in `entries` of the splits with too many deleted rows, without those in `resting`."""
+    deleted = deleted_counts(entries["deletionVector"]).to_numpy()
+    counts = pc.fill_null(entries["numRecords"], 0).to_numpy()
+    is_resting = pc.is_in(entries["path"], value_set=pa.array(sorted(resting), pa.string())).to_numpy()
+    return np.flatnonzero((deleted > max_deleted_share * counts) & ~is_resting)
+
+
+def _groups_of_small(
+    entries: pa.Table, partition_columns: Sequence[str], rules: MergeRules, resting: frozenset[str]
+) -> list[Positions]:
     candidates = small_splits(entries, rules.target_bytes, resting)
     if len(candidates) < 2:
         return []

@@ -72,7 +72,10 @@ class BadSource(msgspec.Struct, frozen=True):
 
 
 class MergedGroup(msgspec.Struct, frozen=True):
-    """The outcome of a group: `files` replace `sources`. Both are empty if fewer than two sources are readable."""
+    """The outcome of a group: `files` replace `sources`.
+
+    Both are empty if fewer than two sources are readable, unless the only one has deleted rows.
+    """
 
     sources: tuple[MergeSource, ...] = ()
     files: tuple[SplitFile, ...] = ()
@@ -97,7 +100,7 @@ class MergeTask(Task[MergedGroup]):
         bad: dict[str, str] = {}
         while True:
             sources = self._open_sources(bad, interruption)
-            if len(sources) < 2:
+            if not sources or (len(sources) == 1 and not sources[0].split.num_deleted):
                 return MergedGroup(bad_sources=_bad_sources(bad))
             mapping = merged_mapping([source.split.mapping for source in sources], self.shape, self.settings)
             merged = tuple(source.source for source in sources)
@@ -145,7 +148,7 @@ class MergeTask(Task[MergedGroup]):
         self, sources: "deque[_OpenSource]", mapping: DocMapping, interruption: Interruption
     ) -> tuple[SplitFile, ...]:
         tags = {tag for source in sources for tag in source.source.split_tags}
-        expected = sum(source.split.num_records for source in sources)
+        expected = sum(source.num_rows for source in sources)
         store = self.store.store
         options = WriterOptions(
             target_bytes=_NO_LIMIT,
@@ -181,9 +184,9 @@ class MergeTask(Task[MergedGroup]):
                     yield conform(batch, schema)
             except _BAD_SOURCE as error:
                 raise _BadSourceError(source.source.path, _reason(error)) from error
-            if count != source.split.num_records:
+            if count != source.num_rows:
                 raise _BadSourceError(
-                    source.source.path, f"only {count} of its {source.split.num_records} rows can be read"
+                    source.source.path, f"only {count} of its {source.num_rows} rows can be read"
                 )
 
     def _unindexable(
@@ -219,6 +222,11 @@ def merged_mapping(mappings: Sequence[DocMapping], shape: TableShape, settings: 
 class _OpenSource(msgspec.Struct, frozen=True):
     source: MergeSource
     split: Split
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows to merge: those that are not deleted."""
+        return self.split.num_records - self.split.num_deleted
 
 
 class _BadSourceError(Exception):

@@ -37,7 +37,7 @@ from indextables.ops.checkpoint.operation import write_checkpoint
 from indextables.ops.purge.garbage import BATCH_KEYS, checkpoint_files_in_use, delete_keys
 from indextables.ops.purge.plan import PurgePlan, PurgeRules, plan_purge, purge_rules
 from indextables.ops.purge.report import SPLIT_KINDS, PurgeKind, PurgeRequest, PurgeResult, with_outcome
-from indextables.ops.references import LivePaths, among
+from indextables.ops.references import LivePaths, among, referred_files
 from indextables.ops.runner import Runner, local_runner
 from indextables.table import Snapshot, TableContext, changes_since, load_snapshot
 from indextables.table.changes import actions_since
@@ -237,7 +237,7 @@ def _partition_by_commits(doomed: pa.Table, since: Snapshot, newest: Snapshot) -
         return doomed, doomed.slice(0, 0)
     # Every add counts: time travel needs a file that has been removed again, too.
     actions = actions_since(newest, since.version) or changes_since(newest, since.version)
-    added = actions.adds["path"].combine_chunks()
+    added = referred_files(actions.adds)
     is_added = among(doomed["path"], normalised_paths(added, newest.context.url))
     return doomed.filter(pc.invert(is_added)), doomed.filter(is_added)
 

@@ -25,6 +25,7 @@ from indextables.config.registry import (
 )
 from indextables.errors import InvalidOptionError, LogGapError
 from indextables.log.actions import check_writable
+from indextables.log.deletion_vectors import are_vector_files
 from indextables.log.file_keys import normalised_paths
 from indextables.log.paths import version_key
 from indextables.log.segment import LastCheckpoint, LogListing, list_log, read_hint
@@ -42,10 +43,10 @@ from indextables.ops.purge.report import (
 from indextables.ops.references import (
     LivePaths,
     among,
+    data_files,
     latest_removes,
     oldest_known_version,
     read_actions,
-    split_files,
     stored_table,
 )
 from indextables.storage import ObjectMeta
@@ -153,7 +154,7 @@ def plan_purge(context: TableContext, rules: PurgeRules) -> PurgePlan:
         split_ms=int(now_ms - rules.split_hours * MS_PER_HOUR),
         orphan_ms=int(now_ms - rules.orphan_hours * MS_PER_HOUR),
     )
-    splits = split_files(stored_table(metas))
+    splits = data_files(stored_table(metas))
     log_files = _doomed_log_files(context, metas, listing, retained, cleanup, now_ms)
     doomed = pa.concat_tables([log_files, *_doomed_splits(splits, references, cutoffs)])
     history = splits.filter(_is_kept_for_history(splits["path"], references, head))
@@ -261,7 +262,11 @@ def _doomed_log_files(
 
 
 def _doomed_splits(splits: pa.Table, references: _References, cutoffs: _Cutoffs) -> list[pa.Table]:
-    """Unreferenced splits that are old enough: first removed ones, then orphans, which the log never mentions."""
+    """Unreferenced splits and deletion vectors that are old enough.
+
+    First removed splits, then orphans, which the log never mentions. It does not mention when a vector goes out of use
+    either, so vectors age like orphans.
+    """
     unreferenced = splits.filter(pc.invert(among(splits["path"], references.protected))).combine_chunks()
     paths = unreferenced["path"].combine_chunks()
     rows = pc.index_in(paths, value_set=references.removed["path"].combine_chunks())
@@ -275,19 +280,22 @@ def _doomed_splits(splits: pa.Table, references: _References, cutoffs: _Cutoffs)
     is_old_orphan = pc.and_(
         pc.and_(pc.invert(is_removed), has_time), pc.less_equal(since_ms, cutoffs.orphan_ms)
     )
+    is_vector = are_vector_files(paths)
     sizes = unreferenced["size"].combine_chunks()
     return [
         doomed_rows(kind, paths.filter(mask), sizes.filter(mask), since_ms.filter(mask), cutoffs.now_ms)
         for kind, mask in (
             (PurgeKind.REMOVED_SPLIT, is_old_removed),
-            (PurgeKind.ORPHANED_SPLIT, is_old_orphan),
+            (PurgeKind.ORPHANED_SPLIT, pc.and_not(is_old_orphan, is_vector)),
+            (PurgeKind.DELETION_VECTOR, pc.and_(is_old_orphan, is_vector)),
         )
     ]
 
 
 def _fence_ms(splits: pa.Table, doomed: pa.Table, now_ms: int) -> int | None:
     """The upload time of the youngest doomed orphan that only a stalled writer could still commit, or None."""
-    orphans = doomed.filter(pc.equal(doomed["kind"], PurgeKind.ORPHANED_SPLIT.value))["path"]
+    kinds = pa.array([PurgeKind.ORPHANED_SPLIT.value, PurgeKind.DELETION_VECTOR.value])
+    orphans = doomed.filter(pc.is_in(doomed["kind"], value_set=kinds))["path"]
     modified_ms = splits["modifiedMs"].filter(among(splits["path"], orphans.combine_chunks()))
     long_ago = modified_ms.filter(pc.less_equal(modified_ms, now_ms - LONG_WAIT_MS))
     newest: int | None = pc.max(long_ago).as_py()

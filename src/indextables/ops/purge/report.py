@@ -54,9 +54,11 @@ class PurgeKind(Enum):
     MANIFEST = "manifest"
     REMOVED_SPLIT = "removed split"
     ORPHANED_SPLIT = "orphaned split"
+    DELETION_VECTOR = "deletion vector"
 
 
-SPLIT_KINDS: Final = (PurgeKind.REMOVED_SPLIT, PurgeKind.ORPHANED_SPLIT)
+# What entries of the log refer to.
+SPLIT_KINDS: Final = (PurgeKind.REMOVED_SPLIT, PurgeKind.ORPHANED_SPLIT, PurgeKind.DELETION_VECTOR)
 
 # The files to delete. A removed split ages from its removal, any other file from its modification.
 DOOMED_SCHEMA = pa.schema(

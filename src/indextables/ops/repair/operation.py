@@ -20,6 +20,9 @@ import dataclasses
 from enum import Enum
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from indextables._results import Status
 from indextables.errors import (
@@ -29,8 +32,10 @@ from indextables.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from indextables.log.actions import DELETION_VECTORS, with_feature
+from indextables.log.deletion_vectors import vector_files
 from indextables.log.paths import LOG_PREFIX
-from indextables.ops.references import among, split_files, stored_table
+from indextables.ops.references import among, first_paths, split_files, stored_table
 from indextables.ops.repair.evidence import LogEvidence, read_evidence
 from indextables.ops.repair.identity import Identity, identify
 from indextables.ops.repair.plan import RepairPlan, log_entries, make_plan
@@ -152,7 +157,8 @@ def plan_repair(context: TableContext, runner: Runner) -> Repair:
     """
     # Only the stored files count as evidence; the cache may be stale.
     context.cache.invalidate(context.store)
-    stored = split_files(stored_table(context.store.list("")))
+    everything = stored_table(context.store.list(""))
+    stored = split_files(everything)
     evidence = read_evidence(context)
     if not evidence.metas and not stored.num_rows:
         raise TableNotFoundError(
@@ -161,10 +167,25 @@ def plan_repair(context: TableContext, runner: Runner) -> Repair:
     live = log_entries(evidence)
     needed = stored.filter(among(stored["path"], live["path"].combine_chunks()))
     survey = survey_splits(TaskStore.of(context), needed if evidence.is_complete else stored, runner)
-    plan = make_plan(evidence, live, stored, survey)
+    plan = _with_lost_vectors(make_plan(evidence, live, stored, survey), everything)
     found, paths = tuple(survey.found.values()), frozenset(plan.entries["path"].to_pylist())
     identity = identify(evidence.header, found, paths, plan.taken, context.url)
+    if plan.has_vectors:
+        identity = replace(identity, protocol=with_feature(identity.protocol, DELETION_VECTORS))
     return Repair(context, evidence, plan, identity)
+
+
+def _with_lost_vectors(plan: RepairPlan, stored: pa.Table) -> RepairPlan:
+    """The plan, with a warning if files of deletion vectors do not exist. The splits stay: their rows are not lost."""
+    files = vector_files(plan.entries["deletionVector"])
+    lost = files.filter(pc.invert(among(files, stored["path"].combine_chunks()))).to_pylist()
+    if not lost:
+        return plan
+    warning = (
+        f"the files {first_paths(lost)} do not exist, which record deleted rows: the splits with these rows cannot be "
+        f"read until the files are restored from a backup"
+    )
+    return replace(plan, undecided=(*plan.undecided, warning))
 
 
 def repair_in_place(context: TableContext, runner: Runner) -> RepairResult:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from indextables.log.actions import AddAction, encode_actions
 from indextables.log.decode import LogFile, decode_tail
+from indextables.log.deletion_vectors import live_counts
 from indextables.log.entries import FILE_ENTRY_SCHEMA, empty_entries
 from indextables.log.replay import replay_entries
 from indextables.ops.references import among, first_paths
@@ -53,8 +54,14 @@ class RepairPlan(msgspec.Struct, frozen=True):
     @property
     def num_rows(self) -> int | None:
         """The number of rows, or None if one of the files does not record its own."""
-        counts = self.entries["numRecords"]
+        counts = live_counts(self.entries)
         return None if counts.null_count else pc.sum(counts).as_py() or 0
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether rows of splits are deleted."""
+        vectors = self.entries["deletionVector"]
+        return bool(vectors.null_count < len(vectors))
 
     @property
     def total_bytes(self) -> int:
@@ -211,6 +218,11 @@ def _corrected(entries: pa.Table, found: Mapping[str, FoundSplit], version: int)
     if not wrong:
         return entries
     right = _entries_of([found[path].add for path in wrong], version)
+    # The file does not know which of its rows are deleted.
+    place = pc.index_in(right["path"], value_set=entries["path"].combine_chunks())
+    index = right.schema.get_field_index("deletionVector")
+    vectors = entries["deletionVector"].combine_chunks().take(place)
+    right = right.set_column(index, right.schema.field(index), vectors)
     return pa.concat_tables([entries.filter(pc.invert(is_wrong)), right], promote_options="default")
 
 
@@ -281,8 +293,8 @@ def _undecided(evidence: LogEvidence, taken: Sequence[FoundSplit]) -> Iterable[s
         yield "the used version numbers are unknown: restart the streams that read the table"
     else:
         yield (
-            f"{_ranges(evidence.lost)} cannot be read: the files that they removed and the properties that they set "
-            f"are unknown"
+            f"{_ranges(evidence.lost)} cannot be read: the files that they removed, the rows that they deleted and the "
+            f"properties that they set are unknown"
         )
         if taken:
             yield (

@@ -27,6 +27,7 @@ from indextables.log.actions import (
     encode_actions,
     new_commit_id,
 )
+from indextables.log.deletion_vectors import live_counts, vector_files
 from indextables.log.entries import add_lines, remove_lines
 from indextables.log.paths import (
     LAST_CHECKPOINT_KEY,
@@ -124,10 +125,19 @@ def delete_old_log(context: TableContext, metas: Sequence[ObjectMeta]) -> None:
 
 
 def copy_splits(source: TableContext, target: TableContext, entries: pa.Table, runner: Runner) -> None:
-    """Copy the splits of entries to the same paths under another root. Raises StorageError and SplitWriteError."""
+    """Copy the splits and deletion vectors of entries to the same paths under another root.
+
+    Raises StorageError and SplitWriteError.
+    """
     stores = TaskStore.of(source), TaskStore.of(target)
     columns = (entries[name].to_pylist() for name in ("path", "size"))
     tasks = [CopySplit(*stores, path, size) for path, size in zip(*columns, strict=True)]
+    vectors = vector_files(entries["deletionVector"]).to_pylist()
+    tasks += [
+        CopySplit(*stores, path, source.store.head(path).size)
+        for path in vectors
+        if _exists(source.store, path)
+    ]
     for _ in results(runner, "copying splits", tasks):
         pass
 
@@ -216,7 +226,7 @@ def _commit_info(store: ObjectStore, plan: RepairPlan, before: LogHeader) -> Com
         operation_metrics={
             "numAddedFiles": plan.entries.num_rows,
             "numAddedBytes": plan.total_bytes,
-            "numAddedRows": pc.sum(plan.entries["numRecords"]).as_py() or 0,
+            "numAddedRows": pc.sum(live_counts(plan.entries)).as_py() or 0,
             "numRemovedFiles": plan.removed.num_rows,
         },
         engine_info=ENGINE_INFO,

@@ -2,11 +2,13 @@
 
 import pyarrow as pa
 
+from indextables.ops.delete import DeleteRequest, delete
 from indextables.ops.repair import RepairMode, RepairRequest
 from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.write import drop_partitions
 from indextables.statements import nodes
 from indextables.statements.caller import Caller
+from indextables.table_reader import as_predicate
 from indextables.table_repair import repair_context
 
 
@@ -72,6 +74,13 @@ def run_truncate(statement: nodes.TruncateTimeTravel, caller: Caller) -> pa.Tabl
 def run_drop_partitions(statement: nodes.DropPartitions, caller: Caller) -> pa.Table:
     """See `ops.write.drop_partitions`."""
     return drop_partitions(caller.table(statement.target).snapshot, statement.where).to_arrow()
+
+
+def run_delete(statement: nodes.Delete, caller: Caller) -> pa.Table:
+    """See `ops.delete.delete`. As in SQL, all rows without a condition."""
+    where = "true" if statement.where is None and statement.query is None else statement.where
+    request = DeleteRequest(as_predicate(where), statement.query, dry_run=statement.is_dry_run)
+    return delete(caller.table(statement.target).snapshot, request).to_arrow()
 
 
 def run_restore(statement: nodes.Restore, caller: Caller) -> pa.Table:
