@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession, functions
 from pyspark.sql.types import StructType
 
 from indextables import IndexTable
+from indextables.errors import InvalidOptionError
 from indextables.spark.types import table_schema
 from indextables.storage import open_store
 from support.row_tables import split_files
@@ -281,7 +282,7 @@ def test_optimized_write_leaves_tables_without_partitions_and_wrong_columns_to_t
 def test_without_a_path_the_error_says_what_to_do(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="the options have no path"):
         logs(spark).write.format("indextables").mode("append").save()
-    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+    with pytest.raises(InvalidOptionError, match="CREATE TEMPORARY VIEW"):
         spark.read.format("indextables").load()
 
 
