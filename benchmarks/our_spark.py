@@ -48,9 +48,10 @@ def write_parquet(path: Path, rows: pa.Table, files: int) -> None:
         pq.write_table(rows.slice(start, end - start), path / f"part-{number:04d}.parquet")
 
 
-def append(frame: DataFrame, path: Path) -> None:
+def append(frame: DataFrame, path: Path, *partition_by: str) -> None:
     """Write a DataFrame to our table, with the messages as text."""
-    frame.write.format(_FORMAT).mode("append").option(_TYPE_OF_TEXT, "text").save(str(path))
+    writer = frame.write.format(_FORMAT).mode("append").option(_TYPE_OF_TEXT, "text")
+    writer.partitionBy(*partition_by).save(str(path))
 
 
 def read_table(spark: SparkSession, path: Path, **options: str) -> DataFrame:

@@ -82,7 +82,7 @@ def state_bytes(path: Path, version: int) -> int:
 
 
 def add_action(file: DataFile) -> AddAction:
-    """A file as an add action, with the footer offsets that every split has."""
+    """A file as an add action, with the footer offsets and the size of the rows that every split has."""
     return AddAction(
         path=file.path,
         partition_values={PARTITION_COLUMN: file.date.isoformat()},
@@ -95,4 +95,5 @@ def add_action(file: DataFile) -> AddAction:
         footer_start_offset=file.size - 4_096,
         footer_end_offset=file.size,
         has_footer_offsets=True,
+        uncompressed_size_bytes=2 * file.size,
     )

@@ -13,6 +13,7 @@ from support import PATIENCE_SECONDS
 pytest.importorskip("grpc", reason="Spark Connect needs grpcio (pip install pyspark[connect])")
 
 SCRIPT = """
+import gc
 import sys
 import indextables.spark
 path = sys.argv[1]
@@ -24,6 +25,15 @@ writer.option("spark.indextables.write.optimizeWrite.enabled", True).save(path)
 read = spark.read.format("io.indextables.provider.IndexTablesProvider").load(path)
 both = read.where("id = 1").union(read.where("part = 'b'"))
 print("ids", sorted(row.id for row in both.collect()), read.count())
+engine = {"spark.indextables.read.engine": "native"}
+native = spark.read.format("indextables").options(**engine).load(path)
+native.createOrReplaceTempView("logs")
+filtered = native.where("part = 'b'").select("id", "body")
+same = native.schema == frame.schema
+del native
+gc.collect()
+counted = spark.sql("SELECT part, count(*) FROM logs GROUP BY part").collect()
+print("native", filtered.collect()[0].id, filtered.count(), same, sorted(map(tuple, counted)))
 found = spark.read.format("indextables").option("query", "body:spark").load(path)
 print("found", [row.id for row in found.collect()])
 (row,) = spark.sql(f"CHECKPOINT INDEXTABLES '{path}'").collect()
@@ -65,9 +75,10 @@ def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path
     )
     expected = [
         "ids [1, 2] 2",
+        "native 2 1 True [('a', 1), ('b', 1)]",
         "found [1]",
         "sql SUCCESS 0 5",
         "merged NO_ACTION 4 2",
         "streamed 4",
     ]
-    assert done.stdout.splitlines()[-5:] == expected, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-6:] == expected, done.stderr[-3000:]

@@ -481,13 +481,12 @@ READ_ENGINE = _splits.choice(
     "read.engine",
     ("auto", "native", "python"),
     "auto",
-    "What reads rows on an enabled Spark session: Spark's own Parquet reader (native), or Python; auto takes the first "
-    "where it can. A search always runs in Python.",
+    "Scan with Spark's own Parquet reader or in Python; searches always run in Python.",
 )
 READ_NATIVE_MAX_FILES = _splits.integer(
     "read.native.maxFiles",
     100_000,
-    "Number of splits above which Python plans a read, and not Spark's own Parquet reader.",
+    "Number of splits above which Python plans a scan, and not Spark itself.",
     minimum=0,
 )
 DISK_CACHE_PATH = _splits.text(
