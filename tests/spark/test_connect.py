@@ -43,6 +43,17 @@ print("sql", row.status, jobs.count(), spark.sql("SELECT 5 AS five").collect()[0
 frame.write.format("indextables").mode("append").save(path)
 (merged_again,) = spark.sql(f"MERGE SPLITS '{path}'").collect()
 print("merged", merged.status, merged_again.source_splits, merged_again.new_splits)
+spark.sql(f"CREATE TABLE named USING indextables LOCATION '{path}'")
+read.createOrReplaceTempView("seen")
+named = spark.sql("SELECT DISTINCT id FROM named WHERE body TEXTSEARCH 'spark'").collect()
+either = spark.sql("SELECT DISTINCT id FROM seen WHERE body TEXTSEARCH 'spark' OR part = 'b'").collect()
+spark.sql("CREATE OR REPLACE TEMPORARY VIEW again AS SELECT id, body FROM seen WHERE body TEXTSEARCH 'hello'")
+again = spark.sql("SELECT id FROM again WHERE NOT body TEXTSEARCH :q", {"q": "spark"}).collect()
+print("searched", *[sorted(row.id for row in rows) for rows in (named, either, again)])
+best = spark.sql(f"SELECT id FROM indextables_search('{path}', 'spark', 1, 'id')").collect()
+buckets = spark.sql("SELECT indextables_histogram(id, 2) AS b FROM named GROUP BY indextables_histogram(id, 2)")
+spark.sql("DROP TABLE named")
+print("functions", [row.id for row in best], sorted(row.b for row in buckets.collect()))
 stream = spark.readStream.format("indextables").load(path)
 writer = stream.writeStream.format("indextables").option("checkpointLocation", f"{path}-checkpoint")
 writer = writer.option("spark.indextables.write.optimizeWrite.enabled", True).partitionBy("part")
@@ -52,7 +63,7 @@ spark.stop()
 """
 
 
-def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path) -> None:
+def test_connect_writes_reads_filters_searches_merges_names_and_streams(tmp_path: Path) -> None:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
     script = tmp_path / "script.py"
@@ -79,6 +90,8 @@ def test_connect_writes_reads_filters_searches_merges_and_streams(tmp_path: Path
         "found [1]",
         "sql SUCCESS 0 5",
         "merged NO_ACTION 4 2",
+        "searched [1] [1, 2] [2]",
+        "functions [1] [0.0, 2.0]",
         "streamed 4",
     ]
-    assert done.stdout.splitlines()[-6:] == expected, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-len(expected) :] == expected, done.stderr[-3000:]

@@ -93,8 +93,8 @@ def session(**conf: object) -> SparkSession:
 def enable(spark: SparkSession) -> SparkSession:
     """Enable IndexTables on an existing session, classic or Connect. Enabling it again has no effect.
 
-    Registers the data source under all its names. `.partitionBy(…)` and all save modes then work with it, and
-    `spark.sql` executes IndexTables statements.
+    Registers the data source under all its names, and the SQL functions. `.partitionBy(…)`, all save modes and tables
+    with names then work, and `spark.sql` searches and executes IndexTables statements.
 
     Args:
         spark: The session to enable.
@@ -113,6 +113,7 @@ def enable(spark: SparkSession) -> SparkSession:
     from indextables.spark.patches import patch_spark
     from indextables.spark.releases import HAS_SOURCES
     from indextables.spark.source import SOURCES
+    from indextables.spark.sql.functions import register_functions
 
     if not HAS_SOURCES and not isinstance(spark, SparkSession):
         raise SparkUnavailableError(
@@ -123,6 +124,7 @@ def enable(spark: SparkSession) -> SparkSession:
             for source in SOURCES:
                 spark.dataSource.register(source)
         spark.conf.set(FIELD_IDS, "true")
+        register_functions(spark)
         spark.conf.set(ENABLED, "true")
     patch_spark(spark)
     return spark
