@@ -18,10 +18,31 @@ MUTATIONS = (
     Mutation(
         "blind retry of a merge",
         "table/plan.py",
-        "    live_groups = tuple(group for group in intent.groups if live_paths.issuperset(group.sources))\n"
-        "    given_up = tuple(group for group in intent.groups if not live_paths.issuperset(group.sources))\n",
+        "    live_groups = tuple(group for group in intent.groups if changed.isdisjoint(group.sources))\n"
+        "    given_up = tuple(group for group in intent.groups if not changed.isdisjoint(group.sources))\n",
         "    live_groups: tuple[MergeGroup, ...] = intent.groups\n    given_up: tuple[MergeGroup, ...] = ()\n",
         ("tests/table/test_conflicts.py",),
+    ),
+    Mutation(
+        "merge that brings deleted rows back",
+        "table/plan.py",
+        'if vectors.get(path) != group.vectors.get(path, "")\n',
+        "if path not in vectors\n",
+        ("tests/ops/rows/test_delete_conflicts.py",),
+    ),
+    Mutation(
+        "delete that undoes a concurrent delete",
+        "table/plan.py",
+        "    if not pc.all(_has_equal(before, live), min_count=0).as_py():\n",
+        "    if live.num_rows < before.num_rows:\n",
+        ("tests/ops/rows/test_delete_conflicts.py",),
+    ),
+    Mutation(
+        "purge of vectors that are in use",
+        "ops/references.py",
+        '    return pa.concat_arrays([pc.unique(entries["path"]), vectors])\n',
+        '    return pa.concat_arrays([pc.unique(entries["path"]), vectors.slice(0, 0)])\n',
+        ("tests/ops/rows/test_delete_maintenance.py",),
     ),
     Mutation(
         "columns of a split that are found by name although they have ids",

@@ -140,3 +140,19 @@ def test_tables_of_the_jvm_are_read(spark: SparkSession) -> None:
         pytest.skip("the tables of the reference implementation are not at ../shared/fixtures")
     place = tables[0].as_posix()
     assert load(spark, place).count() == IndexTable(place).to_arrow().num_rows
+
+
+def test_deleted_rows_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    place = (tmp_path / "table").as_posix()
+    logs(spark, 1, 2, 3, 4, 5).coalesce(1).write.format("indextables").options(**TEXT).mode("append").save(
+        place
+    )
+    before = IndexTable(place)
+    assert ids(load(spark, place)) == [1, 2, 3, 4, 5]
+    before.delete(where="id IN (2, 5)")
+    assert before.snapshot.has_deletion_vectors
+    assert ids(load(spark, place)) == [1, 3, 4]
+    assert load(spark, place).count() == 3
+    assert ids(load(spark, place, versionAsOf=before.version - 1)) == [1, 2, 3, 4, 5]
+    everything = " OR ".join(set(before.to_arrow()["message"][0].as_py().split()))
+    assert set(ids(load(spark, place, query=everything))) <= {1, 3, 4}

@@ -327,3 +327,24 @@ def test_errors_are_ours(table: IndexTable, path: str) -> None:
     reader = reader_of(path)
     with pytest.raises(IndexTablesError):
         reader.partitions({}, {})
+
+
+@pytest.mark.parametrize("option", ["ignoreDeletes", "ignoreChanges", "skipChangeCommits", None])
+def test_deleted_rows_do_what_the_options_say(table: IndexTable, path: str, option: str | None) -> None:
+    """A split that lost rows is in the log again, but has no new rows."""
+    table.append(rows(11, 12, 13))
+    reader = reader_of(path, startingVersion="latest", **({} if option is None else {option: "true"}))
+    start = reader.initialOffset()
+    table.delete(where="id = 12")
+    if option is None:
+        with pytest.raises(RowsChangedError, match=r"version 5 removed rows.*ignoreDeletes"):
+            reader.latestOffset(start, NO_LIMIT)
+        return
+    table.append(rows(14))
+    assert ids(reader, start, reader.latestOffset(start, NO_LIMIT)) == [14]
+
+
+def test_a_stream_begins_with_the_rows_that_are_left(table: IndexTable, path: str) -> None:
+    table.append(rows(11, 12, 13))
+    table.delete(where="id = 12")
+    assert list(batches(reader_of(path), NO_LIMIT)) == [[1, 2, 3, 11, 13]]
