@@ -1,12 +1,14 @@
 """Progress is shown on terminals that take escapes, and nowhere else."""
 
 import io
+import re
 import sys
 from collections.abc import Callable
 
 import pytest
 
 from indextables.cli import progress
+from indextables.ingest.operation import IngestProgress
 from indextables.ops.runner import Progress
 
 
@@ -42,11 +44,16 @@ def shown(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
         monkeypatch.setenv(name, value)
     with progress.working("listing"), progress.progressing() as show:
         show(Progress("merging", 1, 2))
+    with progress.progressing_rows() as show_rows:
+        show_rows(IngestProgress("indexing", 1234, 50, 100))
     return terminal.getvalue()
 
 
-def test_a_spinner_and_a_bar_move_on_a_terminal(monkeypatch):
-    assert "\x1b" in shown(monkeypatch)
+def test_a_spinner_and_bars_move_on_a_terminal(monkeypatch):
+    written = shown(monkeypatch)
+    assert "\x1b" in written
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    assert re.search(r"indexing .* 50% 1,234 rows, [0-9,]+/s .* left:", text)
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -35,6 +35,7 @@ from indextables.table import Snapshot, TableContext
 from indextables.table.create import plan_table
 
 _SAMPLED_INPUTS: Final = 8
+_BATCH_ROWS: Final = 16 * 1024
 
 
 class IngestRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -347,10 +348,18 @@ class _Rows:
         self.count = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        before = 0
         for table in self._tables:
+            after = self._meter.position()
+            taken = 0
+            for batch in table.to_batches(_BATCH_ROWS):
+                yield batch
+                # The writer has taken the batch when it asks for the next one.
+                taken += batch.num_rows
+                share = before + (after - before) * taken // table.num_rows
+                self._meter.add_rows(batch.num_rows, share)
             self.count += table.num_rows
-            self._meter.add_rows(table.num_rows)
-            yield from table.to_batches()
+            before = after
 
 
 class _Meter:
@@ -372,12 +381,16 @@ class _Meter:
         self._done += each.size
         self._file = None
 
-    def add_rows(self, rows: int) -> None:
+    def position(self) -> int:
+        """How many of the bytes were read."""
+        is_open = self._file is not None and not self._file.closed
+        return self._done + (self._file.tell() if is_open and self._file is not None else 0)
+
+    def add_rows(self, rows: int, done: int | None = None) -> None:
+        """Show that rows were read, or written if `done` bytes are done."""
         self._rows += rows
-        position = 0
-        if self._file is not None and not self._file.closed:
-            position = self._file.tell()
-        self._show(IngestProgress(self._description, self._rows, self._done + position, self._total))
+        shown = self.position() if done is None else done
+        self._show(IngestProgress(self._description, self._rows, shown, self._total))
 
 
 def _open(request: IngestRequest) -> IndexTable | None:
