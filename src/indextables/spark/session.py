@@ -113,7 +113,6 @@ def enable(spark: SparkSession) -> SparkSession:
     from indextables.spark.patches import patch_spark
     from indextables.spark.releases import HAS_SOURCES
     from indextables.spark.source import SOURCES
-    from indextables.spark.sql.functions import register_functions
 
     if not HAS_SOURCES and not isinstance(spark, SparkSession):
         raise SparkUnavailableError(
@@ -123,8 +122,11 @@ def enable(spark: SparkSession) -> SparkSession:
         if HAS_SOURCES:
             for source in SOURCES:
                 spark.dataSource.register(source)
+            # Functions of SQL and table functions with columns of their own came with the sources.
+            from indextables.spark.sql.functions import register_functions
+
+            register_functions(spark)
         spark.conf.set(FIELD_IDS, "true")
-        register_functions(spark)
         spark.conf.set(ENABLED, "true")
     patch_spark(spark)
     return spark
