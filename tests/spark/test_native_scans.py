@@ -164,6 +164,15 @@ def test_columns_keep_their_nullability_and_comments_and_have_no_ids(spark: Spar
     assert load(spark, f"{path}-2", **NATIVE).schema["id"].metadata == {"comment": "the key"}
 
 
+def test_columns_with_unusual_names(spark: SparkSession, path: str) -> None:
+    names = ["a.b", "c d", "e,f;(g)", "ü{h}=`i`"]
+    rows = pa.table({name: [f"{name}-1", f"{name}-2"] for name in names})
+    create(path, rows, names[3:])
+    frame = load(spark, path, where="`a.b` = 'a.b-1'", **NATIVE)
+    assert frame.collect() == [tuple(f"{name}-1" for name in names)]
+    assert load(spark, path, **NATIVE).where("`c d` = 'c d-2' AND `ü{h}=``i``` = 'ü{h}=`i`-2'").count() == 1
+
+
 def evolve(path: str, schema: pa.Schema, field_ids: tuple[int, ...]) -> None:
     """Give a table another schema, as an operation that changes schemas will do."""
     table = IndexTable(path)
@@ -286,6 +295,14 @@ def test_tables_of_the_jvm_are_read_by_the_python_source(
         for _ in range(2):
             assert load(spark, place).count() == len(expected) + 1
     assert [line for line in caplog.messages if "was written on the JVM" in line] == caplog.messages[-1:]
+
+
+def test_stores_that_spark_is_not_given_are_an_error_that_says_so(spark: SparkSession) -> None:
+    create("memory://native-scans/table", pa.table({"id": [1]}))
+    with pytest.raises(
+        InvalidOptionError, match="Spark's reader is given local files only, not those of memory: URLs"
+    ):
+        load(spark, "memory://native-scans/table", **NATIVE)
 
 
 def test_a_table_of_many_files_is_planned_in_python(

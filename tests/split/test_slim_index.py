@@ -269,8 +269,8 @@ def test_a_watch_knows_the_only_segment_from_the_time_when_it_was_not_complete(t
     watch = SegmentWatch(tmp_path)
     (document,) = DocumentEncoder(MAPPING).documents(pa.RecordBatch.from_pylist([{"n": 1}], SCHEMA), 0)
     deadline = time.monotonic() + PATIENCE_SECONDS
+    writer.add_document(document)
     while watch.only_segment is None and time.monotonic() < deadline:
-        writer.add_document(document)
         assert not watch.has_overflowed()
     writer.commit()
     writer.wait_merging_threads()

@@ -485,7 +485,7 @@ READ_ENGINE = _splits.choice(
 )
 READ_NATIVE_MAX_FILES = _splits.integer(
     "read.native.maxFiles",
-    100_000,
+    20_000,
     "Number of splits above which Python plans a scan, and not Spark itself.",
     minimum=0,
 )

@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 
 from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_ENGINE, READ_NATIVE_MAX_FILES
-from indextables.errors import IndexTablesError, InvalidOptionError
+from indextables.errors import InvalidOptionError, StorageError
 from indextables.log.actions import SPLIT_PROTOCOL_VERSION
 from indextables.log.deletion_vectors import live_counts
 from indextables.predicates import columns_of
@@ -36,7 +36,7 @@ from indextables.spark.scan_files import COLUMNS, FileGroup, NotNativeError, fil
 from indextables.spark.session import FIELD_IDS
 from indextables.spark.types import parquet_schema, quote_name, read_columns, table_schema
 from indextables.storage import parse_root
-from indextables.storage.urls import Scheme
+from indextables.storage.urls import Scheme, is_absolute
 from indextables.table import Snapshot
 from indextables.table.field_ids import has_field_ids, max_field_id
 
@@ -130,31 +130,52 @@ def load_table(spark: SparkSession, options: Mapping[str, str], requested: Struc
     InvalidOptionError if the settings demand a native scan that is not possible.
     """
     read_options, place = ReadOptions.of(options), TablePlace.of(options)
-    engine = place.settings[READ_ENGINE]
+    # An index is searched by the Python source.
+    engine = PYTHON if read_options.is_search else place.settings[READ_ENGINE]
     try:
-        snapshot = read_options.snapshot(place)
-    except IndexTablesError as error:
-        if engine == NATIVE or not is_connect(spark):
-            raise
-        # The server may open what this client cannot; if not, it says so.
-        _log_once(place.url, f"this client cannot open it: {error}")
+        snapshot = _open(spark, place, read_options)
+        scan = None if read_options.is_search else _Scan(spark, read_options, snapshot, requested)
+    except NotNativeError as error:
+        _refuse(place.url, engine, error)
         return Loading()
-    # Other commits may happen before the Python source looks for the newest version.
-    pinned = {VERSION_AS_OF: str(snapshot.version)} if read_options.timestamp is None else {}
-    if read_options.is_search:
-        return Loading(LoadedTable(snapshot, read_options, PYTHON), options=pinned)
-    scan = _Scan(spark, read_options, snapshot, requested)
-    if engine != PYTHON:
+    if scan is not None and engine != PYTHON:
         try:
             return Loading(LoadedTable(snapshot, read_options, NATIVE), scan.frame())
         except NotNativeError as error:
-            if engine == NATIVE:
-                raise InvalidOptionError(
-                    f"{place.url}: {READ_ENGINE.key} is {NATIVE}, but the table cannot be read natively, because "
-                    f"{error}; set it to auto or {PYTHON}"
-                ) from error
-            _log_once(place.url, str(error))
+            _refuse(place.url, engine, error)
+    # Other commits may happen before the Python source looks for the newest version.
+    pinned = {VERSION_AS_OF: str(snapshot.version)} if read_options.timestamp is None else {}
     return Loading(LoadedTable(snapshot, read_options, PYTHON), options=pinned)
+
+
+def _open(spark: SparkSession, place: TablePlace, options: ReadOptions) -> Snapshot:
+    """Open the table that a server of Spark Connect would open, too. Raises NotNativeError if that is not certain."""
+    if not is_connect(spark):
+        return options.snapshot(place)
+    is_local = parse_root(place.location.path).scheme is Scheme.LOCAL
+    if is_local and not (is_absolute(place.location.path) and _is_server_here(spark)):
+        raise NotNativeError(
+            "the path may be that of another table for the Connect server, which is not here"
+        )
+    try:
+        return options.snapshot(place)
+    except StorageError as error:
+        raise NotNativeError(f"this client of Spark Connect cannot open it: {error}") from error
+
+
+def _is_server_here(spark: SparkSession) -> bool:
+    return spark.client.host in _SAME_MACHINE
+
+
+def _refuse(url: str, engine: str, reason: NotNativeError) -> None:
+    """Raise InvalidOptionError if the settings demand a native scan; otherwise log the reason, once."""
+    if engine == NATIVE:
+        raise InvalidOptionError(
+            f"{url}: {READ_ENGINE.key} is {NATIVE}, but the table cannot be read natively, because {reason}; set it "
+            f"to auto or {PYTHON}"
+        ) from reason
+    if engine != PYTHON:
+        _log_once(url, str(reason))
 
 
 def _log_once(url: str, reason: str) -> None:
@@ -219,7 +240,7 @@ class _Scan:
             raise NotNativeError(
                 f"{_IGNORED_LISTS} is true in this session, and Spark is given a list of files"
             )
-        if is_connect(self._spark) and self._spark.client.host not in _SAME_MACHINE:
+        if is_connect(self._spark) and not _is_server_here(self._spark):
             raise NotNativeError(
                 "the Connect server is another machine, which cannot read a list of files from here"
             )

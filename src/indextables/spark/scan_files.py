@@ -6,7 +6,7 @@ name that was too long, a file at the root of the table), the files are read in 
 
 import functools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote_from_bytes
@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes
 import msgspec
 import pyarrow as pa
 
-from indextables.pruning.values import format_value, parse_values
+from indextables.pruning.values import format_value, map_values, parse_values
 from indextables.schema import TableShape
 from indextables.split.byte_ranges import read_range
 from indextables.split.parquet_footer import PARQUET_MAGIC
@@ -58,12 +58,13 @@ class FileGroup(msgspec.Struct, frozen=True):
 
 def file_groups(snapshot: Snapshot, entries: pa.Table) -> list[FileGroup]:
     """Group file entries for Spark's Parquet reader. Raises NotNativeError if it cannot read one of them."""
-    columns = (entries[name].to_pylist(maps_as_pydicts="lossy") for name in COLUMNS)
     folders = _Folders(snapshot.shape, snapshot.context.url)
+    plain = (entries[name].to_pylist() for name in COLUMNS if name != "partitionValues")
+    columns = [folders.texts(entries), *plain]
     named: list[ScanFile] = []
     others: dict[PartitionTexts, list[ScanFile]] = {}
     doubtful: list[tuple[str, int]] = []
-    for path, values, size, modified_ms, footer_start, footer_end, uncompressed in zip(*columns, strict=True):
+    for texts, path, size, modified_ms, footer_start, footer_end, uncompressed in zip(*columns, strict=True):
         key = relative_key(path, snapshot.context.url)
         folder, _, name = key.rpartition("/")
         if size < (footer_end or 1) or name.startswith((".", "_")):
@@ -73,7 +74,6 @@ def file_groups(snapshot: Snapshot, entries: pa.Table) -> list[FileGroup]:
         if footer_end is None or uncompressed is None or uncompressed == footer_start:
             doubtful.append((key, size))
         file = ScanFile(key, size, modified_ms)
-        texts = folders.texts(values)
         if folders.names(folder, texts):
             named.append(file)
         else:
@@ -107,9 +107,11 @@ class _Folders:
         self.names = functools.cache(self._names)
         self.canonical = functools.cache(self._canonical)
 
-    def texts(self, values: Mapping[str, str | None]) -> PartitionTexts:
-        """The values of the log in the order of the partition columns."""
-        return tuple(values.get(key) for key in self._keys)
+    def texts(self, entries: pa.Table) -> list[PartitionTexts]:
+        """The values that the log has for each file, in the order of the partition columns."""
+        values = entries["partitionValues"].combine_chunks()
+        columns = [map_values(values, key).to_pylist() for key in self._keys]
+        return list(zip(*columns, strict=True)) if columns else [()] * entries.num_rows
 
     def _names(self, folder: str, texts: PartitionTexts) -> bool:
         """Whether Spark reads exactly these values from the folder's name."""
