@@ -342,8 +342,8 @@ class Rewriter:
         if changes and node.arg_key == "this" and not self._is_readable(ref):
             raise self._table_error(
                 ref.node,
-                "this statement cannot change an IndexTables table; add rows by INSERT INTO t SELECT …, with WITH after "
-                "INTO t if there is one",
+                "this statement cannot change an IndexTables table; add rows by INSERT INTO t SELECT …, and write WITH "
+                "after INTO t",
             )
 
     def _is_readable(self, ref: TableRef) -> bool:
