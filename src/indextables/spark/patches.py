@@ -255,7 +255,9 @@ def _noting_view(original: Callable[..., Any], prefix: str) -> Callable[..., Any
     @functools.wraps(original)
     def create(self: Any, name: str) -> None:
         original(self, name)
-        remember_view(self.sparkSession, f"{prefix}{name}", self)
+        # Spark itself makes short-lived views of the DataFrames that are arguments of `spark.sql`.
+        if not name.startswith("_pyspark_"):
+            remember_view(self.sparkSession, f"{prefix}{name}", self)
 
     return create
 

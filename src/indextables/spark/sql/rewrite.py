@@ -104,6 +104,8 @@ class Rewriter:
             return Rewriter(self._spark, self._sql, expanded).rewrite()
         _check_statement(text, tree, calls)
         scopes = Scopes(tree, self._table_of, self._columns_of)
+        for ref in scopes.refs:
+            self._check_read(ref)
         bound = self._bind(scopes, tree, calls)
         if isinstance(tree, exp.Create) and tree.args["kind"] == "VIEW" and scopes.refs:
             return self._create_view(NewView.of(text, tokens, tree), marked, scopes)
@@ -332,6 +334,17 @@ class Rewriter:
         if table is None:
             return None
         return SearchableTable.of(self._spark, {PATH: location_of(table, parts), **self._travel(node)})
+
+    def _check_read(self, ref: TableRef) -> None:
+        """Raise InvalidStatementError if the statement changes a table of ours by its path or name."""
+        node: exp.Expr = ref.node.parent if isinstance(ref.node.parent, exp.Schema) else ref.node
+        changes = isinstance(node.parent, exp.Insert | exp.Merge | exp.Update | exp.Delete)
+        if changes and node.arg_key == "this" and not self._is_readable(ref):
+            raise self._table_error(
+                ref.node,
+                "this statement cannot change an IndexTables table; add rows by INSERT INTO t SELECT …, and write WITH "
+                "after INTO t",
+            )
 
     def _is_readable(self, ref: TableRef) -> bool:
         """Whether Spark can read the table by the name in the text."""
