@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.spark_releases import needs_stream_writers
 
+# The script writes a stream, which Spark Connect before 4.1 would do on its server, without this package.
+pytestmark = needs_stream_writers
 pytest.importorskip("grpc", reason="Spark Connect needs grpcio (pip install pyspark[connect])")
 
 SCRIPT = """

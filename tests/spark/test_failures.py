@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -29,6 +28,7 @@ from indextables.spark.write import Job, SplitsWritten, TableWriter
 from support.row_tables import ids as ids_of
 from support.row_tables import rows, split_files
 from support.spark_frames import ids, load, logs
+from support.spark_releases import SPARK_ERRORS
 
 SMALL = pa.schema([("id", pa.int64()), ("day", pa.string()), ("body", pa.string())])
 
@@ -61,7 +61,7 @@ def test_a_job_that_fails_leaves_no_rows_and_no_files(spark: SparkSession, path:
         "'INFO' as level",
         "'m' as message",
     )
-    with pytest.raises(PySparkException, match="broken row"):
+    with pytest.raises(SPARK_ERRORS, match="broken row"):
         broken.selectExpr("cast(id as long) as id", "day", "level", "message").write.format(
             "indextables"
         ).mode("append").save(path)

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from indextables import IndexTable
 from support.spark_frames import ids, load, logs
+from support.spark_releases import needs_sources
 from support.streams import completed
 
 # The merge is done when the write returns.
@@ -30,6 +31,7 @@ def test_a_merge_that_a_batch_write_started_is_listed(spark: SparkSession, path:
     assert ids(load(spark, path)) == [1, 2]
 
 
+@needs_sources
 def test_a_merge_that_a_stream_started_is_listed(spark: SparkSession, path: str) -> None:
     for number in (1, 2):
         logs(spark, number).coalesce(1).write.format("indextables").mode("append").save(path)

@@ -8,6 +8,7 @@ from indextables.config import UnknownSettingWarning
 from indextables.errors import InvalidOptionError
 from indextables.spark.option_names import ALL, READER, STREAM_WRITER, WRITER, known_options
 from support.spark_frames import ids, load, logs
+from support.spark_releases import needs_sources
 
 
 def test_a_misspelled_option_is_an_error_that_suggests_the_right_one(spark: SparkSession, path: str) -> None:
@@ -29,6 +30,7 @@ def test_a_misspelled_option_is_an_error_that_suggests_the_right_one(spark: Spar
         stream.writeStream.format("indextables").option("checkpointLocaton", path).start(path)
 
 
+@needs_sources
 def test_a_view_refuses_a_misspelled_option(spark: SparkSession, path: str) -> None:
     with pytest.raises(InvalidOptionError, match="did you mean 'where'"):
         spark.sql(

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession, functions
 from indextables import IndexTable
 from indextables.errors import IndexTablesError, InvalidQueryError, InvalidSchemaError
 from support.spark_frames import TEXT, ids, load, logs
+from support.spark_releases import needs_sources
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,6 @@ def test_columns_and_schema_choose_what_is_read(spark: SparkSession, table: str)
     for nothing in ("", " , ", "[]"):
         with pytest.raises(IndexTablesError, match="option columns is empty"):
             load(spark, table, columns=nothing)
-        with pytest.raises(IndexTablesError, match="option columns is empty"):
-            spark.readStream.format("indextables").option("columns", nothing).load(table)
     with pytest.raises(InvalidSchemaError, match="cannot be read as string"):
         spark.read.format("indextables").schema("id string").load(table)
 
@@ -108,6 +107,13 @@ def test_a_score_column_of_the_table_is_not_hidden(spark: SparkSession, path: st
         load(spark, path, query="words:some", search="true")
 
 
+@needs_sources
+def test_a_stream_without_columns_is_refused(spark: SparkSession, table: str) -> None:
+    with pytest.raises(IndexTablesError, match="option columns is empty"):
+        spark.readStream.format("indextables").option("columns", " , ").load(table)
+
+
+@needs_sources
 def test_views_are_created_in_sql(spark: SparkSession, table: str) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW logs USING indextables OPTIONS (path '{table}')")
     assert spark.sql("SELECT count(*) FROM logs").first()[0] == 5

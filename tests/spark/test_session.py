@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 import indextables.spark
 from support import PATIENCE_SECONDS
 from support.spark_frames import logs
+from support.spark_releases import needs_sources
 
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -47,6 +48,7 @@ def test_enabling_again_changes_nothing(spark: SparkSession) -> None:
     assert type(spark.range(0).write).save is save
 
 
+@needs_sources
 def test_a_session_that_was_not_enabled_finds_the_source_by_itself(spark: SparkSession, path: str) -> None:
     logs(spark).write.format("indextables").mode("append").save(path)
     other = spark.newSession()

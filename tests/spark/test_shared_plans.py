@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+pytest.importorskip(
+    "pyspark.sql.datasource", minversion=None, reason="Spark before 4.0 has no Python data sources"
+)
+
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition

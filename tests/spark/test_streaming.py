@@ -19,6 +19,7 @@ from indextables.spark.stream_write import BatchWritten, StreamWriter
 from indextables.spark.write import SplitsWritten
 from support.row_tables import SCHEMA, rows, split_files
 from support.row_tables import ids as ids_of
+from support.spark_releases import needs_sources
 from support.streams import caught_up, completed
 
 Restart = Callable[..., Any]
@@ -57,6 +58,7 @@ def forget_last_commit(path: str) -> None:
         (commits / name).unlink()
 
 
+@needs_sources
 def test_every_row_comes_once_through_restarts_at_every_point(
     spark: SparkSession, source: str, path: str
 ) -> None:
@@ -83,6 +85,7 @@ def test_every_row_comes_once_through_restarts_at_every_point(
     assert IndexTable(path).fsck().is_clean
 
 
+@needs_sources
 def test_complete_mode_replaces_the_table_by_every_batch(spark: SparkSession, source: str, path: str) -> None:
     counts = follow(spark, source).groupBy("day").count()
     run(counts, path, "complete")
@@ -95,6 +98,7 @@ def test_complete_mode_replaces_the_table_by_every_batch(spark: SparkSession, so
     assert IndexTable(path).history()["operation"].to_pylist() == ["OVERWRITE", "OVERWRITE", "CREATE TABLE"]
 
 
+@needs_sources
 def test_complete_mode_replaces_everything_despite_the_overwrite_mode_of_the_session(
     spark: SparkSession, source: str, path: str
 ) -> None:
@@ -111,6 +115,7 @@ def test_complete_mode_replaces_everything_despite_the_overwrite_mode_of_the_ses
     assert IndexTable(path).to_arrow()["count"].to_pylist() == [4]
 
 
+@needs_sources
 def test_a_table_is_followed_while_it_is_written_and_merged(
     spark: SparkSession, source: str, path: str
 ) -> None:
@@ -125,12 +130,14 @@ def test_a_table_is_followed_while_it_is_written_and_merged(
     assert ids_of(IndexTable(path)) == [1, 2, 3, 4, 5, 6]
 
 
+@needs_sources
 def test_an_error_of_the_source_reaches_the_user(spark: SparkSession, source: str, path: str) -> None:
     IndexTable(source).overwrite(rows(9))
     with pytest.raises(PySparkException, match="version 4 replaced rows"):
         run(follow(spark, source, startingVersion=1), path)
 
 
+@needs_sources
 def test_spark_reports_a_wrong_option_at_the_start_and_after_a_restart(
     spark: SparkSession, source: str, path: str
 ) -> None:
@@ -152,6 +159,7 @@ def test_spark_reports_a_wrong_option_at_the_start_and_after_a_restart(
     assert set(ids_of(IndexTable(path))) >= {1, 2, 3}
 
 
+@needs_sources
 def test_settings_of_the_session_and_partition_by_reach_the_stream(
     spark: SparkSession, source: str, path: str
 ) -> None:
@@ -167,6 +175,7 @@ def test_settings_of_the_session_and_partition_by_reach_the_stream(
     assert table.count("body:row") == 3
 
 
+@needs_sources
 def test_optimized_write_shuffles_streams_by_partition(spark: SparkSession, source: str, path: str) -> None:
     IndexTable(source).append(rows(*range(10, 50)))
     frame = follow(spark, source).selectExpr("id", "cast(id % 4 as string) as `p.a``rt`").repartition(4)
@@ -193,7 +202,7 @@ def _stream_writer(path: str) -> StreamWriter:
             ],
         }
     )
-    return IndexTablesSource({"path": path}).streamWriter(schema, False)
+    return IndexTablesSource({"path": path}).batch_writer(schema, False)
 
 
 def _written(path: str, *numbers: int, query: str = "q") -> BatchWritten:
@@ -210,6 +219,35 @@ def _schema_of(path: str) -> StructType:
     schema = IndexTablesSource({"path": path}).schema()
     assert isinstance(schema, StructType)
     return schema
+
+
+def test_files_of_others_are_written_once_through_a_restart(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
+    """In every release of Spark, which may write with foreachBatch."""
+    files = (tmp_path / "files").as_posix()
+    frame = spark.range(4, numPartitions=2).selectExpr("id", "cast(id % 2 as string) as day", "'a b' as body")
+    frame.write.parquet(files)
+    stream = spark.readStream.schema(frame.schema).parquet(files)
+    writer = (
+        stream.writeStream.format("indextables").partitionBy("day").queryName("files").option("text", "body")
+    )
+    writer = writer.option("checkpointLocation", f"{path}-checkpoint").trigger(availableNow=True)
+    completed(partial(writer.start, path))
+    forget_last_commit(path)
+    completed(partial(writer.start, path))
+    table = IndexTable(path)
+    assert (table.num_rows, table.version, table.partition_columns) == (4, 1, ["day"])
+    assert table.count("body:b") == 4
+    assert len(split_files(Path(path))) == table.num_files
+    frame.write.mode("append").parquet(files)
+    completed(partial(writer.start, path))
+    assert IndexTable(path).num_rows == 8
+    counts = stream.groupBy("day").count().writeStream.format("indextables").outputMode("complete")
+    counts = counts.option("checkpointLocation", f"{path}-counts-checkpoint").trigger(availableNow=True)
+    completed(partial(counts.start, f"{path}-counts"))
+    counted = IndexTable(f"{path}-counts").to_arrow().to_pylist()
+    assert sorted((row["day"], row["count"]) for row in counted) == [("0", 4), ("1", 4)]
 
 
 def test_a_batch_that_was_committed_is_dropped_with_its_files(path: str) -> None:

@@ -6,15 +6,18 @@ from pathlib import Path
 import fastavro
 import pytest
 from pyspark.sql import SparkSession, functions
-from pyspark.sql.types import StructType
 
 from indextables import IndexTable
 from indextables.errors import IndexTablesError
+from indextables.spark.rebalance import rebalanced
 from indextables.spark.types import table_schema
 from indextables.storage import open_store
 from support.row_tables import split_files
-from support.spark_frames import LOGS, TEXT, ids, load, logs
+from support.spark_frames import TEXT, ids, load, logs
 from support.tables import jvm_table
+
+OPTIMIZED = "spark.indextables.write.optimizeWrite.enabled"
+TASK_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 
 
 def test_append_adds_and_overwrite_replaces(spark: SparkSession, path: str) -> None:
@@ -194,7 +197,7 @@ def test_columns_are_found_by_name(spark: SparkSession, path: str) -> None:
     ],
 )
 def test_columns_that_do_not_fit_are_named(spark: SparkSession, path: str, change, message: str) -> None:
-    IndexTable.create(path, table_schema(StructType.fromDDL(LOGS)))
+    IndexTable.create(path, table_schema(logs(spark).schema))
     with pytest.raises(IndexTablesError, match=message):
         change(logs(spark)).write.format("indextables").mode("append").save(path)
     assert split_files(Path(path)) == []
@@ -243,7 +246,34 @@ def test_optimized_write_shuffles_by_partition(spark: SparkSession, tmp_path: Pa
     assert counts == {"false": 16, "true": 4}
 
 
-OPTIMIZED = "spark.indextables.write.optimizeWrite.enabled"
+def test_optimized_write_aims_at_the_size_of_splits(spark: SparkSession, path: str) -> None:
+    """One day has nearly all rows, and 20 days have one row each."""
+    frame = spark.range(0, 20_000, numPartitions=8).selectExpr(
+        "id", "cast(if(id % 1000 = 0, 1 + id div 1000, 0) as string) as day", "uuid() as body"
+    )
+    size = spark.conf.get(TASK_SIZE)
+    writer = frame.write.format("indextables").partitionBy("day").mode("append").option(OPTIMIZED, True)
+    writer.option("spark.indextables.write.targetSplitSize", "200K").save(path)
+    files = [dict(values)["day"] for values in IndexTable(path).files()["partitionValues"].to_pylist()]
+    assert 3 <= files.count("0") <= 6
+    assert sorted(day for day in files if day != "0") == sorted(str(day) for day in range(1, 21))
+    assert IndexTable(path).num_rows == 20_000
+    assert spark.conf.get(TASK_SIZE) == size
+
+
+def test_optimized_write_of_one_partition_needs_no_shuffle(spark: SparkSession, path: str) -> None:
+    frame = logs(spark).coalesce(1)
+    given = {"path": path, OPTIMIZED.lower(): "true"}
+    with rebalanced(frame, ["day"], given, {}) as balanced:
+        assert balanced is frame
+    with rebalanced(frame.repartition(2), ["day"], given, {}) as balanced:
+        assert "REBALANCE_PARTITIONS_BY_COL" in balanced._jdf.queryExecution().toString()
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+        try:
+            with rebalanced(frame.repartition(2), ["day"], given, {}) as shuffled:
+                assert "REPARTITION_BY_COL" in shuffled._jdf.queryExecution().toString()
+        finally:
+            spark.conf.unset("spark.sql.adaptive.enabled")
 
 
 def test_optimized_write_uses_the_partitions_of_the_table_or_of_the_option(

@@ -457,7 +457,7 @@ WRITE_TARGET_SPLIT_SIZE = _splits.size(
 WRITE_OPTIMIZE_ENABLED = _splits.boolean(
     "write.optimizeWrite.enabled",
     False,
-    "Shuffle rows by partition before an enabled Spark session writes them, for fewer, larger splits.",
+    "Rebalance rows by partition and write.targetSplitSize before an enabled Spark session writes them.",
 )
 INDEX_WRITER_HEAP_SIZE = _splits.size(
     "indexWriter.heapSize", "256M", "Memory for building the index of a split.", minimum="32M"

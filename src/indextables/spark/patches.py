@@ -6,7 +6,6 @@ saves in one of our formats, the calls are repeated on a new writer with options
 Everything else goes to Spark unchanged.
 """
 
-import contextlib
 import functools
 import json
 import sys
@@ -17,9 +16,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from indextables.config import Settings
-from indextables.config.registry import WRITE_OPTIMIZE_ENABLED
-from indextables.errors import IndexTablesError, InvalidOptionError, InvalidSchemaError, SparkUnavailableError
+from indextables.errors import InvalidOptionError, InvalidSchemaError, SparkUnavailableError
 from indextables.spark.failures import raise_own_errors
 from indextables.spark.jobs import check_workers, describe_jobs
 from indextables.spark.native import LoadedTable, load_table
@@ -34,11 +31,10 @@ from indextables.spark.options import (
     PARTITION_BY,
     PATH,
     SAVE_MODE,
-    TablePlace,
     as_options,
-    parse_names,
     session_settings,
 )
+from indextables.spark.rebalance import by_partition, rebalanced
 from indextables.spark.releases import HAS_SOURCES, HAS_STREAM_ARROW_WRITER
 from indextables.spark.session import is_enabled
 from indextables.spark.source import FORMATS
@@ -51,9 +47,7 @@ from indextables.spark.sql.tables import (
     remember_view,
 )
 from indextables.spark.statements import execute_statement
-from indextables.spark.types import quote_name
 from indextables.spark.without_sources import NO_STREAM_SOURCE, load_frame, save_frame, sink
-from indextables.table import load_snapshot
 
 _PATCHED: Final = "_indextables_patched"
 
@@ -129,13 +123,14 @@ def _patch_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         known = known_options(_texts(given), WRITER)
         partition_by = _flat_names(partitionBy) or _recorded_partition_columns(self)
         settings = session_settings(self._spark)
-        frame = _repartitioned(frame, partition_by, known, settings)
+        balanced = rebalanced(frame, partition_by, dict(known), settings)
         source = format or _last_argument(self, "format")
         if partition_by:
             known[PARTITION_BY.lower()] = json.dumps(partition_by)
         native_mode, requested = _modes(mode or _last_argument(self, "mode"))
         known |= {**as_options(settings), **requested}
-        with describe_jobs(self._spark, f"IndexTables: write to {known.get(PATH, 'a table')}"):
+        description = f"IndexTables: write to {known.get(PATH, 'a table')}"
+        with balanced as frame, describe_jobs(self._spark, description):
             if HAS_SOURCES:
                 original(frame.write.format(source).options(**known).mode(native_mode))
             else:
@@ -407,7 +402,7 @@ def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
             _texts({**_recorded_options(self), **options, **_path_option(path)}), STREAM_WRITER
         )
         frame = self._df if hasattr(self, "_df") else frame_type(self._write_stream._child, spark)
-        repartitioned = _repartitioned(frame, partition_by, given, settings)
+        repartitioned = by_partition(frame, partition_by, given, settings)
         if not HAS_STREAM_ARROW_WRITER:
             if partition_by:
                 given[PARTITION_BY.lower()] = json.dumps(partition_by)
@@ -425,38 +420,6 @@ def _patch_stream_writer(writer_type: type[Any], frame_type: type[Any]) -> None:
         return original(writer, path, format, outputMode, None, queryName, **options)
 
     writer_type.start = start
-
-
-# Repartitioning before a write. A data source takes rows in the order in which they arrive; only a patched writer can
-# bring the rows of each partition together, which makes fewer and larger splits.
-
-
-def _repartitioned(
-    frame: DataFrame, partition_by: Sequence[str], given: Mapping[str, str], session: Mapping[str, str]
-) -> DataFrame:
-    """The frame, repartitioned by the table's partition columns if the setting asks for it; else the frame itself.
-
-    The columns come from `partition_by`, from the options, or from the existing table. The frame is returned unchanged
-    if they do not match its columns: the source then reports a better error than Spark would here. Raises
-    InvalidOptionError for invalid settings.
-    """
-    if not Settings.resolve(given, session=session)[WRITE_OPTIMIZE_ENABLED]:
-        return frame
-    option = given.get(PARTITION_BY.lower())
-    wanted = partition_by or (
-        _table_partition_columns(given, session) if option is None else parse_names(option)
-    )
-    found = [[name for name in frame.columns if name.lower() == each.lower()] for each in wanted]
-    if not found or any(len(names) != 1 for names in found):
-        return frame
-    return frame.repartition(*(quote_name(name) for (name,) in found))
-
-
-def _table_partition_columns(options: Mapping[str, str], session: Mapping[str, str]) -> tuple[str, ...]:
-    with contextlib.suppress(IndexTablesError):
-        place = TablePlace.of({**options, **as_options(session)})
-        return load_snapshot(place.context()).partition_columns
-    return ()
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -3,16 +3,18 @@
 | Release | Difference |
 |---|---|
 | 3.5 | no Python data sources: `without_sources` reads and writes with `mapInArrow`, and there is no stream source |
-| 4.0 | no Arrow batches for stream writers: the stream sink runs with `foreachBatch` |
+| 4.0 | no Arrow batches for stream writers: the sink runs with `foreachBatch`; `register_sources` |
 | 4.1 | no limits for the batches of a stream |
 
 Other modules import Spark's classes for data sources from here, and ask here what the release can do.
 """
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -101,8 +103,11 @@ __all__ = [
     "WriterCommitMessage",
     "arrow_schema",
     "frame_of",
+    "register_sources",
     "settings_of",
 ]
+
+_ALREADY_EXISTS: Final = "[DATA_SOURCE_ALREADY_EXISTS]"
 
 # Spark before 4.2 has no parameter for the time zone and uses UTC.
 _IN_UTC: Final[dict[str, Any]] = (
@@ -113,6 +118,16 @@ _IN_UTC: Final[dict[str, Any]] = (
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of batches that Spark reads, with timestamps in UTC."""
     return to_arrow_schema(schema, **_IN_UTC)
+
+
+def register_sources(spark: SparkSession, sources: Iterable[type[DataSource]]) -> None:
+    """Register data sources by their names. Spark 4.0 refuses one that it has found by itself."""
+    for source in sources:
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if _ALREADY_EXISTS not in str(error):
+                raise
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:

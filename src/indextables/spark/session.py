@@ -111,7 +111,7 @@ def enable(spark: SparkSession) -> SparkSession:
     """
     # Spark starts many short-lived processes that import this package only for the data source.
     from indextables.spark.patches import patch_spark
-    from indextables.spark.releases import HAS_SOURCES
+    from indextables.spark.releases import HAS_SOURCES, register_sources
     from indextables.spark.source import SOURCES
 
     if not HAS_SOURCES and not isinstance(spark, SparkSession):
@@ -120,8 +120,7 @@ def enable(spark: SparkSession) -> SparkSession:
         )
     if not is_enabled(spark):
         if HAS_SOURCES:
-            for source in SOURCES:
-                spark.dataSource.register(source)
+            register_sources(spark, SOURCES)
             # Functions of SQL and table functions with columns of their own came with the sources.
             from indextables.spark.sql.functions import register_functions
 

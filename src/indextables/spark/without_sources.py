@@ -5,7 +5,7 @@ The classes of the data source do the work here, too: the driver plans a read an
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from indextables.errors import SparkUnavailableError
 from indextables.spark.read import BatchReader
 from indextables.spark.releases import InputPartition, WriterCommitMessage
 from indextables.spark.source import IndexTablesSource
+from indextables.spark.write import DiscardingWriter
 
 _MESSAGE: Final = "message"
 _MESSAGE_SCHEMA: Final = f"{_MESSAGE} binary"
@@ -51,6 +52,8 @@ def load_frame(spark: SparkSession, options: Mapping[str, str], schema: StructTy
 def save_frame(frame: DataFrame, options: Mapping[str, str], *, overwrite: bool) -> None:
     """Write a DataFrame: the tasks upload splits, and the driver commits them. Raises what the data source raises."""
     writer = IndexTablesSource(dict(options)).writer(frame.schema, overwrite)
+    if isinstance(writer, DiscardingWriter):
+        return
     messages = _run_tasks(frame, writer, writer.abort)
     try:
         writer.commit(messages)
@@ -83,8 +86,10 @@ def sink(options: Mapping[str, str], output_mode: str | None) -> Callable[[DataF
 def _run_tasks(
     frame: DataFrame, writer: _Writer, abort: Callable[[list[WriterCommitMessage | None]], None]
 ) -> list[WriterCommitMessage | None]:
+    # Spark before 4.0 looks the columns up by name, and takes a name with a dot for a path.
+    numbered = frame.toDF(*(f"column{number}" for number in range(len(frame.columns))))
     try:
-        rows = frame.mapInArrow(_writing(writer), _MESSAGE_SCHEMA).collect()
+        rows = numbered.mapInArrow(_writing(writer, frame.columns), _MESSAGE_SCHEMA).collect()
     except BaseException:
         # Which tasks finished is unknown: their files are found by the name of the job.
         abort([None])
@@ -92,9 +97,12 @@ def _run_tasks(
     return [pickle.loads(bytes(row[_MESSAGE])) for row in rows]  # noqa: S301  # written by our own tasks
 
 
-def _writing(writer: _Writer) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writing(
+    writer: _Writer, names: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        message = pa.array([_pickled(writer.write(batches))], pa.binary())
+        named = (pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
+        message = pa.array([_pickled(writer.write(named))], pa.binary())
         yield pa.record_batch([message], names=[_MESSAGE])
 
     return write
