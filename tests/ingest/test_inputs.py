@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError
+from indextables.ingest import delimited, text
 from indextables.ingest.formats import Format
+from indextables.ingest.inputs import Input
 from indextables.ingest.operation import IngestProgress, IngestRequest, ingest
 from indextables.storage import open_store
 from support.ingestion import COMPRESSIONS, index, json_lines, rows_of, text_file
@@ -25,7 +27,7 @@ JSON = '{"id":1,"message":"disk full"}\n{"id":2,"message":"disk cleaned"}\n'
 
 @pytest.mark.parametrize("compression", sorted(COMPRESSIONS))
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "content"),
     [
         ("a.csv", CSV),
         ("a.csv", CSV.replace(",", ";")),
@@ -39,9 +41,9 @@ JSON = '{"id":1,"message":"disk full"}\n{"id":2,"message":"disk cleaned"}\n'
         ("a.json", f"\ufeff{JSON}"),
     ],
 )
-def test_text_formats_in_every_compression(tmp_path, name, text, compression):
+def test_text_formats_in_every_compression(tmp_path, name, content, compression):
     file = tmp_path / (name + compression)
-    file.write_bytes(COMPRESSIONS[compression](text.encode()))
+    file.write_bytes(COMPRESSIONS[compression](content.encode()))
     assert rows_of(index(tmp_path / "t", file)) == ROWS
 
 
@@ -255,3 +257,28 @@ def test_a_file_that_grows_is_read_to_the_end_that_it_had(tmp_path):
 
     request = IngestRequest(places=(str(file),), path=str(tmp_path / "t"))
     assert rows_of(ingest(request, planned=grow)) == ROWS
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "log"])
+def test_a_large_file_is_opened_as_often_as_a_small_one(tmp_path, monkeypatch, suffix):
+    opened: list[str] = []
+    whole_open = Input.open
+
+    def counting(source: Input, watch: object = None) -> object:
+        opened.append(source.name)
+        return whole_open(source, watch)
+
+    monkeypatch.setattr(Input, "open", counting)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
+    counts = []
+    for number in (1, 2000):
+        lines = (f"{row},the disk of host {row} is full\n" for row in range(number))
+        content = "id,message\n" + "".join(lines)
+        if suffix == "jsonl":
+            content = "".join(f'{{"id":{row},"message":"the disk is full"}}\n' for row in range(number))
+        file = text_file(tmp_path / f"{number}.{suffix}", content)
+        opened.clear()
+        assert index(tmp_path / f"t{number}", file).num_rows == number + (suffix == "log")
+        counts.append(len(opened))
+    assert counts[0] == counts[1] <= 7

@@ -12,6 +12,7 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError
+from indextables.ingest.formats import Format
 from support.ingestion import index, json_lines, rows_of, text_file
 
 
@@ -321,6 +322,16 @@ def test_bad_lines_go_to_a_file_that_can_be_corrected_and_indexed(tmp_path):
     assert [row["note"] for row in rows_of(index(tmp_path / "t", bad))] == ["two\nlines", "z", "x,y"]
 
 
+def test_a_dry_run_checks_every_value_and_writes_nothing(tmp_path):
+    good = json_lines(tmp_path / "a.jsonl", [{"n": 0.5}, {"n": 1}])
+    bad = json_lines(tmp_path / "b.jsonl", [{"n": 2**53 + 1}])
+    result = index(tmp_path / "t", good, bad, dry_run=True, bad_lines=str(tmp_path / "bad"))
+    assert (result.num_rows, result.num_bad_lines, result.table) == (2, 1, None)
+    with pytest.raises(InvalidValueError, match=r"b\.jsonl, line 1"):
+        index(tmp_path / "t", good, bad, dry_run=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
+
+
 def test_values_that_do_not_fit_the_table_are_bad_lines(tmp_path):
     index(tmp_path / "t", text_file(tmp_path / "a.csv", "id,price\n1,0.5\n"))
     more = text_file(tmp_path / "b.csv", "id,price\n2,n/a\n3,7\n")
@@ -407,6 +418,8 @@ def test_options_that_cannot_be_meant_are_wrong(tmp_path: Path):
         ({"encoding": "klingon"}, "unknown encoding"),
         ({"pattern": "("}, "not a regular expression"),
         ({"pattern": "x"}, "no named groups"),
+        ({"pattern": "(?P<a>.*)", "format": Format.CSV}, "--pattern has no effect on csv"),
+        ({"delimiter": ";", "format": Format.LINES}, "--delimiter has no effect on lines"),
     ):
         with pytest.raises((InvalidOptionError, InvalidSchemaError), match=message):
             index(tmp_path / "t", file, **choices)

@@ -23,6 +23,7 @@ from indextables.ingest.source import ReadOptions
 from indextables.ingest.text import BLOCK_BYTES, TextBlock, text_blocks
 from indextables.ingest.text_types import read_text, recognised_type
 from indextables.schema import find_column
+from indextables.schema.conversion import LossyConversionError
 
 LINE_COLUMN: Final = "message"
 
@@ -57,18 +58,19 @@ class DelimitedSource:
     def infer(self, columns: Columns, bad_lines: BadLines) -> Iterator[int]:
         """Read everything, and add to the columns. Yields the number of rows of each part."""
         for rows in self._rows(bad_lines):
+            # To find the line of a row, a file is read again, so it is left to errors.
             for name in rows.table.column_names:
-                place = rows.place(0) if rows.table.num_rows else self._name
                 try:
-                    columns.add(name, self._seen(rows.table[name], columns.seen(name)), place)
+                    columns.add(name, self._seen(rows.table[name], columns.seen(name)), self._name)
                 except TypeConflictError as error:
+                    place = rows.place(0) if rows.table.num_rows else self._name
                     raise columns.conflict(place, error) from error
             yield rows.table.num_rows
 
     def read(self, target: Target, bad_lines: BadLines) -> Iterator[pa.Table]:
         """Read everything, in the schema of the target."""
         for rows in self._rows(bad_lines):
-            target.check(rows.table.column_names, rows.place(0) if rows.table.num_rows else self._name)
+            target.check(rows.table.column_names, Place(self._name, 1))
             yield _typed(rows, target, bad_lines)
 
     def _seen(self, values: pa.ChunkedArray, before: Seen) -> Seen:
@@ -90,9 +92,12 @@ def _typed(rows: TextRows, target: Target, bad_lines: BadLines) -> pa.Table:
         def convert(values: Any, wanted: pa.DataType = field.type) -> Any:
             return read_text(values, wanted)
 
-        for row, reason in misfits(texts, convert).items():
-            bad.setdefault(row, (field.name, reason))
-        columns.append(texts)
+        try:
+            columns.append(convert(texts))
+        except LossyConversionError:
+            for row, reason in misfits(texts, convert).items():
+                bad.setdefault(row, (field.name, reason))
+            columns.append(texts)
     for row, (name, reason) in sorted(bad.items()):
         type_ = target.schema.field(name).type
         bad_lines.add(
@@ -104,12 +109,11 @@ def _typed(rows: TextRows, target: Target, bad_lines: BadLines) -> pa.Table:
         )
     if bad:
         kept = pa.array([row not in bad for row in range(rows.table.num_rows)])
-        columns = [column.filter(kept) for column in columns]
-    typed = [
-        read_text(column, field.type) if pa.types.is_string(column.type) else column
-        for column, field in zip(columns, target.schema, strict=True)
-    ]
-    return pa.Table.from_arrays(typed, schema=target.schema)
+        columns = [
+            column if column.type.equals(field.type) else read_text(column, field.type)
+            for column, field in zip((column.filter(kept) for column in columns), target.schema, strict=True)
+        ]
+    return pa.Table.from_arrays(columns, schema=target.schema)
 
 
 # --- lines --------------------------------------------------------------------------------------------

@@ -427,13 +427,17 @@ def _read_lines(block: _Block, target: Target, bad_lines: BadLines) -> pa.Table:
         for name, column in values.items():
             column.append(known.get(name))
     bad: dict[int, tuple[str, str]] = {}
+    arrays: list[pa.Array] = []
     for field in target.schema:
 
         def build(part: list[Any], wanted: pa.DataType = field.type) -> pa.Array:
             return column_of(part, wanted, ignores_new=target.new_fields == IGNORE)
 
-        for row_number, reason in misfits(values[field.name], build).items() if places else ():
-            bad.setdefault(row_number, (field.name, reason))
+        try:
+            arrays.append(build(values[field.name]))
+        except LossyConversionError:
+            for row_number, reason in misfits(values[field.name], build).items():
+                bad.setdefault(row_number, (field.name, reason))
     for row_number, (name, reason) in sorted(bad.items()):
         bad_lines.add(
             places[row_number],
@@ -441,12 +445,13 @@ def _read_lines(block: _Block, target: Target, bad_lines: BadLines) -> pa.Table:
             lines[row_number],
             remedy=f"pass --type {name}=string when you create the table",
         )
-    arrays = [
-        column_of(
-            [value for row, value in enumerate(values[field.name]) if row not in bad],
-            field.type,
-            ignores_new=target.new_fields == IGNORE,
-        )
-        for field in target.schema
-    ]
+    if bad:
+        arrays = [
+            column_of(
+                [value for row, value in enumerate(values[field.name]) if row not in bad],
+                field.type,
+                ignores_new=target.new_fields == IGNORE,
+            )
+            for field in target.schema
+        ]
     return pa.Table.from_arrays(arrays, schema=target.schema)

@@ -40,7 +40,8 @@ def parse_object(text: bytes) -> dict[str, Any]:
     """Parse one JSON object. Raises NotJsonError, also for a name twice in one object, NaN, and lone surrogates."""
     try:
         value = _DECODER.decode(text.decode())
-        text_of(value).encode()
+        if b"\\u" in text:
+            text_of(value).encode()
     except UnicodeEncodeError as error:
         raise NotJsonError("a string has half of a surrogate pair, which is no character") from error
     except RecursionError as error:

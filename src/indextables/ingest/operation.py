@@ -90,10 +90,14 @@ class IngestResult(msgspec.Struct, frozen=True):
     num_bad_lines: int
     first_bad_line: str | None
     is_new_table: bool
-    has_text: bool
     columns: tuple[ColumnReport, ...]
     left_out: tuple[str, ...] = ()
     table: IndexTable | None = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a column is full text."""
+        return any(column.search.startswith(ops.describe.FULL_TEXT) for column in self.columns)
 
 
 ShowProgress = Callable[[IngestProgress], None]
@@ -120,7 +124,10 @@ class _Ingestion:
         self._request = request
         self._planned = planned
         self._declared = DeclaredTypes.parse(request.types)
-        self._bad_lines = BadLines(request.bad_lines)
+        # A dry run writes nothing, so it only counts the bad lines.
+        self._bad_lines = BadLines(
+            SKIP if request.dry_run and request.bad_lines != FAIL else request.bad_lines
+        )
         self._table = _open(request)
         self._inputs, self._left_out = find_inputs(
             request.places,
@@ -129,6 +136,7 @@ class _Ingestion:
             request.options,
         )
         self._formats = [self._format_of(each) for each in self._inputs]
+        _check_effects(request, frozenset(self._formats))
         self._meter = _Meter(show, self._inputs)
         self._read_options = self._reading()
 
@@ -139,29 +147,28 @@ class _Ingestion:
             new_fields = IGNORE if request.new_fields == IGNORE else FAIL
             target = Target(table.schema, new_fields)
             columns = column_reports(table.snapshot)
-            chosen_text = True
             if request.dry_run:
-                return self._result(self._count(target), columns, chosen_text, None)
+                return self._result(self._count(target), columns, None)
             rows = self._rows(target)
             reader = pa.RecordBatchReader.from_batches(target.schema, rows.batches())
             _ = table.overwrite(reader) if request.overwrite else table.append(reader)
-            return self._result(rows.count, columns, chosen_text, table)
-        schema, num_rows = self._infer()
+            return self._result(rows.count, columns, table)
+        schema = self._infer()
         text, chosen = self._text_columns(schema)
         planned = self._plan(schema, text)
         columns = column_reports(planned, chosen)
         self._planned(columns)
-        if request.dry_run:
-            return self._result(num_rows, columns, bool(text), None)
         target = Target(planned.schema, IGNORE if request.new_fields == IGNORE else FAIL)
+        if request.dry_run:
+            return self._result(self._count(target), columns, None)
         rows = self._rows(target)
         with removing_new_folder(request.path):
             reader = pa.RecordBatchReader.from_batches(target.schema, rows.batches())
             snapshot = ops.write.create_with_rows(planned, reader).snapshot
-        return self._result(rows.count, columns, bool(text), table_at(snapshot))
+        return self._result(rows.count, columns, table_at(snapshot))
 
     def _result(
-        self, num_rows: int, columns: tuple[ColumnReport, ...], has_text: bool, table: IndexTable | None
+        self, num_rows: int, columns: tuple[ColumnReport, ...], table: IndexTable | None
     ) -> IngestResult:
         self._bad_lines.close()
         return IngestResult(
@@ -170,7 +177,6 @@ class _Ingestion:
             self._bad_lines.count,
             self._bad_lines.first,
             self._table is None,
-            has_text,
             columns,
             tuple(self._left_out),
             table,
@@ -191,7 +197,6 @@ class _Ingestion:
             has_header=request.has_header,
             column_names=names,
             pattern=_compiled(request.pattern),
-            declared=self._declared.types,
             watch=self._meter.watch,
         )
 
@@ -206,14 +211,12 @@ class _Ingestion:
             yield each, open_source(each, format_, self._read_options)
             self._meter.end_input(each)
 
-    def _infer(self) -> tuple[pa.Schema, int]:
+    def _infer(self) -> pa.Schema:
         columns = Columns(self._declared.types, self._request.new_fields or ADD)
         # Bad lines are recorded in the second pass, which meets them again.
         bad_lines = BadLines(FAIL if self._bad_lines.fails else SKIP)
-        count = 0
         for each, source in self._sources("reading"):
             for rows in source.infer(columns, bad_lines):
-                count += rows
                 self._meter.add_rows(rows)
             for name, value in each.folders:
                 seen = Seen(recognised_type(pa.chunked_array([[value]], pa.string())), is_text=True)
@@ -222,7 +225,7 @@ class _Ingestion:
                 except TypeConflictError as error:
                     raise columns.conflict(each.name, error) from error
             columns.end_input()
-        return canonical_schema(columns.schema()), count
+        return canonical_schema(columns.schema())
 
     def _rows(self, target: Target) -> "_Rows":
         return _Rows(self._tables("indexing", target), self._meter)
@@ -400,6 +403,22 @@ def _open(request: IngestRequest) -> IndexTable | None:
         )
     except TableNotFoundError:
         return None
+
+
+def _check_effects(request: IngestRequest, formats: frozenset[Format]) -> None:
+    """Raise InvalidOptionError for an option that no input takes: it would be ignored without a word."""
+    tables, typed = {Format.CSV, Format.TSV}, {Format.PARQUET, Format.ARROW, Format.AVRO}
+    for option, is_given, takers in (
+        ("--delimiter", request.delimiter is not None, tables),
+        ("--no-header", not request.has_header, tables),
+        ("--pattern", request.pattern is not None, {Format.LINES}),
+        ("--encoding", not Encoding(request.encoding).is_utf8, set(Format) - typed),
+    ):
+        if is_given and not formats & takers:
+            raise InvalidOptionError(
+                f"{option} has no effect on {', '.join(sorted(formats))}; it is for "
+                f"{', '.join(sorted(takers))}; omit it, or pass another --format"
+            )
 
 
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:

@@ -1,7 +1,7 @@
 """What every reader of a format offers, and the choices that readers share."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -23,7 +23,6 @@ class ReadOptions(msgspec.Struct, frozen=True):
     has_header: bool = True
     column_names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
-    declared: Mapping[str, pa.DataType] = msgspec.field(default_factory=dict)
     watch: Callable[[BinaryIO], None] | None = None
 
 
