@@ -1,9 +1,11 @@
 """`indextables files`."""
 
 import json
+from pathlib import Path
 
 from indextables import AddAction, IndexTable
 from indextables.log.entries import FILE_ENTRY_SCHEMA
+from support import row_tables
 from support.cli_tables import SCHEMA, Invoke, add
 
 
@@ -129,3 +131,11 @@ def test_paths_are_what_other_engines_open(invoke: Invoke, table_path: str) -> N
     for wrong in (("--json",), ("--columns", "size")):
         result = invoke("files", table_path, "--format", "paths", *wrong)
         assert (result.exit_code, "--format" in result.stderr) == (2, True)
+
+
+def test_deleted_rows_do_not_count(invoke: Invoke, tmp_path: Path) -> None:
+    path = (tmp_path / "t").as_posix()
+    table = IndexTable.create(path, row_tables.SCHEMA)
+    table.append(row_tables.rows(*range(10)))
+    table.delete(where="id < 3")
+    assert invoke("files", path).stdout.splitlines()[1].split()[1] == "7"

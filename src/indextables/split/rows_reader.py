@@ -377,7 +377,9 @@ def _without(rows: pa.Table, places: _Numbers) -> pa.Table:
         return pa.table({"": pa.nulls(rows.num_rows - len(places))})  # only their number matters
     mask = np.ones(rows.num_rows, np.bool_)
     mask[places] = False
-    return rows.filter(arrow_from_numpy(mask))
+    is_left = arrow_from_numpy(mask)
+    # By column: for a whole table, Arrow turns the mask into row numbers, and taking these is slower.
+    return pa.Table.from_arrays([column.filter(is_left) for column in rows.columns], schema=rows.schema)
 
 
 def _leaf_count(data_type: pa.DataType) -> int:

@@ -23,6 +23,7 @@ from indextables.cli.options import (
 )
 from indextables.cli.output import Column, print_line, print_table
 from indextables.cli.progress import working
+from indextables.log.deletion_vectors import live_counts
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.storage.urls import is_absolute
 
@@ -77,10 +78,11 @@ def files(
             raise typer.BadParameter("paths have no columns and are no JSON", param_hint="'--format'")
         chosen = ["path"]
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
-    if chosen is None and not as_json:
-        chosen = list(_TITLES)
+    is_overview = chosen is None and not as_json
     with working("reading the list of files"):
-        found = table.files(where=where, columns=chosen)
+        found = table.files(where=where, columns=[*_TITLES, "deletionVector"] if is_overview else chosen)
+    if is_overview:
+        found = _with_live_rows(found).select(list(_TITLES))
     shown = found if limit is None else found.slice(0, limit)
     if output_format is OutputFormat.PATHS:
         root = path.rstrip("/")
@@ -112,6 +114,12 @@ def _parse_columns(columns: str | None) -> list[str] | None:
                 f"a file entry has no column {name!r}; {remedy}", param_hint="'--columns'"
             )
     return names
+
+
+def _with_live_rows(entries: pa.Table) -> pa.Table:
+    """The entries with the number of rows that are not deleted."""
+    index = entries.schema.get_field_index("numRecords")
+    return entries.set_column(index, entries.schema.field(index), live_counts(entries))
 
 
 def _print_files(entries: pa.Table, titles: Mapping[str, str]) -> None:
