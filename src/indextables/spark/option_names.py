@@ -44,6 +44,7 @@ TEXT: Final = "text"
 # Spark's own options of a stream, which it passes on to its sink.
 STREAM_OPTIONS_OF_SPARK: Final = (
     "checkpointLocation",
+    "queryName",
     "asyncProgressTrackingEnabled",
     "asyncProgressTrackingCheckpointIntervalMs",
 )
