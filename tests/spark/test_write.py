@@ -14,6 +14,7 @@ from indextables.spark.types import table_schema
 from indextables.storage import open_store
 from support.row_tables import split_files
 from support.spark_frames import TEXT, ids, load, logs
+from support.spark_releases import needs_sources
 from support.tables import jvm_table
 
 OPTIMIZED = "spark.indextables.write.optimizeWrite.enabled"
@@ -246,6 +247,7 @@ def test_optimized_write_shuffles_by_partition(spark: SparkSession, tmp_path: Pa
     assert counts == {"false": 16, "true": 4}
 
 
+@needs_sources
 def test_optimized_write_aims_at_the_size_of_splits(spark: SparkSession, path: str) -> None:
     """One day has nearly all rows, and 20 days have one row each."""
     frame = spark.range(0, 20_000, numPartitions=8).selectExpr(
@@ -261,6 +263,7 @@ def test_optimized_write_aims_at_the_size_of_splits(spark: SparkSession, path: s
     assert spark.conf.get(TASK_SIZE) == size
 
 
+@needs_sources
 def test_optimized_write_of_one_partition_needs_no_shuffle(spark: SparkSession, path: str) -> None:
     frame = logs(spark).coalesce(1)
     given = {"path": path, OPTIMIZED.lower(): "true"}

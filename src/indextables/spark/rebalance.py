@@ -15,6 +15,7 @@ from indextables.config import Settings
 from indextables.config.registry import WRITE_OPTIMIZE_ENABLED, WRITE_TARGET_SPLIT_SIZE
 from indextables.errors import IndexTablesError
 from indextables.spark.options import PARTITION_BY, TablePlace, as_options, parse_names
+from indextables.spark.releases import HAS_SOURCES
 from indextables.spark.types import quote_name
 from indextables.table import load_snapshot
 
@@ -40,7 +41,8 @@ def rebalanced(
         yield frame
         return
     spark = frame.sparkSession
-    if spark.conf.get(_ADAPTIVE) != "true":
+    # The hint of Spark before 4.0 takes no columns from Python.
+    if not HAS_SOURCES or spark.conf.get(_ADAPTIVE) != "true":
         yield frame.repartition(*columns) if columns else frame
         return
     with _task_size(spark, settings[WRITE_TARGET_SPLIT_SIZE]):

@@ -135,7 +135,9 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFra
     if HAS_SOURCES:
         # Spark Connect needs an explicit schema for an empty table, and takes an empty chunk for the end of it.
         return spark.createDataFrame(rows.combine_chunks(), schema)
-    return spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], schema)
+    return spark.createDataFrame(
+        [tuple(row.values()) for row in rows.to_pylist(maps_as_pydicts="strict")], schema
+    )
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
