@@ -1,7 +1,8 @@
 """`IndexTable`: a table as Python users hold it, and the one façade in front of the operations.
 
 The command line, the SQL statements and Spark use the same methods, or the same functions of `ops`. The
-methods that only read are in `table_reader`. `ops` imports an operation when it is first used.
+methods that only read are in `table_reader`, those that delete and update rows in `table_writer`. `ops` imports an
+operation when it is first used.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import pyarrow as pa
 from indextables import ops
 from indextables._row_progress import showing_rows
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM
-from indextables.errors import InvalidOptionError, ReadOnlyTableError
+from indextables.errors import InvalidOptionError
 from indextables.log.actions import AddAction
 from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.table import Snapshot, TableContext, create_table, load_snapshot
 from indextables.table.history import version_at
 from indextables.table.load import catch_up
-from indextables.table_reader import TableReader, as_predicate, choose_runner
+from indextables.table_reader import as_predicate, choose_runner
 from indextables.table_repair import repair_context
+from indextables.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointResult
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from indextables.ops.truncate import TruncateResult
 
 
-class IndexTable(TableReader):
+class IndexTable(TableWriter):
     """A table at one version.
 
     The object stays at its version until `refresh()`, or until it commits a change itself. A table that was opened at
@@ -243,38 +245,6 @@ class IndexTable(TableReader):
             3
         """
         return self._after(ops.write.drop_partitions(self._writable(), where).snapshot)
-
-    def delete(
-        self,
-        where: str | Predicate | None = None,
-        query: str | None = None,
-        fields: Sequence[str] = (),
-    ) -> int:
-        """Delete the rows for which a predicate and a full-text query are true, in one commit.
-
-        Older versions still have the rows, and `restore` brings them back, until `purge` deletes these versions.
-
-        Args:
-            where: A predicate in SQL, such as "level = 'DEBUG'". To delete all rows, say "true".
-            query: A full-text query, as for `search`.
-            fields: The columns to search for terms without a field.
-
-        Returns:
-            The version of the commit, or the newest version if no row matches.
-
-        Raises:
-            InvalidOptionError: Neither `where` nor `query` is given.
-            InvalidPredicateError: `where` is not a predicate over columns of the table.
-            InvalidQueryError: The query cannot be parsed, or does not fit the table.
-            ProtocolUpgradeError: The table holds splits of the JVM, and the settings do not allow it to be converted.
-            CommitConflictError: Other commits changed the same splits again and again, or the table's schema.
-
-        Example:
-            >>> table.delete(where="level = 'INFO'", query="timeout")
-            2
-        """
-        request = ops.delete.DeleteRequest(as_predicate(where), query, tuple(fields))
-        return self._after(ops.delete.delete(self._writable(), request).snapshot)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set table properties.
@@ -568,27 +538,6 @@ class IndexTable(TableReader):
         if result.location == context.url:
             self._bind(load_snapshot(context), is_pinned=False)
         return result
-
-    def _bind(self, snapshot: Snapshot, *, is_pinned: bool) -> None:
-        self._snapshot = snapshot
-        self._is_pinned = is_pinned
-
-    def _writable(self) -> Snapshot:
-        if self._is_pinned:
-            raise ReadOnlyTableError(
-                f"{self._snapshot.context.url}: this table was opened at version {self.version} and can only be read; "
-                f"call refresh(), or open it without a version"
-            )
-        return self._snapshot
-
-    def _newest(self) -> Snapshot:
-        """The newest snapshot, for operations that plan on it. The object itself stays at its version."""
-        self._writable()
-        return catch_up(self._snapshot).snapshot
-
-    def _after(self, snapshot: Snapshot) -> int:
-        self._bind(snapshot, is_pinned=False)
-        return snapshot.version
 
 
 def one_or_several(names: str | Sequence[str]) -> tuple[str, ...]:

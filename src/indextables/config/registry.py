@@ -296,7 +296,7 @@ MERGE_MAX_SOURCE_SPLITS = _merge.integer(
 MERGE_MAX_DELETED_SHARE = _merge.ratio(
     "merge.maxDeletedShare",
     0.3,
-    "A merge rewrites a split, whatever its size, if more than this share of its rows is deleted.",
+    "A merge rewrites a split of any size if more than this share of its rows is deleted.",
 )
 MERGE_PARALLELISM = _merge.integer(
     "merge.parallelism",
@@ -313,8 +313,7 @@ DELETE_MODE = _delete.choice(
     "delete.mode",
     ("vectors", "rewrite"),
     "vectors",
-    "How DELETE deletes rows of a split: `vectors` records them beside the split, `rewrite` writes the split again "
-    "without them.",
+    "Record the deleted rows of a split beside it (vectors), or write it again without them (rewrite).",
 )
 
 _merge_on_write = Definitions(Section.MERGE_ON_WRITE)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         runner,
         search,
         truncate,
+        update,
         write,
     )
 
@@ -51,6 +52,7 @@ __all__ = [
     "runner",
     "search",
     "truncate",
+    "update",
     "write",
 ]
 

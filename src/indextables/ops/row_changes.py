@@ -127,9 +127,10 @@ Change: TypeAlias = Callable[[Snapshot, Sequence[FoundRows]], NewRows]
 
 
 class RowChange(msgspec.Struct, frozen=True):
-    """A commit that deleted rows, and where it found them; `result` is None if it found none."""
+    """A commit that deleted rows, where it found them, and what it added; `result` is None if it found none."""
 
     found: tuple[FoundRows, ...]
+    new: NewRows
     result: CommitResult | None
     snapshot: Snapshot
 
@@ -158,7 +159,7 @@ def change_rows(
         found = tuple(find(snapshot, skipped))
         new = change(snapshot, found)
         if not found and not new.files:
-            return RowChange(found, None, snapshot)
+            return RowChange(found, new, None, snapshot)
         try:
             with _committable(snapshot, found, new) as prepared:
                 result = commit(
@@ -168,7 +169,7 @@ def change_rows(
             snapshot = catch_up(snapshot).snapshot
             skipped = _appended_since(snapshot, start)
             continue
-        return RowChange(found, result, after_commit(result.snapshot))
+        return RowChange(found, new, result, after_commit(result.snapshot))
     raise CommitConflictError(
         f"{context.url}: nothing was committed, because concurrent commits moved or deleted rows of the same splits in "
         f"each of {attempts} attempts; start again, or raise {TRANSACTION_RETRY_MAX_ATTEMPTS.key}"

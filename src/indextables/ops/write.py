@@ -100,7 +100,7 @@ def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitR
     table; then InvalidValueError for values that do not fit, and the errors of `commit`. Uploaded splits are deleted
     only if the commit provably did not land.
     """
-    files = _write_splits(snapshot, data)
+    files = write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
         check = uploads_check(files)
@@ -137,7 +137,7 @@ def overwrite(
     bound = None if where is None else bind(where, snapshot.schema)
     if bound is not None:
         match_partitions(_partitions(()), bound, snapshot.shape)
-    files = _write_splits(snapshot, data)
+    files = write_splits(snapshot, data)
     with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
         if bound is not None:
             _check_selected(snapshot, files, bound)
@@ -468,7 +468,7 @@ def _removed(result: CommitResult) -> tuple[int | None, int | None]:
     return removes.num_rows, pc.sum(removes["size"]).as_py() or 0
 
 
-def _write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
+def write_splits(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> tuple[SplitFile, ...]:
     """Upload rows as splits that are not committed yet. A failure leaves none of them behind."""
     context = snapshot.context
     check_accepts_splits(snapshot)

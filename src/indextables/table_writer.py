@@ -1,0 +1,101 @@
+"""The methods of `IndexTable` that delete and update rows, and what its other methods that commit share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from indextables import ops
+from indextables.errors import ReadOnlyTableError
+from indextables.predicates import Predicate
+from indextables.table import Snapshot
+from indextables.table.load import catch_up
+from indextables.table_reader import TableReader, as_predicate
+
+
+class TableWriter(TableReader):
+    """A table that can be changed, unless it was opened at an older version."""
+
+    def delete(
+        self,
+        where: str | Predicate | None = None,
+        query: str | None = None,
+        fields: Sequence[str] = (),
+    ) -> int:
+        """Delete the rows for which a predicate and a full-text query are true, in one commit.
+
+        Older versions still have the rows, and `restore` brings them back, until `purge` deletes these versions.
+
+        Args:
+            where: A predicate in SQL, such as "level = 'DEBUG'". To delete all rows, say "true".
+            query: A full-text query, as for `search`.
+            fields: The columns to search for terms without a field.
+
+        Returns:
+            The version of the commit, or the newest version if no row matches.
+
+        Raises:
+            InvalidOptionError: Neither `where` nor `query` is given.
+            InvalidPredicateError: `where` is not a predicate over columns of the table.
+            InvalidQueryError: The query cannot be parsed, or does not fit the table.
+            ProtocolUpgradeError: The table holds splits of the JVM, and the settings do not allow it to be converted.
+            CommitConflictError: Other commits changed the same splits again and again, or the table's schema.
+
+        Example:
+            >>> table.delete(where="level = 'INFO'", query="timeout")
+            2
+        """
+        request = ops.delete.DeleteRequest(as_predicate(where), query, tuple(fields))
+        return self._after(ops.delete.delete(self._writable(), request).snapshot)
+
+    def update(
+        self,
+        set: Mapping[str, Any],  # noqa: A002  # as in SQL
+        where: str | Predicate | None = None,
+        query: str | None = None,
+        fields: Sequence[str] = (),
+    ) -> int:
+        """Set columns of the rows for which a predicate and a full-text query are true, in one commit.
+
+        Args:
+            set: The new value of each column.
+            where: A predicate in SQL. To update all rows, say "true".
+            query: A full-text query, as for `search`.
+            fields: The columns to search for terms without a field.
+
+        Returns:
+            The version of the commit, or the newest version if no row matches.
+
+        Raises:
+            InvalidOptionError: There is nothing to set, or neither `where` nor `query` is given.
+            InvalidSchemaError: A column does not exist.
+            InvalidValueError: A value does not fit its column.
+            CommitConflictError: Other commits changed the same splits again and again, or the table's schema.
+
+        Example:
+            >>> table.update({"level": "WARN"}, where="level = 'INFO'")
+            3
+        """
+        request = ops.update.UpdateRequest(dict(set), as_predicate(where), query, tuple(fields))
+        return self._after(ops.update.update(self._writable(), request).snapshot)
+
+    def _bind(self, snapshot: Snapshot, *, is_pinned: bool) -> None:
+        self._snapshot = snapshot
+        self._is_pinned = is_pinned
+
+    def _writable(self) -> Snapshot:
+        if self._is_pinned:
+            raise ReadOnlyTableError(
+                f"{self._snapshot.context.url}: this table was opened at version {self.version} and can only be read; "
+                f"call refresh(), or open it without a version"
+            )
+        return self._snapshot
+
+    def _newest(self) -> Snapshot:
+        """The newest snapshot, for operations that plan on it. The object itself stays at its version."""
+        self._writable()
+        return catch_up(self._snapshot).snapshot
+
+    def _after(self, snapshot: Snapshot) -> int:
+        self._bind(snapshot, is_pinned=False)
+        return snapshot.version
