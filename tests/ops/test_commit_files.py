@@ -107,7 +107,7 @@ def test_replace_of_a_removed_file_commits_nothing(store, table):
 
 
 def test_replace_of_an_unknown_file_commits_nothing(store, table):
-    with pytest.raises(CommitConflictError, match=r"are not live, for example never was"):
+    with pytest.raises(CommitConflictError, match=r"are not live, or lost rows, for example never was"):
         commit_files(table, [add("x")], ["never was"])
     assert newest(store).version == 1
 

@@ -116,7 +116,7 @@ def create_with_rows(planned: Snapshot, data: pa.Table | pa.RecordBatchReader) -
     """
     context = planned.context
     require_put_if_absent(context.store)
-    files = _write_splits(planned, data)
+    files = write_splits(planned, data)
     with deleting_unless_landed(context.store, [file.path for file in files]):
         intent = Append(_adds(files), _mappings(files), has_new_paths=True)
         snapshot, is_created = commit_table(planned, intent)
