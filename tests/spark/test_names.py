@@ -114,6 +114,8 @@ def test_a_table_that_does_not_fit_its_name_is_refused(spark, table, path):
         spark.sql(f"CREATE TABLE named USING indextables LOCATION '{path}-none'")
     with pytest.raises(errors.TableAlreadyExistsError, match="without AS"):
         spark.sql(f"CREATE TABLE named USING indextables LOCATION '{path}' AS SELECT 1 AS id")
+    with pytest.raises(errors.InvalidOptionError, match="is relative"):
+        spark.sql("CREATE TABLE named (id INT) USING indextables LOCATION 'logs'")
     with pytest.raises(errors.InvalidStatementError, match="drop the table first"):
         spark.sql(f"CREATE OR REPLACE TABLE named USING indextables LOCATION '{path}'")
     with pytest.raises(errors.InvalidStatementError, match="write CREATE TEMPORARY VIEW"):

@@ -84,6 +84,7 @@ class NewTable(msgspec.Struct, frozen=True):
         Raises TableNotFoundError if there are no columns and no table at the location, and InvalidSchemaError and
         InvalidOptionError if the table at the location is another one.
         """
+        self._check_location()
         if find_catalog_table(spark, self.parts) is not None:
             sql(statement)  # Spark does nothing, or says that the table exists
             return
@@ -104,6 +105,7 @@ class NewTable(msgspec.Struct, frozen=True):
 
         Raises TableAlreadyExistsError if there is a table at the location.
         """
+        self._check_location()
         if find_catalog_table(spark, self.parts) is not None:
             if not self.is_optional:
                 raise TableAlreadyExistsError(
@@ -124,6 +126,14 @@ class NewTable(msgspec.Struct, frozen=True):
             writer.save(location)
 
         self._or_drop(spark, sql, fill)
+
+    def _check_location(self) -> None:
+        """Raise InvalidOptionError for a relative path: the catalog's is in the warehouse, all others are not."""
+        if self.location is not None and not self.location.startswith("/") and ":" not in self.location:
+            raise InvalidOptionError(
+                f"the location {self.location!r} of {'.'.join(self.parts)} is relative; Spark would look for "
+                f"it in its warehouse; write it in full, such as /data/logs or s3://bucket/logs"
+            )
 
     def _or_drop(self, spark: SparkSession, sql: Any, action: Any) -> None:
         """Do something at the table's location; without success, the entry of the catalog goes again."""
