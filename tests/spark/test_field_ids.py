@@ -46,11 +46,8 @@ def test_sparks_parquet_source_reads_renamed_columns_by_id(spark: SparkSession, 
     shape = TableShape(pa.schema([("number", pa.int64()), ("person", renamed)]), (), (1, 2, 3, 4, 5))
     schema = parquet_schema(shape)
     assert schema["number"].metadata == {"parquet.field.id": 1}
-    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
-    try:
-        found = spark.read.schema(schema).parquet(rows.as_posix()).orderBy("number").collect()
-    finally:
-        spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
+    assert spark.conf.get("spark.sql.parquet.fieldId.read.enabled") == "true"  # on an enabled session
+    found = spark.read.schema(schema).parquet(rows.as_posix()).orderBy("number").collect()
     assert [row.asDict(recursive=True) for row in found] == [
         {"number": 1, "person": {"nick": "a", "tags": ["x"]}},
         {"number": 2, "person": None},

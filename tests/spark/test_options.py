@@ -72,13 +72,13 @@ def test_settings_of_stores_and_of_ours_pass() -> None:
         "spark.tantivy4spark.indexwriter.heapsize": "1M",
         "indextables.session.spark.speculation": "true",
     }
-    assert known_options(passed) == passed
+    assert known_options(passed, ALL) == passed
 
 
 def test_two_names_of_one_option_must_agree() -> None:
-    assert known_options({"version": "1", "versionAsOf": "1"}) == {"versionasof": "1"}
+    assert known_options({"version": "1", "versionAsOf": "1"}, ALL) == {"versionasof": "1"}
     with pytest.raises(InvalidOptionError, match="contradicts another name"):
-        known_options({"version": "1", "versionAsOf": "2"})
+        known_options({"version": "1", "versionAsOf": "2"}, ALL)
     typemap = "spark.indextables.indexing.typemap.message"
     with pytest.raises(InvalidOptionError, match="contradicts another name"):
         known_options({"text": "message", typemap: "string"}, WRITER)
@@ -91,6 +91,6 @@ def test_an_option_of_another_kind_says_that_it_does_not_apply() -> None:
         known_options({"query": "a"}, WRITER)
     with pytest.raises(InvalidOptionError, match="txnAppId"):
         known_options({"txnAppId": "a"}, STREAM_WRITER)
-    assert {name.lower() for name in ALL} == set(known_options(dict.fromkeys(ALL, "1"))) - {
+    assert {name.lower() for name in ALL} == set(known_options(dict.fromkeys(ALL, "1"), ALL)) - {
         "spark.indextables.indexing.typemap.1"
     } | {"text"}

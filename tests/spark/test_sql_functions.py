@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from indextables import IndexTable
+from indextables.errors import InvalidQueryError
 
 
 def _ask(spark, text):
@@ -58,7 +59,7 @@ def test_a_table_function_searches(spark, products):
     }
     best = f"SELECT id FROM indextables_search('{products}', 'red OR hat', 1, 'id')"
     assert _ask(spark, best) == [(2,)]
-    with pytest.raises(PySparkException, match="there is no field 'abut'"):
+    with pytest.raises(InvalidQueryError, match="there is no field 'abut'"):
         spark.sql(f"SELECT * FROM indextables_search('{products}', 'abut:red')")
 
 

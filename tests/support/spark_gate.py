@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 
 from indextables.spark.source import IndexTablesSource
 
-GATE = "gate"
+# The source passes settings of stores on, and rejects other names that it does not know.
+GATE = "fs.gate"
 
 _TIMEOUT_SECONDS = 300
 

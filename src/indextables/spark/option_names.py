@@ -66,11 +66,26 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "timestamp": TIMESTAMP_AS_OF,
     "fields": QUERY_FIELDS,
 }
+# What Spark's catalog passes to the source of a table with a name, besides the options of the table.
+_PROPERTIES_OF_CATALOGS: Final = frozenset(
+    {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider"}
+)
+_OPTIONS_OF_CATALOGS: Final = "option."
 # Settings of stores, under the names of Hadoop.
 _STORES: Final = ("fs.", "spark.hadoop.")
 
 
-def known_options(options: Mapping[str, str], names: Collection[str] = ALL) -> dict[str, str]:
+def options_of_source(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that Spark passes to a data source, as `known_options` returns them."""
+    own = {
+        key: value
+        for key, value in options.items()
+        if key.lower() not in _PROPERTIES_OF_CATALOGS and not key.lower().startswith(_OPTIONS_OF_CATALOGS)
+    }
+    return known_options(own, ALL)
+
+
+def known_options(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Options under the names that the other modules look up, in lower case; `names` are those that apply.
 
     Settings of ours, of stores and of the session pass: `Settings` and the stores judge them. Raises InvalidOptionError

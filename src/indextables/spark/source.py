@@ -16,7 +16,7 @@ from indextables.log.entries import empty_entries
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape, new_field_ids
-from indextables.spark.option_names import known_options
+from indextables.spark.option_names import options_of_source
 from indextables.spark.options import (
     OVERWRITE_MODE,
     PARTITION_BY,
@@ -54,7 +54,7 @@ class IndexTablesSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options: Mapping[str, str] = known_options(options)
+        self._options: Mapping[str, str] = options_of_source(options)
         # The version that `load` found. Spark pickles this object to every process that plans a scan of it.
         self._version: int | None = None
 
