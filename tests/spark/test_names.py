@@ -4,7 +4,6 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
 
 from indextables import IndexTable, errors
 
@@ -141,7 +140,7 @@ def test_tables_of_other_formats_are_not_touched(spark, table, path):
 
 def test_a_session_that_is_not_enabled_says_which_line_to_add(spark, table, path):
     spark.sql(f"CREATE TABLE named USING indextables LOCATION '{path}'")
-    with pytest.raises(AnalysisException, match=r"indextables\.spark\.enable\(spark\)"):
+    with pytest.raises(errors.InvalidOptionError, match=r"indextables\.spark\.enable\(spark\)"):
         spark.newSession().sql("SELECT * FROM named").collect()
 
 
