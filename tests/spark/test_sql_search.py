@@ -151,6 +151,7 @@ def test_results_of_searches_are_inserted_and_kept_as_tables(spark, logs):
 
 
 def test_a_view_over_a_search_is_searched_again(spark, logs):
+    spark.read.format("indextables").load(logs).createOrReplaceTempView("found")
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW found (n, m) AS SELECT id, message FROM logs WHERE * TEXTSEARCH 'spark'"
     )

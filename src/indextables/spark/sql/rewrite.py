@@ -189,6 +189,8 @@ class Rewriter:
         edits: list[Edit] = []
         for ref in scopes.refs:
             start, end = _range_of(marked.tokens, ref.node)
+            if marked.original(start) < view.start:
+                continue  # the view itself, if it replaces one that shows a table of ours
             name = new_table_name()
             remember_options_of_view(self._spark, name, ref.table.options)
             alias = "" if ref.node.alias else f" AS {quote_name(ref.node.name)}"
