@@ -106,6 +106,16 @@ def test_an_index_that_loses_the_row_order_is_built_again_sorted(
     assert built_sorted == [False, True]
 
 
+@pytest.mark.usefixtures("busy_watcher")
+def test_the_folder_of_a_discarded_index_may_come_back(tmp_path):
+    builder = new_builder(tmp_path, None)
+    builder.start_index()
+    builder.append(ROWS)
+    builder.flush()
+    builder._start_over_sorted()
+    assert row_count_of_index(tmp_path, builder.finish(1)) == 100
+
+
 def test_without_room_in_memory_a_small_index_is_built_on_disk(tmp_path):
     no_directory = tmp_path / "file"
     no_directory.touch()

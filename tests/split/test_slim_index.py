@@ -17,6 +17,7 @@ import tantivy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from indextables._caching import clear_process_caches
 from indextables.errors import SplitWriteError
 from indextables.predicates import bind, parse_predicate
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
@@ -33,6 +34,7 @@ from indextables.split.slim_index import (
     MIN_HEAP_BYTES,
     RowsOutOfOrderError,
     SegmentWatch,
+    _slim_schema,
     complete_index,
     create_index,
     sort_index,
@@ -327,6 +329,23 @@ def test_a_segment_that_cannot_be_merged_is_an_error(tmp_path):
         path.unlink()
     with pytest.raises(SplitWriteError, match="did not merge the 2 segments"):
         complete_index(tmp_path, MAPPING)
+
+
+@pytest.mark.usefixtures("busy_watcher")
+def test_folders_of_temporary_segments_may_come_back(tmp_path):
+    build_slim(tmp_path, pa.Table.from_pylist([{"body": "data"}, {"body": "lake"}], SCHEMA), (1,))
+    assert len(index_files(tmp_path)) == 7
+
+
+def test_a_slim_schema_is_the_one_that_tantivy_writes_and_needs_no_directory(tmp_path, monkeypatch):
+    tantivy.Index(MAPPING.tantivy_schema(), path=str(tmp_path), reuse=False)
+    expected = orjson.loads((tmp_path / "meta.json").read_bytes())["schema"]
+    for field in expected:
+        if field["name"] not in {"body", "stems"} and "indexing" in field["options"]:
+            field["options"]["indexing"]["fieldnorms"] = False
+    clear_process_caches()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    assert orjson.loads(_slim_schema(MAPPING)) == expected
 
 
 def test_only_tokenized_columns_have_norms_and_nothing_is_stored(tmp_path):

@@ -207,7 +207,8 @@ class SplitBuilder:
     def _new_index(self, parent: Path) -> IndexBuilder:
         directory = parent / _INDEX_FOLDER
         with _writing(parent):
-            directory.mkdir(parents=True)
+            # A discarded index may have left its folder: Tantivy's thread that watches it created its lock again.
+            directory.mkdir(parents=True, exist_ok=True)
         return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes, is_sorted=self._is_sorted)
 
     def _indexed_on_disk(self, rows: RowsFile) -> list[Path]:

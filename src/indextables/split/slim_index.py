@@ -147,9 +147,9 @@ def _check_order(directory: Path, mapping: DocMapping) -> None:
 
 @shared_memo("split.slim_index.schemas", "schemas of slim indexes as JSON", max_entries=64)
 def _slim_schema(mapping: DocMapping) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="indextables-schema-") as scratch:
-        tantivy.Index(mapping.tantivy_schema(), path=scratch, reuse=False)
-        schema = _read_meta(Path(scratch))["schema"]
+    # What a schema is pickled as is what Tantivy writes into meta.json.
+    pickled: Any = mapping.tantivy_schema().__reduce__()[1][0]
+    schema = pickled["inner"]
     without_norms = {field.index_name for field in mapping if not field.has_norms}
     for field in schema:
         if field["name"] in without_norms and "indexing" in field["options"]:
@@ -189,7 +189,11 @@ def _merge_segments(directory: Path, mapping: DocMapping) -> None:
 
 def _add_placeholders(directory: Path, mapping: DocMapping, count: int) -> list[dict[str, Any]]:
     """Add the files of segments with one document, in front of row 0 and without values."""
-    with tempfile.TemporaryDirectory(prefix="placeholder-", dir=directory) as scratch:
+    # Tantivy's thread that watches an index may create its lock again while the folder is removed. What is then left of
+    # it goes with `directory`.
+    with tempfile.TemporaryDirectory(
+        prefix="placeholder-", dir=directory, ignore_cleanup_errors=True
+    ) as scratch:
         template = Path(scratch)
         writer = create_index(template, mapping).writer(MIN_HEAP_BYTES, num_threads=1)
         document = tantivy.Document()
