@@ -1,6 +1,7 @@
 """The public API: what `indextables` exports, and the examples of its docstrings."""
 
 import doctest
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ import indextables
 from indextables import IndexTable
 from indextables._results import Result, schema_of
 from indextables.errors import IndexTablesError
-from indextables.table_reader import TableReader
 
 SCHEMA = pa.schema([("date", pa.string()), ("level", pa.string()), ("message", pa.string())])
 ROWS = [
@@ -24,17 +24,23 @@ ROWS = [
 ]
 EXPORTS = [getattr(indextables, name) for name in indextables.__all__]
 RESULTS = [each for each in EXPORTS if isinstance(each, type) and issubclass(each, Result)]
+CLASSES = [each for each in IndexTable.__mro__ if each.__module__.startswith("indextables.")]
+METHODS = {
+    f"{kind.__name__}.{name}": inspect.unwrap(getattr(member, "__func__", member))
+    for kind in CLASSES
+    for name, member in vars(kind).items()
+    if not name.startswith("_") and (callable(member) or isinstance(member, classmethod))
+}
+DOCUMENTED = {
+    "indextables": indextables,
+    "IndexTable": IndexTable,
+    **METHODS,
+    **{name: inspect.unwrap(getattr(indextables, name)) for name in ("repair_table", "sql", "write")},
+}
 EXAMPLES = [
     example
-    for each in (
-        indextables,
-        IndexTable,
-        TableReader,
-        indextables.repair_table,
-        indextables.sql,
-        indextables.write,
-    )
-    for example in doctest.DocTestFinder(recurse=isinstance(each, type)).find(each, globs={})
+    for name, each in DOCUMENTED.items()
+    for example in doctest.DocTestFinder(recurse=False).find(each, name, globs={})
     if example.examples
 ]
 
@@ -59,13 +65,7 @@ def test_example_of_a_docstring_runs(example, table):
 
 
 def test_every_method_of_a_table_has_an_example():
-    methods = {
-        f"{kind.__name__}.{name}"
-        for kind in (IndexTable, TableReader)
-        for name, member in vars(kind).items()
-        if not name.startswith("_") and callable(member)
-    }
-    assert methods <= {example.name for example in EXAMPLES}
+    assert METHODS.keys() <= {example.name for example in EXAMPLES}
 
 
 def test_names_are_listed_and_importable():

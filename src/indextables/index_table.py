@@ -10,22 +10,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from indextables import ops
 from indextables._row_progress import showing_rows
+from indextables._tracebacks import short_tracebacks
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import AddAction
 from indextables.predicates import Predicate
 from indextables.predicates.literals import timestamp_ms
+from indextables.schema.python_data import as_arrow
 from indextables.table import Snapshot, TableContext, create_table, load_snapshot
 from indextables.table.history import version_at
 from indextables.table.load import catch_up
 from indextables.table_reader import as_predicate, choose_runner
-from indextables.table_repair import repair_context
+from indextables.table_repair import as_path, repair_context
 from indextables.table_writer import TableWriter
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from indextables.ops.truncate import TruncateResult
 
 
+@short_tracebacks
 class IndexTable(TableWriter):
     """A table at one version.
 
@@ -157,11 +160,13 @@ class IndexTable(TableWriter):
 
     # --- Changes -------------------------------------------------------------------------------------
 
-    def append(self, data: pa.Table | pa.RecordBatchReader, *, progress: bool = False) -> int:
+    def append(self, data: Any, *, progress: bool = False) -> int:
         """Write rows as new splits, and add them in one commit.
 
         Args:
-            data: The rows. Columns match by name; missing columns are null. Without rows nothing is committed.
+            data: The rows: a pandas or Polars DataFrame, a DuckDB relation, a list of dicts, a dict of columns, a
+                pyarrow Table or RecordBatchReader, or any object with the Arrow PyCapsule interface. Columns match by
+                name; missing columns are null. Without rows nothing is committed.
             progress: Whether to show a bar on stderr: rows, rate, share and time left.
 
         Returns:
@@ -169,6 +174,7 @@ class IndexTable(TableWriter):
 
         Raises:
             InvalidSchemaError: Columns do not fit the table. Nothing was written.
+            InvalidOptionError: The data is of an unknown kind.
             InvalidValueError: Values do not fit their columns.
             CommitConflictError: Another commit changed the schema or the index settings.
 
@@ -176,10 +182,10 @@ class IndexTable(TableWriter):
             >>> table.append(pa.table({"date": ["2026-02-01"], "level": ["WARN"], "message": ["slow request"]}))
             3
         """
-        with showing_rows(data, is_shown=progress) as rows:
+        with showing_rows(as_arrow(data), is_shown=progress) as rows:
             return self._after(ops.write.append(self._writable(), rows).snapshot)
 
-    def overwrite(self, data: pa.Table | pa.RecordBatchReader, where: str | Predicate | None = None) -> int:
+    def overwrite(self, data: Any, where: str | Predicate | None = None) -> int:
         """Replace all rows, or the rows of the partitions that a predicate selects, in one commit.
 
         Args:
@@ -199,7 +205,9 @@ class IndexTable(TableWriter):
             >>> table.overwrite(rows, where="date = '2026-01-31'")
             3
         """
-        return self._after(ops.write.overwrite(self._writable(), data, as_predicate(where)).snapshot)
+        return self._after(
+            ops.write.overwrite(self._writable(), as_arrow(data), as_predicate(where)).snapshot
+        )
 
     def commit(self, adds: Sequence[AddAction] = (), removes: Sequence[str] = ()) -> int:
         """Commit splits that were written elsewhere, and remove splits by path. Only the log is written.
@@ -501,7 +509,7 @@ class IndexTable(TableWriter):
 
     def repair(
         self,
-        target: str | None = None,
+        target: str | os.PathLike[str] | None = None,
         *,
         swap: bool = False,
         log_only: bool = False,
@@ -534,7 +542,7 @@ class IndexTable(TableWriter):
         """
         context = self._snapshot.context
         mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
-        result = repair_context(context, ops.repair.RepairRequest(target, mode), runner, progress)
+        result = repair_context(context, ops.repair.RepairRequest(as_path(target), mode), runner, progress)
         if result.location == context.url:
             self._bind(load_snapshot(context), is_pinned=False)
         return result

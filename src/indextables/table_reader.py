@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables import ops
+from indextables._tracebacks import short_tracebacks
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import Metadata, ProtocolAction
+from indextables.notebooks import show_highlighted
 from indextables.predicates import Predicate, bind, parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.table import ChangeSet, FileSelection, Snapshot, TableContext, changes_since
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from indextables.search import Histogram, Metric, Terms
 
 
+@short_tracebacks
 class TableReader:
     """The methods of `IndexTable` that read one version of a table."""
 
@@ -173,7 +176,7 @@ class TableReader:
         limit: int = 10,
         fields: Sequence[str] = (),
     ) -> pa.Table:
-        """Return the best rows for a full-text query, best first.
+        """Return the best rows for a full-text query, best first. A notebook shows them with the matches highlighted.
 
         Args:
             query: Terms, phrases, ranges and fields, such as 'message:timeout AND level:ERROR'; docs/search.md.
@@ -195,7 +198,9 @@ class TableReader:
             ['message', '_score']
         """
         request = ops.search.SearchRequest.of(self._snapshot, query, as_predicate(where), fields)
-        return ops.search.search(self._snapshot, request, columns, limit)
+        found = ops.search.search(self._snapshot, request, columns, limit)
+        show_highlighted(found, lambda: self.highlighter(query, fields).spans)
+        return found
 
     def highlighter(self, query: str, fields: Sequence[str] = ()) -> Highlighter:
         """Return a highlighter, which finds the terms of a query in the texts of rows.

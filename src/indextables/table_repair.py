@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from indextables import ops
+from indextables._tracebacks import short_traceback
 from indextables.config.registry import READ_PARALLELISM
 from indextables.table import TableContext
 from indextables.table_reader import choose_runner
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
     from indextables.ops.runner import Progress, Runner
 
 
+@short_traceback
 def repair_table(
-    path: str,
-    target: str | None = None,
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
     *,
     swap: bool = False,
     log_only: bool = False,
@@ -59,7 +62,12 @@ def repair_table(
     """
     context = TableContext.at(path, storage_options, options)
     mode = ops.repair.RepairMode.of(swap=swap, log_only=log_only, dry_run=dry_run)
-    return repair_context(context, ops.repair.RepairRequest(target, mode), runner, progress)
+    return repair_context(context, ops.repair.RepairRequest(as_path(target), mode), runner, progress)
+
+
+def as_path(path: str | os.PathLike[str] | None) -> str | None:
+    """A path as text, if there is one."""
+    return None if path is None else os.fspath(path)
 
 
 def repair_context(

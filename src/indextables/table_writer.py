@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indextables import ops
+from indextables._tracebacks import short_tracebacks
 from indextables.errors import ReadOnlyTableError
 from indextables.predicates import Predicate
 from indextables.table import Snapshot
 from indextables.table.load import catch_up
-from indextables.table_reader import TableReader, as_predicate
+from indextables.table_export import TableExport
+from indextables.table_reader import as_predicate
 
 
-class TableWriter(TableReader):
+@short_tracebacks
+class TableWriter(TableExport):
     """A table that can be changed, unless it was opened at an older version."""
 
     def delete(

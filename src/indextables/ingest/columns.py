@@ -1,7 +1,7 @@
 """The columns of all inputs: their types as far as they were read, and the fields that a reader may meet."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -9,13 +9,10 @@ import pyarrow as pa
 from indextables.errors import InvalidSchemaError
 from indextables.ingest.lattice import NOTHING_SEEN, Seen, conflict_path, final_type, unify
 from indextables.schema import find_column
-from indextables.schema.conversion import LossyConversionError
 
 ADD: Final = "add"
 IGNORE: Final = "ignore"
 FAIL: Final = "fail"
-
-V = TypeVar("V", bound=Sequence[Any])
 
 
 class TypeConflictError(Exception):
@@ -151,19 +148,3 @@ class Target(msgspec.Struct, frozen=True):
         """The same without the columns whose values are in the path."""
         kept = [field for field in self.schema if field.name not in names]
         return Target(pa.schema(kept), self.new_fields, frozenset(names))
-
-
-def misfits(values: V, convert: Callable[[V], Any]) -> dict[int, str]:
-    """The places of the values that cannot be converted, and why. Takes few calls if there are few of them."""
-    try:
-        convert(values)
-    except LossyConversionError as error:
-        if len(values) == 1:
-            return {0: str(error)}
-    else:
-        return {}
-    middle = len(values) // 2
-    first, second = values[:middle], values[middle:]
-    found = misfits(first, convert)  # type: ignore[arg-type]  # a slice has the type of the sequence
-    found.update({middle + place: reason for place, reason in misfits(second, convert).items()})  # type: ignore[arg-type]
-    return found

@@ -16,14 +16,14 @@ import pyarrow.csv as pa_csv
 
 from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError
 from indextables.ingest.bad_lines import BadLines, Place
-from indextables.ingest.columns import Columns, Target, TypeConflictError, misfits
+from indextables.ingest.columns import Columns, Target, TypeConflictError
 from indextables.ingest.inputs import Input
 from indextables.ingest.lattice import Seen
 from indextables.ingest.source import ReadOptions
 from indextables.ingest.text import BLOCK_BYTES, TextBlock, text_blocks
 from indextables.ingest.text_types import read_text, recognised_type
 from indextables.schema import find_column
-from indextables.schema.conversion import LossyConversionError
+from indextables.schema.conversion import LossyConversionError, misfits
 
 LINE_COLUMN: Final = "message"
 

@@ -20,7 +20,7 @@ import pyarrow.json as pa_json
 from indextables._structs import decodable
 from indextables.errors import InvalidSchemaError
 from indextables.ingest.bad_lines import BadLines, Place
-from indextables.ingest.columns import IGNORE, Columns, Target, TypeConflictError, misfits
+from indextables.ingest.columns import IGNORE, Columns, Target, TypeConflictError
 from indextables.ingest.inputs import Input
 from indextables.ingest.json_values import (
     ListConflictError,
@@ -34,7 +34,7 @@ from indextables.ingest.source import ReadOptions
 from indextables.ingest.text import BLOCK_BYTES, text_blocks
 from indextables.ingest.text_types import exact_integers, read_text, recognised_type
 from indextables.schema import find_column
-from indextables.schema.conversion import LossyConversionError, convert_parts
+from indextables.schema.conversion import LossyConversionError, convert_parts, misfits
 
 # A block with a line that Arrow cannot read is halved until it is this small, and then read line by line.
 _SMALL_BYTES: Final = 128 * 1024

@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 
 from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.ingest.bad_lines import BadLines, Place
-from indextables.ingest.columns import Columns, Target, TypeConflictError, misfits
+from indextables.ingest.columns import Columns, Target, TypeConflictError
 from indextables.ingest.inputs import Input
 from indextables.ingest.lattice import Seen, table_type
 from indextables.ingest.source import ReadOptions
 from indextables.schema import find_column
-from indextables.schema.conversion import LossyConversionError, convert, converts
+from indextables.schema.conversion import LossyConversionError, convert, converts, misfits
 from indextables.schema.spark_json import TIMESTAMP, TIMESTAMP_NTZ
 
 _BATCH_ROWS: Final = 64 * 1024

@@ -1,22 +1,22 @@
 """`indextables.write`: data of Python's libraries into a table, which is created if there is none."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from indextables import ops
-from indextables.errors import InvalidOptionError, InvalidSchemaError, InvalidValueError, TableNotFoundError
+from indextables._tracebacks import short_traceback
+from indextables.errors import InvalidOptionError, InvalidSchemaError, TableNotFoundError
 from indextables.index_table import IndexTable, one_or_several, table_at
-from indextables.ingest.columns import misfits
 from indextables.ingest.lattice import final_type, table_type
 from indextables.ingest.operation import removing_new_folder
 from indextables.ingest.text_choice import SAMPLE_ROWS, choose_text_columns
 from indextables.ingest.typed_source import check_names, conformed
 from indextables.schema import canonical_schema, find_column
-from indextables.schema.conversion import LossyConversionError, family_of
+from indextables.schema.python_data import as_reader
 from indextables.table import TableContext
 from indextables.table.create import plan_table
 
@@ -24,6 +24,7 @@ _DATA: Final = "the data"
 _REMEDY: Final = "cast the column, or write to a new table"
 
 
+@short_traceback
 def write(
     path: str | os.PathLike[str],
     data: Any,
@@ -102,99 +103,6 @@ def write(
     return table
 
 
-def as_reader(data: Any) -> pa.RecordBatchReader:
-    """Any supported kind of data as Arrow batches. Raises InvalidOptionError, InvalidSchemaError, InvalidValueError."""
-    try:
-        if isinstance(data, pa.RecordBatchReader):
-            return data
-        if _is_of(data, "pandas", "DataFrame"):
-            # A named or meaningful index becomes a column.
-            return pa.Table.from_pandas(data).replace_schema_metadata(None).to_reader()
-        if _is_of(data, "polars", "LazyFrame"):
-            data = data.collect()
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
-        if hasattr(data, "__arrow_c_array__"):
-            return pa.Table.from_batches([pa.record_batch(data)]).to_reader()
-        if hasattr(data, "to_arrow_reader") or hasattr(data, "fetch_record_batch"):
-            return data.to_arrow_reader() if hasattr(data, "to_arrow_reader") else data.fetch_record_batch()
-        if isinstance(data, Mapping):
-            return pa.table(dict(data)).to_reader()
-    # pyarrow raises ValueError for the columns of pandas.
-    except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InvalidValueError(f"the data cannot be converted to Arrow: {error}") from error
-    if isinstance(data, Iterable) and not isinstance(data, str | bytes | os.PathLike):
-        return _table_of_rows(list(data)).to_reader()
-    raise InvalidOptionError(
-        f"data of the type {type(data).__name__} cannot be written; pass a pandas or Polars DataFrame, a DuckDB "
-        f"relation, a list of dicts, or an Arrow table. For files, use `indextables index`"
-    )
-
-
-def _table_of_rows(rows: list[Any]) -> pa.Table:
-    """Rows as a table with the fields of all of them."""
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping):
-            raise InvalidOptionError(
-                f"row {number:,} of the data is of the type {type(row).__name__}; pass a list of dicts"
-            )
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    if not names:
-        raise InvalidSchemaError("the data has no fields, so there is nothing to write")
-    return pa.table({name: _column_of_rows(name, [row.get(name) for row in rows]) for name in names})
-
-
-def _column_of_rows(name: Any, values: list[Any]) -> pa.Array:
-    if not isinstance(name, str):
-        raise InvalidSchemaError(f"field {name!r} has a name that is not a string; rename it")
-
-    def convert(part: list[Any]) -> pa.Array:
-        try:
-            return pa.array(part)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise LossyConversionError(str(error)) from error
-
-    try:
-        column = convert(values)
-    except LossyConversionError as error:
-        # The first row that does not go with those before it.
-        low, high = 0, len(values)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if misfits(values[:middle], convert):
-                high = middle
-            else:
-                low = middle
-        raise InvalidValueError(
-            f"row {high:,} of the data: field {name!r} is {values[high - 1]!r}, which does not go with the rows before "
-            f"it: {error}; give the field one type"
-        ) from error
-    _check_kept(name, values, column)
-    return column
-
-
-def _check_kept(name: str, values: list[Any], column: pa.Array) -> None:
-    """Raise InvalidValueError for a value that Arrow has changed: a time that became a date, or got a zone."""
-    if family_of(column.type) in ("integer", "float", "string", "boolean", None):
-        return
-    pairs = zip(values, column.to_pylist(), strict=True)
-    changed = next((row for row, (value, kept) in enumerate(pairs, 1) if not _is_kept(value, kept)), None)
-    if changed is not None:
-        raise InvalidValueError(
-            f"row {changed:,} of the data: field {name!r} is {values[changed - 1]!r}, which does not go with the other "
-            f"rows: their type is {column.type}; give the field one type"
-        )
-
-
-def _is_kept(value: Any, kept: Any) -> bool:
-    if isinstance(value, Mapping) and isinstance(kept, Mapping):
-        return all(_is_kept(each, kept.get(name)) for name, each in value.items())
-    if isinstance(value, list | tuple) and isinstance(kept, list):
-        return len(value) == len(kept) and all(map(_is_kept, value, kept))
-    # NaN is not equal to itself.
-    return bool(value == kept) or (value != value and kept != kept)
-
-
 def _table_schema(reader: pa.RecordBatchReader) -> pa.Schema:
     """The schema of a new table for the data."""
     fields = [(field.name, final_type(table_type(field.type))) for field in reader.schema]
@@ -256,8 +164,3 @@ def _names(names: str | Sequence[str], argument: str) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in chosen):
         raise InvalidOptionError(f"{argument} must be a column name, or several; not {names!r}")
     return chosen
-
-
-def _is_of(data: Any, package: str, class_name: str) -> bool:
-    kind = type(data)
-    return kind.__module__.partition(".")[0] == package and kind.__name__ == class_name

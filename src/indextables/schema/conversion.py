@@ -4,13 +4,15 @@ Every value keeps its meaning: 3 becomes 3.0, nanoseconds become microseconds if
 dates and timestamps become their text in a string column. A value that would lose something is an error.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.schema.shape import find_column
+
+V = TypeVar("V", bound=Sequence[Any])
 
 
 class LossyConversionError(ValueError):
@@ -172,3 +174,19 @@ def _convert_list(array: Any, wanted: pa.ListType, leaf: Callable[[Any, pa.DataT
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     values = convert_parts(array.flatten(), wanted.value_type, leaf)
     return pa.ListArray.from_arrays(offsets, values, type=wanted, mask=array.is_null())
+
+
+def misfits(values: V, convert: Callable[[V], Any]) -> dict[int, str]:
+    """The places of the values that cannot be converted, and why. Takes few calls if there are few of them."""
+    try:
+        convert(values)
+    except LossyConversionError as error:
+        if len(values) == 1:
+            return {0: str(error)}
+    else:
+        return {}
+    middle = len(values) // 2
+    first, second = values[:middle], values[middle:]
+    found = misfits(first, convert)  # type: ignore[arg-type]  # a slice has the type of the sequence
+    found.update({middle + place: reason for place, reason in misfits(second, convert).items()})  # type: ignore[arg-type]
+    return found

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from indextables._tracebacks import short_traceback
 from indextables.ops.runner import Progress, Runner
 from indextables.statements import nodes
 from indextables.statements.caller import Caller, TableResolver
@@ -13,6 +14,7 @@ from indextables.statements.grammar import require_statement
 from indextables.statements.nodes import Statement
 
 
+@short_traceback
 def sql(
     text: str,
     *,
