@@ -13,6 +13,7 @@ SOURCE = Path(indextables.__file__).parent
 
 ALLOWED = {
     "_caching._CACHES": "the list of process-wide caches itself",
+    "cli.new_file._unfinished": "the files that this process deletes if it is interrupted",
     "cli.process._is_announced": "an interrupt is announced once in a process",
     "cli.process._print_lock": "guards that announcement",
     "cli.progress._displays": "what is drawn on the terminal of this process",

@@ -11,11 +11,14 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 MOMENT: Final = pa.timestamp("ms", tz="UTC")
 PROBLEM: Final = pa.struct([pa.field("path", pa.string()), pa.field("reason", pa.string())])
 
 _ROWS_AT_ONCE: Final = 10_000
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_MAX_INT64: Final = (1 << 63) - 1
 
 
 class Status(Enum):
@@ -81,16 +84,34 @@ def schema_of(columns: Columns) -> pa.Schema:
 
 def plain_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table as dicts. Maps become dicts, and timestamp columns ISO 8601 text."""
-    moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-    for name in moments:
-        # A datetime cannot hold every timestamp that a log may contain.
-        milliseconds = table[name].cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        table = table.set_column(table.schema.get_field_index(name), name, milliseconds)
+    for index, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(index, field.name, moment_texts(table.column(index)))
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        for row in batch.to_pylist(maps_as_pydicts="lossy"):
-            for name in moments:
-                row[name] = None if row[name] is None else iso(row[name])
-            yield row
+        yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+
+def moment_texts(moments: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return timestamps as ISO 8601 text, in UTC if they have a zone, or as a number for years outside 1000 to 9999.
+
+    The text has the digits of the timestamps' unit, at least milliseconds.
+    """
+    unit = moments.type.unit
+    local = moments.cast(pa.timestamp(unit))
+    numbers = local.cast(pa.int64())
+    first, end = (max(min(bound, _MAX_INT64), -_MAX_INT64) for bound in _bounds_in(unit))
+    is_in_calendar = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
+    texts = pc.strftime(pc.if_else(is_in_calendar, local, None), "%Y-%m-%dT%H:%M:%S")
+    fraction = ".000" if unit == "s" else ""
+    zone = "" if moments.type.tz is None else "Z"
+    texts = pc.binary_join_element_wise(texts, f"{fraction}{zone}", "")
+    others = pc.binary_join_element_wise(numbers.cast(pa.string()), unit, " ")
+    return pc.if_else(is_in_calendar, texts, others)
+
+
+def _bounds_in(unit: str) -> Iterator[int]:
+    """The first moment of the year 1000, and that of the year 10000."""
+    return (second * _PER_SECOND[unit] for second in (-30_610_224_000, 253_402_300_800))
 
 
 def iso(moment_ms: int) -> str:

@@ -12,13 +12,13 @@ from support.cli_tables import SCHEMA, Invoke, add
 def test_text_output_is_an_aligned_table(invoke: Invoke, table_path: str) -> None:
     result = invoke("files", table_path)
     assert result.exit_code == 0
-    header, first, second, summary = result.stdout.splitlines()
+    header, first, second = result.stdout.splitlines()
     assert header.split() == ["path", "rows", "size", "added"]
     assert first.split()[:4] == ["date=2026-01-30/a.split", "1,000", "1.2", "MiB"]
     assert second.startswith("date=2026-01-31/b.split")
     assert first.index("1,000") == second.index("1,000")
     assert "ago (" in first or "just now (" in first
-    assert summary == "2 files"
+    assert result.stderr == "2 files\n"
 
 
 def test_json_has_every_column_with_exact_numbers(invoke: Invoke, table_path: str) -> None:
@@ -36,14 +36,15 @@ def test_where_skips_files_and_says_how_many(invoke: Invoke, table_path: str) ->
     where = "date = '2026-01-31'"
     result = invoke("files", table_path, "--where", where)
     assert "2026-01-30" not in result.stdout
-    assert result.stdout.splitlines()[-1] == "1 file may match, 1 of 2 skipped"
+    assert result.stderr == "1 file may match, 1 of 2 skipped\n"
     rows = json.loads(invoke("files", table_path, "--where", where, "--json").stdout)
     assert [row["path"] for row in rows] == ["date=2026-01-31/b.split"]
 
 
 def test_where_that_leaves_nothing_prints_no_empty_table(invoke: Invoke, table_path: str) -> None:
     where = "date = '1999-01-01'"
-    assert invoke("files", table_path, "--where", where).stdout == "0 files may match, 2 of 2 skipped\n"
+    result = invoke("files", table_path, "--where", where)
+    assert (result.stdout, result.stderr) == ("", "0 files may match, 2 of 2 skipped\n")
     assert invoke("files", table_path, "--where", where, "--json").stdout == "[]\n"
 
 
@@ -76,8 +77,8 @@ def test_unknown_column_is_wrong_usage_with_a_suggestion(invoke: Invoke, table_p
 
 
 def test_limit_reports_how_many_are_not_shown(invoke: Invoke, table_path: str) -> None:
-    lines = invoke("files", table_path, "--limit", "1").stdout.splitlines()
-    assert lines[-2:] == ["… 1 of 2 shown; omit --limit to see all", "2 files"]
+    lines = invoke("files", table_path, "--limit", "1").stderr.splitlines()
+    assert lines == ["… 1 of 2 shown; omit --limit to see all", "2 files"]
     assert len(json.loads(invoke("files", table_path, "--limit", "1", "--json").stdout)) == 1
     assert json.loads(invoke("files", table_path, "--limit", "0", "--json").stdout) == []
 
@@ -93,7 +94,7 @@ def test_time_travel_shows_the_files_of_that_version(invoke: Invoke, table_path:
 
 def test_table_with_no_files_is_no_error(invoke: Invoke, tmp_path: object) -> None:
     IndexTable.create(f"{tmp_path}/empty", SCHEMA)
-    assert invoke("files", f"{tmp_path}/empty").stdout == "0 files\n"
+    assert invoke("files", f"{tmp_path}/empty").stderr == "0 files\n"
     assert invoke("files", f"{tmp_path}/empty", "--json").stdout == "[]\n"
 
 

@@ -39,8 +39,8 @@ def test_many_rows_are_a_table(invoke: Invoke, table_path: str) -> None:
     result = invoke("sql", f"DESCRIBE INDEXTABLES HISTORY '{table_path}'")
     heading, *lines = result.stdout.splitlines()
     assert heading.split()[:3] == ["version", "timestamp", "operation"]
-    assert [line.split()[0] for line in lines[:-1]] == ["3", "2", "1", "0"]
-    assert lines[-1] == "4 rows"
+    assert [line.split()[0] for line in lines] == ["3", "2", "1", "0"]
+    assert result.stderr == "4 rows\n"
 
 
 def test_options_apply(invoke: Invoke, table_path: str) -> None:

@@ -1,6 +1,5 @@
 """The command-line application: which commands there are, and the entry point."""
 
-import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from indextables._arrow import hide_pandas_from_pyarrow
 from indextables._version import __version__
 from indextables.cli.command import Command, CommandLine, examples
 from indextables.cli.process import end_process, prompt_interrupts
+from indextables.cli.standard_output import prepare_standard_streams
 
 _USE: Final = "Index and search"
 _INSPECT: Final = "Inspect a table"
@@ -47,10 +47,7 @@ _WITH_PANDAS: Final = frozenset({"demo"})
 
 def run() -> None:
     """Run the command line and end the process with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # Escape characters that the terminal's encoding lacks, instead of failing.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    prepare_standard_streams()
     with prompt_interrupts():
         needed = _needed_commands(sys.argv[1:])
         if not _WITH_PANDAS.intersection(needed):

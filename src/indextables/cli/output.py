@@ -1,4 +1,4 @@
-"""Text output: lines, tables and search hits on stdout; errors, warnings, hints and confirmations on stderr.
+"""Text output: lines, tables and search hits on stdout; errors, warnings, hints, summaries and questions on stderr.
 
 On a terminal, rich lays out tables, with colors unless NO_COLOR is set. Elsewhere tables are plain text in aligned
 columns, for `grep` and `less`.
@@ -55,19 +55,45 @@ def print_pieces(pieces: Iterable[Piece]) -> None:
     _print_pieces(sys.stdout, pieces)
 
 
+def print_summary(text: str) -> None:
+    """Print a line about the answer of a command, to stderr: the answer alone goes to stdout."""
+    sys.stdout.flush()
+    _print_pieces(sys.stderr, [(visible(text), "dim")])
+
+
 def print_heading(text: str) -> None:
     print_pieces([(visible(text), "bold")])
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    cells = [[visible(cell) for cell in row] for row in rows]
     if is_terminal():
         from indextables.cli.terminal import print_wrapped_table  # see _print_pieces
 
-        print_wrapped_table(sys.stdout, columns, cells)
+        print_wrapped_table(sys.stdout, columns, [[visible(cell) for cell in row] for row in rows])
     else:
-        _print_plain_table(sys.stdout, columns, cells)
+        sys.stdout.write(text_of_table(columns, rows)[0])
     sys.stdout.flush()
+
+
+def text_of_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int] = ()
+) -> tuple[str, list[int]]:
+    """Return lines in which each column is as wide as its widest cell, and the widths.
+
+    With widths, these are the next rows of a table: they get the same widths, and no titles.
+    """
+    lines = [[visible(cell) for cell in row] for row in rows]
+    if not widths:
+        lines.insert(0, [visible(column.title) for column in columns])
+        widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+    texts: list[str] = []
+    for line in lines:
+        cells = [
+            _padded(cell, width, column.justify)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        ]
+        texts.append(f"{_GAP.join(cells).rstrip()}\n")
+    return "".join(texts), list(widths)
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
@@ -136,18 +162,6 @@ def _print_pieces(stream: TextIO, pieces: Iterable[Piece]) -> None:
     else:
         stream.write("".join(text for text, _ in pieces) + "\n")
     stream.flush()
-
-
-def _print_plain_table(stream: TextIO, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table in which each column is as wide as its widest cell."""
-    lines = [[column.title for column in columns], *rows]
-    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [
-            _padded(cell, width, column.justify)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        ]
-        stream.write(f"{_GAP.join(cells).rstrip()}\n")
 
 
 def _padded(text: str, width: int, justify: Literal["left", "right"] = "left") -> str:

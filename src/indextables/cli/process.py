@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
+from indextables.cli.new_file import delete_unfinished_files
 from indextables.cli.output import print_interrupted
 from indextables.cli.progress import stop_progress
 
@@ -87,6 +88,7 @@ def _end_after_interrupt(receiver: socket.socket) -> None:
         if not _is_announced.is_set():
             stop_progress()
             print_interrupted()
+    delete_unfinished_files()
     os._exit(INTERRUPTED)
 
 

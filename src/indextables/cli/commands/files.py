@@ -11,7 +11,6 @@ import typer
 
 from indextables.cli.command import examples
 from indextables.cli.formatting import count, size, when
-from indextables.cli.json_output import print_json_rows
 from indextables.cli.options import (
     AsJson,
     SettingPairs,
@@ -21,8 +20,10 @@ from indextables.cli.options import (
     Version,
     open_table,
 )
-from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.output import Column, print_line, print_summary, print_table
 from indextables.cli.progress import working
+from indextables.cli.row_formats import RowFormat
+from indextables.cli.row_output import OutputFile, RowOutput
 from indextables.log.deletion_vectors import live_counts
 from indextables.log.entries import FILE_ENTRY_SCHEMA
 from indextables.storage.urls import is_absolute
@@ -40,10 +41,13 @@ _SIZES = frozenset({"size", "uncompressedSizeBytes"})
 _TIMES = frozenset({"modificationTime", "addedAtTimestamp"})
 
 
-class OutputFormat(enum.Enum):
+class FilesFormat(enum.Enum):
     """What `indextables files` prints."""
 
-    TABLE = "table"
+    TABLE = RowFormat.TABLE.value
+    JSONL = RowFormat.JSONL.value
+    CSV = RowFormat.CSV.value
+    PARQUET = RowFormat.PARQUET.value
     PATHS = "paths"
 
 
@@ -58,11 +62,12 @@ def files(
         typer.Option(metavar="A,B", help="The columns to show, separated by commas."),
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most N files.")] = None,
-    output_format: Annotated[
-        OutputFormat,
-        typer.Option("--format", help="A table, or only the full path of each file, for other engines."),
-    ] = OutputFormat.TABLE,
     as_json: AsJson = False,
+    output_format: Annotated[
+        FilesFormat | None,
+        typer.Option("--format", help="The format of the list; paths is the full path of each file alone."),
+    ] = None,
+    output_file: OutputFile = None,
     version: Version = None,
     timestamp: Timestamp = None,
     option: SettingPairs = None,
@@ -72,30 +77,36 @@ def files(
 
     Reads only the log, and opens no split. With --where, omits files that cannot match.
     """
-    chosen = _parse_columns(columns)
-    if output_format is OutputFormat.PATHS:
-        if columns is not None or as_json:
-            raise typer.BadParameter("paths have no columns and are no JSON", param_hint="'--format'")
-        chosen = ["path"]
+    chosen, is_paths = _parse_columns(columns), output_format is FilesFormat.PATHS
+    if is_paths and (columns is not None or as_json or output_file is not None):
+        raise typer.BadParameter("paths have no columns and are printed as lines", param_hint="'--format'")
+    row_format = None if output_format is None or is_paths else RowFormat(output_format.value)
+    output = RowOutput.of(as_json, row_format, output_file)
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
-    is_overview = chosen is None and not as_json
+    is_overview = chosen is None and output.is_own_layout and not is_paths
+    if is_paths:
+        chosen = ["path"]
+    elif is_overview:
+        chosen = [*_TITLES, "deletionVector"]
     with working("reading the list of files"):
-        found = table.files(where=where, columns=[*_TITLES, "deletionVector"] if is_overview else chosen)
-    if is_overview:
-        found = _with_live_rows(found).select(list(_TITLES))
+        found = table.files(where=where, columns=chosen)
     shown = found if limit is None else found.slice(0, limit)
-    if output_format is OutputFormat.PATHS:
+    if is_paths:
         root = path.rstrip("/")
         for name in shown["path"].to_pylist():
             print_line(name if is_absolute(name) else f"{root}/{name}")
         return
-    if as_json:
-        print_json_rows(shown)
+    if not output.is_own_layout:
+        output.write(shown)
         return
+    if is_overview:
+        shown = _with_live_rows(shown).select(list(_TITLES))
     if shown.num_rows:
         _print_files(shown, _TITLES if columns is None else {})
     _print_limit(shown.num_rows, found.num_rows)
-    print_line(count(found.num_rows, "file") if where is None else _skipped(found.num_rows, table.num_files))
+    print_summary(
+        count(found.num_rows, "file") if where is None else _skipped(found.num_rows, table.num_files)
+    )
 
 
 def _parse_columns(columns: str | None) -> list[str] | None:
@@ -161,7 +172,7 @@ def _text(value: str | None) -> str:
 
 def _print_limit(shown: int, found: int) -> None:
     if shown < found:
-        print_line(f"… {shown:,} of {found:,} shown; omit --limit to see all")
+        print_summary(f"… {shown:,} of {found:,} shown; omit --limit to see all")
 
 
 def _skipped(found: int, live: int) -> str:

@@ -7,7 +7,6 @@ import typer
 
 from indextables.cli.command import examples
 from indextables.cli.formatting import count, size, when
-from indextables.cli.json_output import print_json_rows
 from indextables.cli.options import (
     AsJson,
     SettingPairs,
@@ -17,8 +16,9 @@ from indextables.cli.options import (
     Version,
     open_table,
 )
-from indextables.cli.output import Column, print_line, print_table
+from indextables.cli.output import Column, print_summary, print_table
 from indextables.cli.progress import working
+from indextables.cli.row_output import OutputFile, OutputFormat, RowOutput
 
 EXAMPLES = examples(
     "indextables history ./logs",
@@ -40,6 +40,8 @@ def history(
         int | None, typer.Option(metavar="N", min=0, help="Show only the newest N commits.")
     ] = None,
     as_json: AsJson = False,
+    output_format: OutputFormat = None,
+    output_file: OutputFile = None,
     version: Version = None,
     timestamp: Timestamp = None,
     option: SettingPairs = None,
@@ -49,11 +51,12 @@ def history(
 
     Pass a listed version to --version, or a time to --timestamp, to read the table as it was.
     """
+    output = RowOutput.of(as_json, output_format, output_file)
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
     with working("reading the log"):
         commits = table.history(limit)
-    if as_json:
-        print_json_rows(commits)
+    if not output.is_own_layout:
+        output.write(commits)
         return
     now_ms = time.time_ns() // 1_000_000
     times_ms = commits["timestamp"].cast("int64").to_pylist()
@@ -65,7 +68,7 @@ def history(
     ]
     if rows:
         print_table(_COLUMNS, rows)
-    print_line(count(len(rows), "commit"))
+    print_summary(count(len(rows), "commit"))
 
 
 def _row(commit: dict[str, Any], time_ms: int, now_ms: int) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ import typer
 
 from indextables.cli.command import examples
 from indextables.cli.formatting import count, duration
-from indextables.cli.json_output import print_json_rows
 from indextables.cli.options import (
     AsJson,
     SettingPairs,
@@ -19,8 +18,9 @@ from indextables.cli.options import (
     Version,
     open_table,
 )
-from indextables.cli.output import print_hint, print_hit, print_line
+from indextables.cli.output import print_hint, print_hit, print_summary
 from indextables.cli.progress import working
+from indextables.cli.row_output import OutputFile, OutputFormat, RowOutput
 from indextables.ops.search import SCORE, Highlighter
 
 EXAMPLES = examples(
@@ -54,26 +54,33 @@ def search(
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = 10,
     as_json: AsJson = False,
+    output_format: OutputFormat = None,
+    output_file: OutputFile = None,
     version: Version = None,
     timestamp: Timestamp = None,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
     """Search the rows of a table, best first."""
+    output = RowOutput.of(as_json, output_format, output_file)
     table = open_table(path, option, storage_option, version=version, timestamp=timestamp)
     started = time.perf_counter()
+    names = _names(fields) or ()
     with working("searching"):
-        found = table.search(
-            query, where=where, columns=_names(columns), limit=limit, fields=_names(fields) or ()
-        )
+        found = table.search(query, where=where, columns=_names(columns), limit=limit, fields=names)
+        total = found.num_rows
+        if total == limit and not as_json:
+            total = table.count(query, where=where, fields=names)
     seconds = time.perf_counter() - started
+    highlighter = table.highlighter(query, names)
+    if output.is_own_layout:
+        for row in found.to_pylist(maps_as_pydicts="lossy"):
+            _print_hit(row, highlighter)
+    else:
+        output.write(found)
     if as_json:
-        print_json_rows(found)
         return
-    highlighter = table.highlighter(query, _names(fields) or ())
-    for row in found.to_pylist(maps_as_pydicts="lossy"):
-        _print_hit(row, highlighter)
-    print_line(f"{count(found.num_rows, 'row')} in {duration(seconds)}")
+    print_summary(f"{found.num_rows:,} of {count(total, 'hit')} in {duration(seconds)}")
     if not found.num_rows:
         for hint in _hints(query, table.schema.names, highlighter):
             print_hint(hint)

@@ -8,10 +8,11 @@ import typer
 from indextables._results import Status, plain_rows
 from indextables.cli.command import REFUSED, examples
 from indextables.cli.formatting import count
-from indextables.cli.json_output import print_json_rows
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, parse_pairs, parse_settings
-from indextables.cli.output import Column, print_heading, print_line, print_table
+from indextables.cli.output import Column, print_heading, print_line, print_summary, print_table
 from indextables.cli.progress import progressing
+from indextables.cli.row_formats import cell_text, text_cells, text_columns
+from indextables.cli.row_output import OutputFile, OutputFormat, RowOutput
 from indextables.errors import InvalidPredicateError, InvalidStatementError
 from indextables.statements import Caller, run_statement
 from indextables.statements.grammar import require_statement
@@ -30,6 +31,8 @@ def sql(
         str, typer.Argument(metavar="STATEMENT", help="A statement, with the table's path in quotes.")
     ],
     as_json: AsJson = False,
+    output_format: OutputFormat = None,
+    output_file: OutputFile = None,
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
@@ -37,13 +40,14 @@ def sql(
 
     The error for a malformed statement shows its syntax; the error for an unknown one lists all statements.
     """
+    output = RowOutput.of(as_json, output_format, output_file)
     settings, storage = parse_settings(option), parse_pairs(storage_option)
     with progressing() as show:
         answer = _execute(statement, Caller(storage_options=storage, options=settings, progress=show))
-    if as_json:
-        print_json_rows(answer)
-    else:
+    if output.is_own_layout:
         _print(answer)
+    else:
+        output.write(answer)
     if "status" in answer.column_names and Status.FAILED.value in answer["status"].to_pylist():
         raise typer.Exit(REFUSED)
 
@@ -65,15 +69,13 @@ def _wrong_usage(error: Exception) -> typer.BadParameter:
 
 
 def _print(answer: pa.Table) -> None:
-    rows = plain_rows(answer.slice(0, _SHOWN))
     if answer.num_rows == 1:
-        _print_one(next(rows))
+        _print_one(next(plain_rows(answer)))
         return
     if answer.num_rows:
-        columns = [Column(field.name, _side(field.type)) for field in answer.schema]
-        print_table(columns, [tuple(map(_cell, row.values())) for row in rows])
-    more = f"; {_SHOWN} shown, use --json to see all" if answer.num_rows > _SHOWN else ""
-    print_line(f"{count(answer.num_rows, 'row')}{more}")
+        print_table(text_columns(answer.schema), text_cells(answer.slice(0, _SHOWN)))
+    more = f"; {_SHOWN:,} shown, use --format table to see all" if answer.num_rows > _SHOWN else ""
+    print_summary(f"{count(answer.num_rows, 'row')}{more}")
 
 
 def _print_one(row: dict[str, Any]) -> None:
@@ -81,7 +83,7 @@ def _print_one(row: dict[str, Any]) -> None:
     print_table(
         [Column("column"), Column("value")],
         [
-            (name, count(len(value), "item") if isinstance(value, list) else _cell(value))
+            (name, count(len(value), "item") if isinstance(value, list) else cell_text(value))
             for name, value in row.items()
         ],
     )
@@ -95,26 +97,8 @@ def _print_one(row: dict[str, Any]) -> None:
 def _print_items(items: list[Any]) -> None:
     if isinstance(items[0], dict):
         print_table(
-            [Column(field) for field in items[0]], [tuple(map(_cell, item.values())) for item in items]
+            [Column(field) for field in items[0]], [tuple(map(cell_text, item.values())) for item in items]
         )
         return
     for item in items:
-        print_line(_cell(item))
-
-
-def _side(kind: pa.DataType) -> Any:
-    return "right" if pa.types.is_integer(kind) else "left"
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:.2f}"
-        case dict():
-            return ", ".join(f"{key}={_cell(item)}" for key, item in value.items()) or "-"
-        case _:
-            return str(value)
+        print_line(cell_text(item))
