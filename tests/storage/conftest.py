@@ -11,7 +11,7 @@ from indextables.storage import ObjectStore, open_store
 from support.clock import VirtualClock
 from support.fault_proxy import Fault, FaultProxy
 
-KINDS = ("local", "memory", "s3", "azure")
+KINDS = ("local", "memory", "s3", "seaweedfs", "azure", "gcs", "hdfs")
 
 
 @pytest.fixture(autouse=True)
@@ -31,18 +31,35 @@ def azure_container(azurite_server) -> str:
     return azurite_server.make_container()
 
 
+@pytest.fixture(scope="session")
+def seaweedfs_bucket(seaweedfs_server) -> str:
+    return seaweedfs_server.make_bucket()
+
+
+@pytest.fixture(scope="session")
+def gcs_bucket(gcs_server) -> str:
+    return gcs_server.make_bucket()
+
+
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path) -> ObjectStore:
-    table = f"tables/{uuid.uuid4().hex}"
-    if request.param == "local":
-        return open_store(tmp_path / table)
-    if request.param == "memory":
-        return open_store(f"memory://{table}")
-    if request.param == "s3":
-        server, bucket = request.getfixturevalue("s3_server"), request.getfixturevalue("s3_bucket")
-        return open_store(f"s3://{bucket}/{table}", storage_options=server.storage_options)
-    server, container = request.getfixturevalue("azurite_server"), request.getfixturevalue("azure_container")
-    return open_store(f"az://{container}/{table}", storage_options=server.storage_options)
+    table, needed = f"tables/{uuid.uuid4().hex}", request.getfixturevalue
+    match request.param:
+        case "local":
+            return open_store(tmp_path / table)
+        case "memory":
+            return open_store(f"memory://{table}")
+        case "hdfs":
+            return open_store(f"{needed('hdfs_server').url}/{table}")
+        case "s3":
+            url, server = f"s3://{needed('s3_bucket')}/{table}", needed("s3_server")
+        case "seaweedfs":
+            url, server = f"s3://{needed('seaweedfs_bucket')}/{table}", needed("seaweedfs_server")
+        case "gcs":
+            url, server = f"gs://{needed('gcs_bucket')}/{table}", needed("gcs_server")
+        case "azure":
+            url, server = f"az://{needed('azure_container')}/{table}", needed("azurite_server")
+    return open_store(url, storage_options=server.storage_options)
 
 
 @pytest.fixture

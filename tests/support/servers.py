@@ -1,4 +1,4 @@
-"""S3 and Azure servers on loopback, as processes that end with the tests."""
+"""S3, Azure and Google Cloud servers on loopback, as processes that end with the tests."""
 
 import base64
 import contextlib
@@ -6,6 +6,7 @@ import email.utils
 import hashlib
 import hmac
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -49,6 +50,22 @@ class S3Server:
 
 
 @dataclass(frozen=True, slots=True)
+class SeaweedServer(S3Server):
+    filer_port: int = 0
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        # Without the arguments, `super` does not know the class that `slots` has replaced.
+        return {**super(SeaweedServer, self).storage_options, "list_order": "folders"}
+
+    def make_bucket(self) -> str:
+        # A folder of the filer is a bucket; the gateway would want a signed request.
+        name = f"bucket-{uuid.uuid4().hex}"
+        _request(self.filer_port, "POST", f"/buckets/{name}/", {})
+        return name
+
+
+@dataclass(frozen=True, slots=True)
 class AzuriteServer:
     port: int
     account_name: str = "devstoreaccount1"
@@ -85,6 +102,80 @@ class AzuriteServer:
         return name
 
 
+@dataclass(frozen=True, slots=True)
+class GcsServer:
+    port: int
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        account = {
+            **dict.fromkeys(("client_email", "private_key", "private_key_id"), ""),
+            "gcs_base_url": f"http://127.0.0.1:{self.port}",
+            "disable_oauth": True,
+        }
+        return {"google_service_account_key": json.dumps(account), "allow_http": "true"}
+
+    def make_bucket(self) -> str:
+        name = f"bucket-{uuid.uuid4().hex}"
+        _request(self.port, "PUT", f"/{name}", {})
+        return name
+
+
+@contextlib.contextmanager
+def running_gcs() -> Iterator[GcsServer]:
+    """Google's XML dialect in front of MiniStack."""
+    with _running(
+        lambda port: [
+            sys.executable,
+            "-m",
+            "hypercorn",
+            "support.gcs_server:app",
+            "--bind",
+            f"127.0.0.1:{port}",
+        ],
+        lambda port: {"SERVICES": "s3", "GATEWAY_PORT": str(port), "PYTHONPATH": str(PROJECT / "tests")},
+    ) as port:
+        yield GcsServer(port)
+
+
+@contextlib.contextmanager
+def running_seaweedfs(command: str, folder: Path) -> Iterator[SeaweedServer]:
+    """SeaweedFS: a durable S3 server written by others."""
+    identity = SeaweedServer(0)
+    settings = folder / "s3.json"
+    credentials = [{"accessKey": identity.access_key_id, "secretKey": identity.secret_access_key}]
+    actions = ["Admin", "Read", "Write", "List", "Tagging"]
+    settings.write_text(
+        json.dumps({"identities": [{"name": "tests", "credentials": credentials, "actions": actions}]})
+    )
+    ports = {name: _free_port_pair() for name in ("master", "volume", "filer")}
+    with _running(
+        lambda port: [
+            *(
+                command,
+                "-logtostderr=true",
+                "server",
+                f"-dir={folder}",
+                "-ip=127.0.0.1",
+                "-ip.bind=127.0.0.1",
+            ),
+            *("-master.telemetry=false", "-filer", "-s3", f"-s3.port={port}", f"-s3.port.grpc={free_port()}"),
+            *(f"-s3.config={settings}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+            *(f"-{name}.port={number}" for name, number in ports.items()),
+            *(f"-{name}.port.grpc={number + 1}" for name, number in ports.items()),
+            *("-master.volumeSizeLimitMB=64", "-volume.max=0", "-volume.preStopSeconds=0"),
+        ],
+        is_ready=_is_healthy,
+    ) as port:
+        yield SeaweedServer(port, filer_port=ports["filer"])
+
+
+def find_seaweedfs() -> str | None:
+    """Find an installed SeaweedFS; tests download nothing."""
+    installed = PROJECT / ".servers" / "bin" / "weed"
+    return str(installed) if installed.exists() else shutil.which("weed")
+
+
 @contextlib.contextmanager
 def running_s3() -> Iterator[S3Server]:
     """MiniStack, whose single event loop makes conditional puts atomic, as they are on S3."""
@@ -116,9 +207,10 @@ def find_azurite() -> str | None:
 def _running(
     command_for: Callable[[int], Sequence[str]],
     settings_for: Callable[[int], Mapping[str, str]] = lambda port: {},
+    is_ready: Callable[[int], bool] = lambda port: True,
 ) -> Iterator[int]:
     for _ in range(STARTUP_ATTEMPTS):
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             command_for(port),
             env={**os.environ, **settings_for(port)},
@@ -128,7 +220,7 @@ def _running(
         )
         try:
             # If another process has taken the port, the server ends immediately.
-            if _answers(port, process):
+            if _answers(port, process, is_ready):
                 yield port
                 return
         finally:
@@ -141,21 +233,42 @@ def _running(
     raise RuntimeError(f"{' '.join(command_for(port))} does not start")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int, process: "subprocess.Popen[bytes]") -> bool:
+def _free_port_pair() -> int:
+    """A free port whose next one is free, too."""
+    while True:
+        port = free_port()
+        with socket.socket() as probe, contextlib.suppress(OSError, OverflowError):
+            probe.bind(("127.0.0.1", port + 1))
+            return port
+
+
+def _is_healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _answers(port: int, process: "subprocess.Popen[bytes]", is_ready: Callable[[int], bool]) -> bool:
     deadline = time.monotonic() + STARTUP_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            if is_ready(port):
+                return True
         except OSError:
-            time.sleep(0.02)
-        else:
-            return True
+            pass
+        time.sleep(0.02)
     return False
 
 

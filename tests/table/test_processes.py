@@ -47,6 +47,14 @@ def test_32_processes_create_one_table_on_s3(s3):
     assert_created_once(s3, racers=32)
 
 
+def test_4_processes_of_5_appends_each_on_hdfs(hdfs_server):
+    race_of_appends(f"{hdfs_server.url}/{uuid.uuid4().hex}", {}, racers=4, commits=5)
+
+
+def test_8_processes_create_one_table_on_hdfs(hdfs_server):
+    assert_created_once((f"{hdfs_server.url}/{uuid.uuid4().hex}", {}), racers=8)
+
+
 def assert_created_once(place: Place, racers: int) -> None:
     path, storage_options = place
     created = race(CREATE, racers, path=path, storage_options=storage_options)

@@ -43,7 +43,7 @@ def write(
     an error, and nothing is committed then.
 
     Args:
-        path: The table: a local directory, or an s3://, abfss:// or gs:// URL.
+        path: The table: a local directory, or an s3://, abfss://, gs:// or hdfs:// URL.
         data: A pandas or Polars DataFrame, a DuckDB relation, a list of dicts, a dict of columns, a pyarrow Table or
             RecordBatchReader, or any object with the Arrow PyCapsule interface.
         text: The string columns to tokenize for full-text search: a name, or several. By default, the values of a new

@@ -38,7 +38,7 @@ CLIENT_SETTINGS = _names(
 
 PUBLIC_SETTINGS = (CLIENT_SETTINGS - {"proxy_url"}) | _names(
     """account_name authority_host base_url checksum_algorithm conditional_put copy_if_not_exists
-    credential_type default_region disable_bulk_delete disable_tagging endpoint imdsv1_fallback
+    credential_type default_region disable_bulk_delete disable_tagging endpoint imdsv1_fallback list_order
     metadata_endpoint path_style_access region request_payer s3_express server_side_encryption skip_signature
     sse_bucket_key_enabled endpoint_url_sts unsigned_payload use_azure_cli use_emulator use_fabric_endpoint
     virtual_hosted_style_request"""
@@ -67,7 +67,7 @@ S3 = Family(
         """access_key_id checksum_algorithm conditional_put container_authorization_token_file
         container_credentials_full_uri container_credentials_relative_uri copy_if_not_exists default_region
         disable_bulk_delete disable_tagging endpoint imdsv1_fallback metadata_endpoint path_style_access
-        region request_payer role_arn role_session_name s3_express secret_access_key server_side_encryption
+        list_order region request_payer role_arn role_session_name s3_express secret_access_key server_side_encryption
         session_token skip_signature sse_bucket_key_enabled sse_customer_key_base64 sse_kms_key_id
         endpoint_url_sts unsigned_payload virtual_hosted_style_request web_identity_token_file"""
     ),
@@ -166,6 +166,8 @@ class ClientSettings(msgspec.Struct, frozen=True):
     client: Settings
     overridden: frozenset[str]
     """Credentials in the environment that a stronger source replaces; the client must not use them."""
+    lists_by_folder: bool = False
+    """Whether the store lists folder by folder ("a/x" before "a-b") where S3 sorts whole keys."""
 
     def secrets(self) -> list[Secret]:
         """Return the values that must not appear in any text."""
@@ -212,8 +214,15 @@ def client_settings(
         )
     if location.scheme is Scheme.S3 and _is_true(merged.pop("path_style_access", None)):
         merged["virtual_hosted_style_request"] = Secret("false")
+    lists_by_folder = _lists_by_folder(location, merged.pop("list_order", None))
     client = {name: merged.pop(name) for name in CLIENT_SETTINGS & merged.keys()}
-    return ClientSettings(merged, _with_plain_http(location, merged, client), overridden)
+    return ClientSettings(merged, _with_plain_http(location, merged, client), overridden, lists_by_folder)
+
+
+def _lists_by_folder(location: Location, order: Secret | None) -> bool:
+    if order is None or order.reveal() in ("keys", "folders"):
+        return order is not None and order.reveal() == "folders"
+    raise InvalidOptionError(f"{location}: list_order must be 'keys' or 'folders'")
 
 
 def _current_names(options: Mapping[str, Secret]) -> Settings:

@@ -4,12 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from indextables.errors import IndexTablesError
+from indextables.errors import IndexTablesError, MissingExtraError
 from indextables.storage.credentials import client_settings
 from indextables.storage.local import LocalStore
 from indextables.storage.redaction import Secret
 from indextables.storage.store import Clock, ObjectStore, RetryingStore, SystemClock
-from indextables.storage.urls import Scheme, parse_root
+from indextables.storage.urls import Location, Scheme, parse_root
 
 
 # A dataclass: rich prints every field of a msgspec.Struct, and these may hold secrets.
@@ -52,11 +52,23 @@ class StoreLocation:
         local_clock = clock or SystemClock()
         if location.scheme is Scheme.LOCAL:
             return RetryingStore(LocalStore(location, local_clock))
+        if location.scheme is Scheme.HDFS:
+            return RetryingStore(self._hdfs(location, local_clock))
         # Importing obstore takes longer than opening a local table.
         from indextables.storage.remote import RemoteStore
 
         settings = client_settings(location, dict(self.storage_options), dict(self.options))
         return RetryingStore(RemoteStore(location, settings, local_clock))
+
+    def _hdfs(self, location: Location, clock: Clock) -> ObjectStore:
+        try:
+            from indextables.storage.hdfs import HdfsStore
+            from indextables.storage.hdfs_settings import hdfs_settings
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"{location}: HDFS needs the package hdfs-native; install it with: pip install 'indextables[hdfs]'"
+            ) from error
+        return HdfsStore(location, hdfs_settings(dict(self.storage_options), dict(self.options)), clock)
 
 
 def open_store(
@@ -66,8 +78,8 @@ def open_store(
     options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> ObjectStore:
-    """Open the store at a local path or a file:, s3: (s3a:, s3n:), abfss: (abfs:, az:, azure:, wasb:), gs: or
-    memory: URL. The store retries transient failures.
+    """Open the store at a local path or a file:, s3: (s3a:, s3n:), abfss: (abfs:, az:, azure:, wasb:), gs:,
+    hdfs: or memory: URL. The store retries transient failures.
 
     Opening creates nothing and does not connect. Credentials come from `storage_options` (object_store's names), from
     Spark's and Hadoop's `options`, or from the environment. Within a process, memory: URLs of the same name share their

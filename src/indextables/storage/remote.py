@@ -7,7 +7,6 @@ import bisect
 import contextlib
 import datetime
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ from indextables.errors import (
     UnsupportedStoreError,
 )
 from indextables.storage.credentials import ClientSettings
+from indextables.storage.native_runtime import enter_native_runtime
 from indextables.storage.redaction import Redactor, fingerprint
 from indextables.storage.store import Clock, KeyRange, ObjectMeta, PutOutcome, coalesce, probe_key
 from indextables.storage.urls import Location, Scheme, validate_folder, validate_key
@@ -69,6 +69,7 @@ class RemoteStore:
         self._redactor = Redactor(settings.secrets())
         self._identity = fingerprint((self._url, *settings.fingerprint_parts()))
         self._client = LazyClient(location, settings, self._redactor)
+        self._lists_by_folder = settings.lists_by_folder
 
     def __repr__(self) -> str:
         return f"RemoteStore({self._url!r})"
@@ -251,10 +252,11 @@ class RemoteStore:
         """Whether the store lists keys in string order and can start after a key.
 
         Azure accounts with a hierarchical namespace list folder by folder ("a/x" before "a-b"), and a client cannot
-        tell them from other accounts. Directory buckets of S3 list in any order.
+        tell them from other accounts. So do some servers that speak S3; the setting `list_order` says so. Directory
+        buckets of S3 list in any order.
         """
         if self._location.scheme is Scheme.S3:
-            return not self._location.container.endswith("--x-s3")
+            return not (self._lists_by_folder or self._location.container.endswith("--x-s3"))
         return self._location.scheme is not Scheme.AZURE
 
     def _listed_by_offset(
@@ -264,12 +266,21 @@ class RemoteStore:
         while True:
             is_cut_short = False
             for page in self._pages(folder, start_after, offset=start_after):
+                self._require_key_order(page, folder)
                 yield from _outside(page, skip)
                 if skip is not None and len(page) >= _PAGE and page[-1].key in skip:
                     start_after, is_cut_short = skip.last, True
                     break
             if not is_cut_short:
                 return
+
+    def _require_key_order(self, page: Sequence[ObjectMeta], folder: str) -> None:
+        for before, after in itertools.pairwise(page):
+            if before.key > after.key:
+                raise StorageError(
+                    f"{self._url}: list {folder or 'the root'}: the store lists {before.key!r} before {after.key!r}, "
+                    f"not in the order of keys; set the storage option list_order=folders"
+                )
 
     def _listed_then_sorted(
         self, folder: str, start_after: str | None, skip: KeyRange | None
@@ -383,7 +394,7 @@ class LazyClient:
 
     def get(self) -> Client:
         """Return the client. Raises InvalidOptionError if the settings are invalid, and StorageError after a fork."""
-        _enter_native_runtime(self._location)
+        enter_native_runtime(str(self._location), needs_threads=self._location.scheme is not Scheme.MEMORY)
         with self._lock:
             if self._client is None:
                 self._client = self._open()
@@ -399,21 +410,8 @@ class LazyClient:
             ) from error
 
 
-_runtime_pid: int | None = None
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_lock = threading.Lock()
-
-
-def _enter_native_runtime(location: Location) -> None:
-    global _runtime_pid
-    pid = os.getpid()
-    if _runtime_pid is None:
-        _runtime_pid = pid
-    if _runtime_pid != pid and location.scheme is not Scheme.MEMORY:
-        raise StorageError(
-            f"{location}: this process was forked from one that had used remote stores, whose threads do not survive "
-            f"a fork; start worker processes with the method 'spawn' or 'forkserver'"
-        )
 
 
 def _open_memory(location: Location, settings: ClientSettings) -> Client:  # noqa: ARG001 - memory takes none

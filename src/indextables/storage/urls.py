@@ -25,6 +25,7 @@ class Scheme(enum.Enum):
     S3 = "s3"
     AZURE = "az"
     GCS = "gs"
+    HDFS = "hdfs"
     MEMORY = "memory"
 
 
@@ -44,6 +45,7 @@ _SPELLINGS = {
     "wasbs": Scheme.AZURE,
     "gs": Scheme.GCS,
     "gcs": Scheme.GCS,
+    "hdfs": Scheme.HDFS,
     "memory": Scheme.MEMORY,
 }
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*)", re.DOTALL)
@@ -79,7 +81,8 @@ class Location(msgspec.Struct, frozen=True):
     """A place in a store. `path` is not validated and has no '/' at either end; `str` returns the canonical URL.
 
     `parse_root` reverses `str`: the path of a file: URL is percent-encoded, those of object stores are literal.
-    `container` is the bucket or container, or the name of a memory store; it is empty on local disk.
+    `container` is the bucket or container, the NameNode or name service of HDFS (empty for the default one), or the
+    name of a memory store; it is empty on local disk.
     """
 
     scheme: Scheme
@@ -271,7 +274,7 @@ def _plain(scheme: Scheme, spelling: str, authority: str, path_part: str) -> Loc
         raise InvalidOptionError(
             f"a {spelling}: URL contains credentials; pass them in storage_options or in the environment"
         )
-    if not authority and scheme is not Scheme.MEMORY:
+    if not authority and scheme not in (Scheme.MEMORY, Scheme.HDFS):
         raise InvalidOptionError(f"a {spelling}: URL needs a bucket or container: {spelling}://<name>/<path>")
     return Location(scheme, authority, path_part)
 

@@ -1,10 +1,14 @@
-"""Walks a directory tree in the key order of an object store, and finds empty folders, which no object store has."""
+"""Walks a tree of folders in the key order of an object store, and finds empty folders on disk.
+
+Disks and HDFS have folders; an object store has none, and sorts its keys as whole texts.
+"""
 
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -63,42 +67,54 @@ def _within(key: str | None, prefix: str) -> str:
     return key[len(prefix) :] if key is not None and key.startswith(prefix) else ""
 
 
+class Entry(Protocol):
+    """A file or folder. The name of a folder ends in '/', which sorts it by its keys."""
+
+    @property
+    def name(self) -> str: ...
+
+
+_Entry = TypeVar("_Entry", bound=Entry)
+
+
+def in_key_order(prefix: str, entries_in: Callable[[str], Sequence[_Entry]]) -> Iterator[tuple[str, _Entry]]:
+    """Iterate over the files below a folder, each with its key, in the string order of the keys.
+
+    `entries_in` returns the sorted entries of the folder whose keys start with the given prefix.
+    """
+    # An explicit stack: folders may be nested more deeply than Python's recursion limit.
+    open_folders = [(prefix, iter(entries_in(prefix)))]
+    while open_folders:
+        folder, entries = open_folders[-1]
+        entry = next(entries, None)
+        if entry is None:
+            open_folders.pop()
+            continue
+        key = folder + entry.name
+        if key.endswith("/"):
+            open_folders.append((key, iter(entries_in(key))))
+        else:
+            yield key, entry
+
+
 def files_below(directory: Path, prefix: str, wanted: WantedKeys) -> Iterator[FoundFile]:
     """Iterate over the wanted regular files below a directory in the string order of their keys.
 
     The keys start with `prefix`. It skips links, temporary files, names that are not valid keys, and files that
     disappear during the walk. It does not read directories without wanted keys. Raises OSError.
     """
-    # An explicit stack: folders may be nested more deeply than Python's recursion limit.
-    open_folders = [_Folder(str(directory), prefix, iter(_sorted_entries(str(directory), prefix, wanted)))]
-    while open_folders:
-        folder = open_folders[-1]
-        entry = next(folder.entries, None)
-        if entry is None:
-            open_folders.pop()
-            continue
-        key = folder.prefix + entry.name
-        # Paths as text: a log may have thousands of files, and `Path` costs more than the call that it is for.
-        path = f"{folder.path}/{entry.name}"
-        if entry.is_folder:
-            open_folders.append(_Folder(path, key, iter(_sorted_entries(path, key, wanted))))
-        else:
-            status = _status(path)
-            if status is not None:
-                yield FoundFile(key, status)
+    # Paths as text: a log may have thousands of files, and `Path` costs more than the call that it is for.
+    root = f"{directory}/"
+    for key, _ in in_key_order(
+        prefix, lambda folder: _sorted_entries(root + folder[len(prefix) :], folder, wanted)
+    ):
+        status = _status(root + key[len(prefix) :])
+        if status is not None:
+            yield FoundFile(key, status)
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    """A file or folder. The name of a folder ends in '/', which sorts it by its keys."""
-
+class _DiskEntry(msgspec.Struct, frozen=True):
     name: str
-    is_folder: bool
-
-
-class _Folder(msgspec.Struct, frozen=True):
-    path: str
-    prefix: str
-    entries: Iterator[_Entry]
 
 
 def _status(path: str) -> os.stat_result | None:
@@ -110,7 +126,7 @@ def _status(path: str) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _sorted_entries(directory: str, prefix: str, wanted: WantedKeys) -> list[_Entry]:
+def _sorted_entries(directory: str, prefix: str, wanted: WantedKeys) -> list[_DiskEntry]:
     found = []
     try:
         with os.scandir(directory) as entries:
@@ -120,11 +136,11 @@ def _sorted_entries(directory: str, prefix: str, wanted: WantedKeys) -> list[_En
                 if not (wanted.may_be_in(prefix + name) if is_folder else wanted.has(prefix + name)):
                     continue
                 is_object = entry.is_file(follow_symlinks=False) and not name.startswith(TEMPORARY_PREFIX)
-                if (is_folder or is_object) and _can_be_key(entry.name):
-                    found.append(_Entry(name, is_folder))
+                if (is_folder or is_object) and can_be_key(entry.name):
+                    found.append(_DiskEntry(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found, key=_name)
+    return sorted(found, key=by_name)
 
 
 def folders_in(directory: Path) -> list[str]:
@@ -156,11 +172,13 @@ def remove_if_empty(directory: Path) -> bool:
     return True
 
 
-def _name(entry: _Entry) -> str:
+def by_name(entry: Entry) -> str:
+    """The sort key of a folder's entries."""
     return entry.name
 
 
-def _can_be_key(name: str) -> bool:
+def can_be_key(name: str) -> bool:
+    """Return whether a name in a folder may be part of a key."""
     try:
         validate_key(name)
     except UnsafePathError:
