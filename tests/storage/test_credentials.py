@@ -266,6 +266,7 @@ def test_hadoop_endpoint_without_scheme_is_https():
 
 
 VALUES = {
+    "list_order": "folders",
     "account_key": "a2V5",
     "allow_http": "true",
     "checksum_algorithm": "sha256",
@@ -463,3 +464,10 @@ def test_older_prefix_of_a_storage_key_is_read_and_the_current_one_wins():
     )
     assert settings.config["region"].reveal() == "eu-west-1"
     assert settings.config["access_key_id"].reveal() == "current"
+
+
+def test_the_order_of_listings_is_keys_or_folders():
+    for order, expected in (("keys", False), ("folders", True)):
+        assert resolved(ROOTS[Scheme.S3], {"list_order": order}).lists_by_folder is expected
+    with pytest.raises(InvalidOptionError, match="must be 'keys' or 'folders'"):
+        resolved(ROOTS[Scheme.S3], {"list_order": "random"})

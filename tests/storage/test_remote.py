@@ -69,3 +69,15 @@ def test_stores_below_each_other_see_the_same_objects(s3_server, bucket):
     inner.put("object", b"x")
     assert outer.get(f"{name}/object") == b"x"
     assert [meta.key for meta in outer.list(f"{name}/")] == [f"{name}/object"]
+
+
+def test_a_listing_in_another_order_than_that_of_keys_names_the_setting(seaweedfs_server):
+    url = f"s3://{seaweedfs_server.make_bucket()}/table"
+    in_folders = seaweedfs_server.storage_options
+    by_default = {name: value for name, value in in_folders.items() if name != "list_order"}
+    store = open_store(url, storage_options=by_default)
+    for key in ("a/x", "a-b"):
+        store.put(key, b"")
+    with pytest.raises(StorageError, match="list_order=folders"):
+        list(store.list(""))
+    assert [meta.key for meta in open_store(url, storage_options=in_folders).list("")] == ["a-b", "a/x"]

@@ -37,7 +37,9 @@ def check_timestamp(text: str | None) -> str | None:
 
 TablePath = Annotated[
     str,
-    typer.Argument(metavar="PATH", help="The table: a directory, or an s3://, abfss://, gs:// or hdfs:// URL."),
+    typer.Argument(
+        metavar="PATH", help="The table: a directory, or an s3://, abfss://, gs:// or hdfs:// URL."
+    ),
 ]
 Version = Annotated[
     int | None,
