@@ -174,7 +174,7 @@ class TableReader:
         where: str | Predicate | None = None,
         columns: Sequence[str] | None = None,
         limit: int = 10,
-        fields: Sequence[str] = (),
+        fields: str | Sequence[str] = (),
     ) -> pa.Table:
         """Return the best rows for a full-text query, best first. A notebook shows them with the matches highlighted.
 
@@ -183,7 +183,7 @@ class TableReader:
             where: Only rows for which this predicate is true.
             columns: The columns to return; all by default.
             limit: The most rows to return.
-            fields: The columns to search for terms without a field; all text columns by default.
+            fields: The columns to search for terms without a field; all text columns by default, "*" for all columns.
 
         Returns:
             The rows, with the score in the last column, `_score`.
@@ -202,12 +202,12 @@ class TableReader:
         show_highlighted(found, lambda: self.highlighter(query, fields).spans)
         return found
 
-    def highlighter(self, query: str, fields: Sequence[str] = ()) -> Highlighter:
+    def highlighter(self, query: str, fields: str | Sequence[str] = ()) -> Highlighter:
         """Return a highlighter, which finds the terms of a query in the texts of rows.
 
         Args:
             query: A full-text query, as for `search`.
-            fields: The columns to search for terms without a field.
+            fields: The columns to search for terms without a field, as for `search`.
 
         Returns:
             The highlighter for the query, by the index settings of the table.
@@ -226,14 +226,14 @@ class TableReader:
         self,
         query: str | None = None,
         where: str | Predicate | None = None,
-        fields: Sequence[str] = (),
+        fields: str | Sequence[str] = (),
     ) -> int:
         """Count the rows that match a query and a predicate. The log alone answers where it can.
 
         Args:
             query: A full-text query, as for `search`; all rows by default.
             where: Only rows for which this predicate is true.
-            fields: The columns to search for terms without a field.
+            fields: The columns to search for terms without a field, as for `search`.
 
         Returns:
             The number of rows.
@@ -255,7 +255,7 @@ class TableReader:
         by: str | Terms | Histogram | None = None,
         query: str | None = None,
         where: str | Predicate | None = None,
-        fields: Sequence[str] = (),
+        fields: str | Sequence[str] = (),
     ) -> pa.Table:
         """Compute metrics over the matching rows, or over groups of them, from the indexes.
 
@@ -264,7 +264,7 @@ class TableReader:
             by: A column to group by, or a `Terms` or `Histogram`.
             query: A full-text query, as for `search`; all rows by default.
             where: Only rows for which this predicate is true.
-            fields: The columns to search for terms without a field.
+            fields: The columns to search for terms without a field, as for `search`.
 
         Returns:
             One row of metrics, or one row per group.

@@ -17,16 +17,19 @@ from indextables.search.parser import (
     FieldPath,
     Fuzzy,
     Joiner,
+    Joker,
     OneOf,
     Phrase,
     Place,
     Range,
+    Regex,
     Term,
     Wildcard,
     parse_query,
 )
 
 PLACE = Place("", 0, 0)
+ANY, ONE = Joker.ANY, Joker.ONE
 A, B, C = (Term(None, PLACE, letter) for letter in "abc")
 
 
@@ -46,10 +49,24 @@ def field(*parts):
         ('title:"data lake"', Phrase(field("title"), PLACE, "data lake")),
         ('title:"data lake"~2', Phrase(field("title"), PLACE, "data lake", 2)),
         (r'"say \"hi\" \\ now"', Phrase(None, PLACE, r'say "hi" \ now')),
-        ("hel*", Wildcard(None, PLACE, ("hel", ""))),
-        ("name:*son", Wildcard(field("name"), PLACE, ("", "son"))),
-        ("a*b*c", Wildcard(None, PLACE, ("a", "b", "c"))),
+        ("hel*", Wildcard(None, PLACE, ("hel", ANY))),
+        ("hel**", Wildcard(None, PLACE, ("hel", ANY))),
+        ("name:*son", Wildcard(field("name"), PLACE, (ANY, "son"))),
+        ("a*b*c", Wildcard(None, PLACE, ("a", ANY, "b", ANY, "c"))),
         (r"a\*b", Term(None, PLACE, "a*b")),
+        ("conf?g", Wildcard(None, PLACE, ("conf", ONE, "g"))),
+        ("a??", Wildcard(None, PLACE, ("a", ONE, ONE))),
+        ("?", Wildcard(None, PLACE, (ONE,))),
+        (r"what\?", Term(None, PLACE, "what?")),
+        ('"disk f"*', Wildcard(None, PLACE, ("disk f", ANY))),
+        ('title:"disk f"*', Wildcard(field("title"), PLACE, ("disk f", ANY))),
+        (r'"say \"h"*^2', Boost(Wildcard(None, PLACE, ('say "h', ANY)), 2.0)),
+        ("/conf(ig)?/", Regex(None, PLACE, "conf(ig)?")),
+        ("name:/a b|c/", Regex(field("name"), PLACE, "a b|c")),
+        (r"path:/a\/b\d/", Regex(field("path"), PLACE, r"a/b\d")),
+        ("(/a/)^2", Boost(Regex(None, PLACE, "a"), 2.0)),
+        ("/var/log/x", Term(None, PLACE, "/var/log/x")),
+        ("a/b/", Term(None, PLACE, "a/b/")),
         ("name:colour~1", Fuzzy(field("name"), PLACE, "colour", 1)),
         ("colour~", Fuzzy(None, PLACE, "colour", 1)),
         ("colour~2", Fuzzy(None, PLACE, "colour", 2)),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.search.parser import Bound
-from indextables.search.patterns import HEXADECIMAL, UNICODE, range_pattern, star_pattern
+from indextables.search.parser import Bound, Joker
+from indextables.search.patterns import HEXADECIMAL, UNICODE, joker_pattern, range_pattern
 
 SHORT_TEXTS = ["".join(letters) for length in range(5) for letters in itertools.product("ac", repeat=length)]
 
@@ -63,7 +63,9 @@ def test_ranges_of_hexadecimal_digits(alphabet):
         ]
 
 
-def test_stars_match_line_breaks_and_nothing_else_is_syntax():
-    assert matches(star_pattern(("a", "b")), "a\n.*b")
-    assert not matches(star_pattern(("a.", "b")), "axb")
-    assert matches(star_pattern(("(", "[")), "(x[")
+def test_jokers_match_line_breaks_and_nothing_else_is_syntax():
+    assert matches(joker_pattern(("a", Joker.ANY, "b")), "a\n.*b")
+    assert matches(joker_pattern(("a", Joker.ONE, "b")), "a\nb")
+    assert not matches(joker_pattern(("a", Joker.ONE, "b")), "ab")
+    assert not matches(joker_pattern(("a.", Joker.ANY, "b")), "axb")
+    assert matches(joker_pattern(("(", Joker.ANY, "[")), "(x[")

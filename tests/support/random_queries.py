@@ -165,6 +165,11 @@ leaves = st.one_of(
         lambda each: f"{each[0]}{each[1][:1]}*{each[1][-1:]}"
     ),
     st.tuples(st.sampled_from(["body:", "slow:"]), word).map(lambda each: f"{each[0]}*{each[1][-2:]}"),
+    st.tuples(text_fields, word).map(lambda each: f"{each[0]}?{each[1][1:]}"),
+    st.tuples(text_fields, word).map(lambda each: f"{each[0]}/{each[1][:2]}.*|{each[1]}/"),
+    st.tuples(st.sampled_from(["body:", "stem:"]), word, word).map(
+        lambda each: f'{each[0]}"{each[1]} {each[2][:2]}"*'
+    ),
     st.tuples(text_fields, word).map(lambda each: f"{each[0]}{each[1]}~1"),
     word.map(lambda each: f"grams:{each}"),
     st.tuples(word, word).map(lambda each: "slow:[{} TO {}]".format(*sorted(each))),
@@ -189,6 +194,7 @@ leaves = st.one_of(
     ),
     st.sampled_from(["attrs.ok:true", "attrs.k.dotted.deep\\ key:warn", "raw.list:5", "attrs.count:7"]),
     st.sampled_from(["attrs.count:-1e30", "attrs.count:2.25", "attrs.count:9223372036854775809"]),
+    st.sampled_from(["attrs.count:>5", "attrs.count:[-3.25 TO 7.5}", "attrs.at:<=1970-01-01", "raw.name:<b"]),
     st.sampled_from(VALUES["attrs"]).map(lambda each: f'attrs.at:"{json.loads(each)["at"]}"'),
     st.sampled_from(VALUES["raw"]).map(lambda each: f"raw.name:{json.loads(each)['name']}"),
     st.just("*"),

@@ -75,7 +75,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     Attributes:
         query: The parsed full-text query; None matches all rows.
         where: A predicate, bound to the schema of the table.
-        fields: The columns to search for terms without a field; all text columns if empty.
+        fields: The columns to search for terms without a field; all text columns if empty, and all columns for "*".
     """
 
     query: QueryNode | None
@@ -84,14 +84,19 @@ class SearchRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, query: str | None, where: Predicate | None, fields: Sequence[str] = ()
+        cls, snapshot: Snapshot, query: str | None, where: Predicate | None, fields: str | Sequence[str] = ()
     ) -> "SearchRequest":
         """Parse the query and bind the predicate. Raises InvalidQueryError and InvalidPredicateError."""
         return cls(
             query=None if query is None else parse_query(query),
             where=None if where is None else bind(where, snapshot.schema),
-            fields=tuple(fields),
+            fields=named_fields(fields),
         )
+
+
+def named_fields(fields: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns to search by default: one, or several."""
+    return (fields,) if isinstance(fields, str) else tuple(fields)
 
 
 _COMPILED: LruCache[tuple["ref[Split]", SearchRequest], CompiledQuery] = shared_cache(
@@ -189,10 +194,12 @@ class Highlighter(msgspec.Struct, frozen=True):
     scope: SearchScope
 
     @classmethod
-    def of(cls, snapshot: Snapshot, query: str, fields: Sequence[str] = ()) -> "Highlighter":
+    def of(cls, snapshot: Snapshot, query: str, fields: str | Sequence[str] = ()) -> "Highlighter":
         """A highlighter for a query, with the index settings of the table."""
         mapping = mapping_from_settings(snapshot.shape, snapshot.context.settings)
-        return cls(parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=tuple(fields)))
+        return cls(
+            parse_query(query), SearchScope(mapping, snapshot.schema, default_fields=named_fields(fields))
+        )
 
     def is_text(self, column: str) -> bool:
         """Whether a column is indexed as text."""

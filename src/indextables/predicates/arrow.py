@@ -20,6 +20,7 @@ from indextables.predicates.tree import (
     IsNotNull,
     IsNull,
     Like,
+    NestedColumn,
     Not,
     Operator,
     Or,
@@ -65,18 +66,25 @@ def _expression(predicate: Predicate) -> pc.Expression:
         case AlwaysFalse():
             return pc.scalar(False)
         case IsNull(column=column):
-            return pc.field(column).is_null()
+            return _value_of(column).is_null()
         case IsNotNull(column=column):
-            return pc.field(column).is_valid()
+            return _value_of(column).is_valid()
         case Comparison(column=column, operator=how, value=value):
-            return _comparison(pc.field(column), how, value)
+            return _comparison(_value_of(column), how, value)
         case In(column=column, values=values):
-            return _membership(pc.field(column), values)
+            return _membership(_value_of(column), values)
         case StartsWith(column=column, prefix=prefix):
-            return pc.starts_with(pc.field(column), prefix)
+            return pc.starts_with(_value_of(column), prefix)
         case Like(column=column, pattern=pattern):
-            return pc.match_like(pc.field(column), pattern)
+            return pc.match_like(_value_of(column), pattern)
     raise InvalidPredicateError(f"{predicate!r} is not a predicate; use parse_predicate, or col()")
+
+
+def _value_of(column: str) -> pc.Expression:
+    if not isinstance(column, NestedColumn):
+        return pc.field(column)
+    value = pc.field(*column.path)
+    return value if column.key is None else pc.map_lookup(value, pa.scalar(column.key), "first")
 
 
 def _comparison(field: pc.Expression, how: Operator, value: Value | None) -> pc.Expression:

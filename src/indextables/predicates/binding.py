@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, tzinfo
 from decimal import ROUND_FLOOR, Context, Decimal
 from difflib import get_close_matches
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,6 +33,7 @@ from indextables.predicates.tree import (
     IsNotNull,
     IsNull,
     Like,
+    NestedColumn,
     Not,
     Operator,
     Or,
@@ -51,7 +52,8 @@ DOWNWARD = (Operator.LT, Operator.LE)
 def bind(predicate: Predicate, schema: pa.Schema, *, time_zone: tzinfo = UTC) -> BoundPredicate:
     """Bind a predicate to a schema.
 
-    Column names are case-insensitive, as in Spark. Literals become values of the column's type. If the type has no such
+    Column names are case-insensitive, as in Spark. `user.name` is a member of a struct or the key of a map, unless a
+    column has this name. Literals become values of the column's type. If the type has no such
     value (x > 1.5 for an integer, a number out of range), the comparison is replaced by one that is true for the same
     rows. Timestamps without a zone are in `time_zone`.
 
@@ -111,7 +113,7 @@ class _Binder:
         values = dict.fromkeys(place.value for place in places if place.where is Where.AT)
         return In(field.name, (*values, *unknown))
 
-    def text_field(self, column: str, text: str) -> pa.Field:
+    def text_field(self, column: str, text: str) -> "BoundField":
         field = self.field(column)
         if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
             raise InvalidPredicateError(
@@ -121,13 +123,49 @@ class _Binder:
             raise InvalidPredicateError(f"the pattern {text!r} for column {field.name!r} is not valid text")
         return field
 
-    def field(self, column: str) -> pa.Field:
+    def field(self, column: str) -> "BoundField":
         field = find_column(self.schema, column)
         if field is not None:
-            return field
+            return BoundField(field.name, field.type)
+        nested = self.nested(column)
+        if nested is not None:
+            return nested
         nearest = get_close_matches(column, self.schema.names, n=1, cutoff=0.5)
         remedy = f"did you mean {nearest[0]!r}?" if nearest else f"they are {', '.join(self.schema.names)}"
         raise InvalidPredicateError(f"there is no column {column!r}; {remedy}")
+
+    def nested(self, column: str) -> "BoundField | None":
+        """Return the value inside a column that `user.name` names; None if no column has such a name."""
+        first, *members = column.split(".")
+        field = find_column(self.schema, first)
+        if field is None or not members:
+            return None
+        path, data_type = [str(field.name)], field.type
+        for number, name in enumerate(members):
+            if pa.types.is_map(data_type) and pa.types.is_string(data_type.key_type):
+                # The rest is one key, even with dots in it.
+                return BoundField(NestedColumn(tuple(path), ".".join(members[number:])), data_type.item_type)
+            if not pa.types.is_struct(data_type):
+                raise InvalidPredicateError(
+                    f"{'.'.join(path)!r} has the type {data_type}, and conditions apply to the members of structs and "
+                    f"to the keys of maps; search inside lists and JSON with a query, as in {column}:value"
+                )
+            member = find_column(pa.schema(data_type), name)
+            if member is None:
+                names = [each.name for each in data_type]
+                nearest = get_close_matches(name, names, n=1, cutoff=0.5)
+                remedy = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(names)}"
+                raise InvalidPredicateError(f"{'.'.join(path)!r} has no member {name!r}; {remedy}")
+            path.append(str(member.name))
+            data_type = member.type
+        return BoundField(NestedColumn(tuple(path)), data_type)
+
+
+class BoundField(NamedTuple):
+    """A column, or a value inside one, and its type."""
+
+    name: str
+    type: pa.DataType
 
 
 def _at_place(column: str, operator: Operator, place: "Place") -> Predicate:
@@ -184,7 +222,7 @@ EXTREME_EXPONENT = 60
 EXACT = Context(prec=2 * MAX_NUMBER_LENGTH + 2 * EXTREME_EXPONENT)
 
 
-def locate(value: Any, field: pa.Field, time_zone: tzinfo) -> Place:
+def locate(value: Any, field: BoundField, time_zone: tzinfo) -> Place:
     """Find the place of a literal among the values of a column.
 
     Raises InvalidPredicateError, naming the column and the expected form, for a literal that cannot be compared with

@@ -196,7 +196,8 @@ GRAMMAR: Final = rf"""
     ?primary: column | literal | group
     ?value: literal | group
     group: LPAR disjunction RPAR
-    column: WORD | NAME | TYPE | CAST
+    column: _part (DOT _part)*
+    _part: WORD | NAME | TYPE | CAST
     ?literal: text | number | single | typed | cast
     text: STRING+
     number: SIGN* DOT? NUMBER
@@ -344,9 +345,12 @@ class _Builder:
         return tuple(map(_value, parts[1:-1]))
 
     def column(self, parts: Sequence["Token"]) -> _Column:
-        token = parts[0]
-        name = token[1:-1].replace("``", "`") if token.type == "NAME" else str(token)
-        return _Column(name, token)
+        names = [
+            token[1:-1].replace("``", "`") if token.type == "NAME" else str(token)
+            for token in parts
+            if token.type != "DOT"
+        ]
+        return _Column(".".join(names), parts[0])
 
     def text(self, tokens: Sequence["Token"]) -> _Literal:
         pieces = [_unquote(tokens[0])]
@@ -545,13 +549,8 @@ def _explain(text: str, parser: Any, token: "Token", previous: "Token | None") -
         return _SyntaxProblem("this quote is not closed", token)
     if token.type == "OTHER" and text.startswith(("/*", "{#"), token.start_pos):
         return _SyntaxProblem("this comment is not closed", token)
-    if previous is not None and previous.type in COLUMN_TERMINALS:
-        if token.type == "DOT":
-            return _SyntaxProblem(
-                "nested fields are not supported; put a name with a dot in backticks", token
-            )
-        if token.type == "LPAR":
-            return _SyntaxProblem("functions are not supported; compare a column with a literal", previous)
+    if previous is not None and previous.type in COLUMN_TERMINALS and token.type == "LPAR":
+        return _SyntaxProblem("functions are not supported; compare a column with a literal", previous)
     place = None if token.type == "$END" else token
     if _is_in_cast(parser):
         return _SyntaxProblem(ONLY_CASTS, place)

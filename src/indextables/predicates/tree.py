@@ -183,9 +183,28 @@ def conjuncts_of(predicate: BoundPredicate) -> tuple[BoundPredicate, ...]:
     return tuple(map(BoundPredicate, operands))
 
 
+class NestedColumn(str):
+    """The name of a value inside a column of a bound predicate, such as `user.name`.
+
+    `path` has the column and the members of structs; `key` is that of a map at the end of the path. No column of the
+    schema has this name: binding prefers a column to a path.
+    """
+
+    path: tuple[str, ...]
+    key: str | None
+
+    def __new__(cls, path: tuple[str, ...], key: str | None = None) -> "NestedColumn":
+        found = super().__new__(cls, ".".join(path if key is None else (*path, key)))
+        found.path, found.key = path, key
+        return found
+
+    def __reduce__(self) -> tuple[type["NestedColumn"], tuple[tuple[str, ...], str | None]]:
+        return NestedColumn, (self.path, self.key)
+
+
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """Return the names of the columns in a predicate."""
-    return frozenset(_columns(predicate))
+    """Return the names of the columns in a predicate; of a value inside a column, the column's."""
+    return frozenset(name.path[0] if isinstance(name, NestedColumn) else name for name in _columns(predicate))
 
 
 def check_depth(predicate: Predicate) -> None:

@@ -24,6 +24,7 @@ from indextables.predicates import (
     IsNotNull,
     IsNull,
     Like,
+    NestedColumn,
     Not,
     Operator,
     Or,
@@ -71,6 +72,16 @@ def _evaluate(predicate: Predicate, ranges: Mapping[str, ColumnRange], count: in
             return Truth(np.ones(count, np.bool_), np.zeros(count, np.bool_))
         case AlwaysFalse():
             return Truth(np.zeros(count, np.bool_), np.ones(count, np.bool_))
+        case (
+            IsNull(column=column)
+            | IsNotNull(column=column)
+            | Comparison(column=column)
+            | In(column=column)
+            | StartsWith(column=column)
+            | Like(column=column)
+        ) if isinstance(column, NestedColumn):
+            # Statistics are of whole columns.
+            return Truth(np.ones(count, np.bool_), np.ones(count, np.bool_))
         case IsNull(column=column):
             return Truth(ranges[column].may_be_null, ranges[column].may_be_value)
         case IsNotNull(column=column):

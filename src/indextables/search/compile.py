@@ -3,7 +3,7 @@
 Queries are built as objects; text from a user never reaches Tantivy's own parser.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, tzinfo
 from difflib import get_close_matches
 from typing import Final
@@ -27,6 +27,9 @@ DEFAULT_KINDS: Final = (FieldKind.TEXT, FieldKind.STRING)
 
 _TEXT_KINDS: Final = frozenset({FieldKind.TEXT, FieldKind.STRING, FieldKind.JSON})
 _SHOWN_NAMES: Final = 10
+
+# As the only default field: all columns.
+ALL_FIELDS: Final = "*"
 _NO_COLUMNS: Final = pa.schema([])
 
 
@@ -81,7 +84,7 @@ class SearchScope(msgspec.Struct, frozen=True):
 
     `schema` is the table's, which may have columns that the split lacks. `partition` is a table of one row with the
     split's typed partition values. Words without a field are searched in `default_fields`, or in all text and string
-    fields if there are none. Timestamps without a zone are in `time_zone`.
+    fields if there are none; ALL_FIELDS stands for every column. Timestamps without a zone are in `time_zone`.
     """
 
     mapping: DocMapping
@@ -117,8 +120,30 @@ class SearchScope(msgspec.Struct, frozen=True):
         """Return the fields for words without a field. Raises InvalidQueryError for an unknown default field."""
         if not self.default_fields:
             return tuple(Target(field) for field in self.mapping if field.kind in DEFAULT_KINDS)
+        if self.searches_all_fields:
+            return self._everywhere()
         found = map(self._default, self.default_fields)
         return tuple(target for target in found if not isinstance(target, AbsentColumn))
+
+    @property
+    def searches_all_fields(self) -> bool:
+        """Whether words without a field are searched in every column."""
+        return ALL_FIELDS in self.default_fields
+
+    def _everywhere(self) -> "tuple[Target | PartitionValue, ...]":
+        """All columns that can be searched without more words: not bytes, and of JSON the members of structs."""
+        targets: list[Target | PartitionValue] = []
+        for field in self.mapping:
+            if field.kind is FieldKind.JSON:
+                column = find_column(self.schema, field.name)
+                paths = [] if column is None else _paths_to_values(column.type)
+                targets += [Target(field, _json_path(field, path)) for path in dict.fromkeys(paths)]
+            elif field.is_indexed and field.kind is not FieldKind.BYTES:
+                targets.append(Target(field))
+        return (
+            *targets,
+            *(PartitionValue(self.partition.select([name])) for name in self.partition.schema.names),
+        )
 
     @property
     def has_absent_defaults(self) -> bool:
@@ -159,6 +184,17 @@ class SearchScope(msgspec.Struct, frozen=True):
         return (
             f"the fields are {', '.join(names[:_SHOWN_NAMES])}{more}" if names else "the table has no fields"
         )
+
+
+def _paths_to_values(data_type: pa.DataType) -> Iterator[tuple[str, ...]]:
+    """Yield the keys that lead to the values of a type; maps and JSON text have keys that only their values know."""
+    if pa.types.is_struct(data_type):
+        for member in data_type:
+            yield from ((member.name, *path) for path in _paths_to_values(member.type))
+    elif pa.types.is_list(data_type):
+        yield from _paths_to_values(data_type.value_type)
+    elif not pa.types.is_map(data_type):
+        yield ()
 
 
 def _json_path(field: FieldMapping, path: tuple[str, ...]) -> tuple[str, ...]:
@@ -253,18 +289,25 @@ class QueryCompiler:
             return no_rows()
         if not self.defaults:
             raise leaf.place.error("the table has no text column to search; name a field, as in status:404")
-        queries = [query for target in self.defaults if (query := self.in_default(leaf, target)) is not None]
+        found: list[IndexQuery | None] = []
+        errors: list[InvalidQueryError] = []
+        for target in self.defaults:
+            try:
+                found.append(self.leaf(leaf, target))
+            except InvalidQueryError as error:
+                # A word that is not a number cannot match a numeric field; the other fields decide.
+                if self.is_certain_to_be_meant(target):
+                    raise
+                errors.append(error)
+        if errors and not found:
+            raise errors[0]
+        queries = [query for query in found if query is not None]
         return any_query(queries) if queries else None
 
-    def in_default(self, leaf: Leaf, target: Target | PartitionValue) -> IndexQuery | None:
+    def is_certain_to_be_meant(self, target: Target | PartitionValue) -> bool:
+        """Whether a word that does not fit a default field is an error."""
         is_text = isinstance(target, Target) and target.field.kind in _TEXT_KINDS
-        if is_text or len(self.defaults) == 1:
-            return self.leaf(leaf, target)
-        try:
-            return self.leaf(leaf, target)
-        except InvalidQueryError:
-            # A word that is not a number cannot match a numeric field; the other fields decide.
-            return None
+        return is_text and not self.scope.searches_all_fields
 
     def leaf(self, leaf: Leaf, target: Target | PartitionValue | AbsentColumn) -> IndexQuery | None:
         if isinstance(target, AbsentColumn):

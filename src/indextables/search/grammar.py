@@ -1,6 +1,7 @@
 """The query language: a lark grammar, the reader that turns parse trees into nodes, and syntax errors.
 
-    message:timeout AND level:ERROR     title:"data lake"~2     hel*     name:colour~1
+    message:timeout AND level:ERROR     title:"data lake"~2     hel*     conf?g     name:colour~1
+    "disk f"*     /time(d )?out/
     status:[400 TO 499]     price:>=10.5     ts:[2024-01-01 TO *}     level:IN [ERROR WARN]
     (a OR b) AND NOT c     +must -mustnot     title:(spark flink)^2     attrs.user.id:42     field:*     *
 
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 from indextables._syntax import error_position
 from indextables.errors import InvalidQueryError
 from indextables.search.parser import (
+    PIECE,
     Boolean,
     Boost,
     Bound,
@@ -29,16 +31,17 @@ from indextables.search.parser import (
     FieldPath,
     Fuzzy,
     Joiner,
+    Joker,
     Leaf,
     OneOf,
     Phrase,
     Place,
     QueryNode,
     Range,
+    Regex,
     Term,
     Wildcard,
     split_path,
-    split_unescaped,
     unescape,
 )
 
@@ -53,6 +56,7 @@ MAX_SLOP: Final = 1000
 MAX_BOOST: Final = 1e6
 
 STAR: Final = "*"
+WILDCARDS: Final = "*?"
 
 OPERATORS: Final = ("AND", "OR", "&&", "||")
 
@@ -65,9 +69,9 @@ GRAMMAR: Final = r"""
     atom: operand BOOST?
     ?operand: group | bare | fielded
     group: LPAR query RPAR
-    bare: (WORD | URL | QUOTED) TILDE?
+    bare: (WORD | URL | QUOTED) TILDE? | BEGINNING | REGEX
     fielded: FIELD (group | value | comparison | range | one_of)
-    value: (VALUE | URL | QUOTED) TILDE?
+    value: (VALUE | URL | QUOTED) TILDE? | BEGINNING | REGEX
     comparison: COMPARE (VALUE | QUOTED)
     range: (LSQB | LBRACE) (BOUND | QUOTED) TO (BOUND | QUOTED) (RSQB | RBRACE)
     one_of: IN LSQB (ITEM | QUOTED) (COMMA? (ITEM | QUOTED))* RSQB
@@ -79,6 +83,8 @@ GRAMMAR: Final = r"""
     TO.5: /TO(?=[\s"]|$)/
     COMPARE.5: />=|<=|>|</
     URL.4: /[A-Za-z][A-Za-z0-9+.\-]*:\/\/(\\.|[^\s()"\\])+/s
+    BEGINNING.4: /"(\\.|[^"\\])*"\*(?=[\s)^~]|$)/s
+    REGEX.4: /\/(\\.|[^\/\\])+\/(?=[\s)^~]|$)/s
     FIELD.3: /(\\.|[^\s()\[\]{}"^~:\\*+\-])(\\.|[^\s()\[\]{}"^~:\\*])*:/s
     SIGN.3: /[+\-](?=[^\s)])/
     WORD.1: /(\\.|[^\s()\[\]{}"^~:\\])+/s
@@ -146,7 +152,10 @@ class _Reader:
             if isinstance(child, Token):
                 joiner = Joiner[child.type]
                 continue
-            clauses.append(self.clause(child, joiner, depth))
+            clause = self.clause(child, joiner, depth)
+            if clauses:
+                _check_apart(clauses[-1].place, clause.place)
+            clauses.append(clause)
             joiner = None
         return _combine(clauses, self.default_operator)
 
@@ -202,17 +211,23 @@ class _Reader:
         if token.type == "QUOTED":
             slop = _read_distance(self.place(tilde[0]), 0, MAX_SLOP, "of positions") if tilde else 0
             return Phrase(path, place, _literal(token), slop)
+        if token.type == "REGEX":
+            return Regex(path, place, token[1:-1].replace("\\/", "/"))
+        if token.type == "BEGINNING":
+            return _beginning(path, place, unescape(token[1:-2]))
         if path is None and token in OPERATORS:
             raise place.error(
                 f'{token} joins two clauses, and one is missing; write "{token}" for the word itself'
             )
-        parts = split_unescaped(token, STAR)
+        # Addresses often have a ? in front of their parameters.
+        pieces = _pieces(token, STAR if token.type == "URL" else WILDCARDS)
+        text = _only_text(pieces)
         if not tilde:
-            return _wildcard(path, place, parts) if len(parts) > 1 else Term(path, place, parts[0])
-        if len(parts) > 1:
-            raise place.error("a word has either a * or a ~; leave one of them out")
+            return _wildcard(path, place, pieces) if text is None else Term(path, place, text)
+        if text is None:
+            raise place.error("a word has either wildcards (* and ?) or a ~; leave one of them out")
         distance = _read_distance(self.place(tilde[0]), 1, MAX_FUZZY_DISTANCE, "of letters that differ")
-        return Fuzzy(path, place, parts[0], distance)
+        return Fuzzy(path, place, text, distance)
 
     def comparison(self, tree: Any, path: FieldPath, place: Place) -> Range:
         operator, value = tree.children
@@ -254,10 +269,45 @@ def _with_field(node: QueryNode, path: FieldPath) -> QueryNode:
     return node
 
 
-def _wildcard(path: FieldPath | None, place: Place, parts: tuple[str, ...]) -> QueryNode:
-    if any(parts):
-        return Wildcard(path, place, parts)
+def _check_apart(before: Place, after: Place) -> None:
+    """Reject clauses that touch, such as "a"b: one of them would be something else than it looks like."""
+    between = f"{before.text[before.end - 1]}{after.text[after.start]}"
+    if before.end == after.start and not set(between) & set("()"):
+        raise after.error(
+            f"{after.written[:20]} directly follows {before.written[-20:]}; put a space between them, or quotes around "
+            f"both"
+        )
+
+
+def _pieces(token: str, wildcards: str) -> tuple[str | Joker, ...]:
+    """Split a word at its wildcards, and unescape the texts; several stars in a row are one."""
+    pieces: list[str | Joker] = []
+    for character in PIECE.findall(token):
+        last = pieces[-1] if pieces else None
+        if character in wildcards:
+            if last is not Joker.ANY or character != STAR:
+                pieces.append(Joker(character))
+        elif isinstance(last, str):
+            pieces[-1] = last + unescape(character)
+        else:
+            pieces.append(unescape(character))
+    return tuple(pieces)
+
+
+def _only_text(pieces: tuple[str | Joker, ...]) -> str | None:
+    return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], str) else None
+
+
+def _wildcard(path: FieldPath | None, place: Place, pieces: tuple[str | Joker, ...]) -> QueryNode:
+    if pieces != (Joker.ANY,):
+        return Wildcard(path, place, pieces)
     return Everything() if path is None else Exists(path, place)
+
+
+def _beginning(path: FieldPath | None, place: Place, text: str) -> Wildcard:
+    if not text:
+        raise place.error("there is no text in front of this *; write * alone to match every row")
+    return Wildcard(path, place, (text, Joker.ANY))
 
 
 def _bound(token: Token, *, is_inclusive: bool) -> Bound | None:

@@ -1,10 +1,11 @@
 """Highlighting: the ranges of a text that a query matches, found with the tokens that the index holds."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.search.compile import DEFAULT_KINDS, SearchScope, Target
 from indextables.search.parser import (
@@ -17,10 +18,20 @@ from indextables.search.parser import (
     Phrase,
     QueryNode,
     Range,
+    Regex,
     Term,
     Wildcard,
 )
-from indextables.search.text_query import NGRAMS, AnalyzedToken, normalized, tokens, unstemmed_tokens
+from indextables.search.patterns import joker_pattern
+from indextables.search.text_query import (
+    NGRAMS,
+    AnalyzedToken,
+    normalized,
+    normalized_pieces,
+    regex_pattern,
+    tokens,
+    unstemmed_tokens,
+)
 from indextables.split.doc_mapping import FieldMapping
 
 _Matcher: TypeAlias = Callable[[str], bool]
@@ -70,8 +81,10 @@ def _spans(leaf: Leaf, field: FieldMapping, found: Sequence[AnalyzedToken]) -> I
             return _adjacent(tokens(field, text), field, found, slop)
         case OneOf(values=values):
             return [span for text in values for span in _adjacent(tokens(field, text), field, found, slop=0)]
-        case Wildcard(parts=parts):
-            return _wildcard(parts, field, found)
+        case Wildcard():
+            return _wildcard(leaf, field, found)
+        case Regex(pattern=pattern):
+            return _matching(regex_pattern(field, pattern), found)
         case Fuzzy(text=text, distance=distance):
             wanted = [token.text for token in tokens(field, text)]
             return _each(found, lambda term: any(_is_within(term, word, distance) for word in wanted))
@@ -80,15 +93,15 @@ def _spans(leaf: Leaf, field: FieldMapping, found: Sequence[AnalyzedToken]) -> I
     return ()
 
 
-def _wildcard(parts: tuple[str, ...], field: FieldMapping, found: Sequence[AnalyzedToken]) -> Iterable[Span]:
+def _wildcard(leaf: Wildcard, field: FieldMapping, found: Sequence[AnalyzedToken]) -> Iterable[Span]:
     if field.tokenizer in NGRAMS:
-        return _adjacent([token for part in parts for token in tokens(field, part)], field, found, slop=0)
-    *before, last = parts
-    if len(before) != 1 or last:
-        pattern = re.compile(".*".join(re.escape(normalized(field, part)) for part in parts), re.DOTALL)
-        return _each(found, lambda term: pattern.fullmatch(term) is not None)
-    wanted, beginnings = tokens(field, before[0]), unstemmed_tokens(field, before[0])
-    if not wanted or beginnings[-1].end < len(before[0]):
+        literals = [piece for piece in leaf.pieces if isinstance(piece, str)]
+        return _adjacent([token for text in literals for token in tokens(field, text)], field, found, slop=0)
+    prefix = leaf.prefix
+    if prefix is None:
+        return _matching(joker_pattern(normalized_pieces(field, leaf)), found)
+    wanted, beginnings = tokens(field, prefix), unstemmed_tokens(field, prefix)
+    if not wanted or beginnings[-1].end < len(prefix):
         return _adjacent(wanted, field, found, slop=0)
     matchers: list[_Matcher] = [token.text.__eq__ for token in wanted]
     matchers[-1] = lambda term: term.startswith(beginnings[-1].text) or term == wanted[-1].text
@@ -129,6 +142,17 @@ def _near(words: set[str], reach: int, found: Sequence[AnalyzedToken]) -> Iterat
         near = [token for token in candidates if 0 <= token.position - first.position <= reach]
         if {token.text for token in near} == words:
             yield from (Span(token.start, token.end) for token in near)
+
+
+def _matching(pattern: str, found: Sequence[AnalyzedToken]) -> Iterator[Span]:
+    """Yield the tokens that match a pattern. Arrow's regular expressions have the syntax of Tantivy's."""
+    texts = pa.array([token.text for token in found], pa.string())
+    try:
+        matches = pc.match_substring_regex(texts, rf"\A(?:{pattern})\z").to_pylist()
+    except pa.ArrowInvalid:
+        # Arrow lacks a few classes that Tantivy has; the hits are right, but nothing of them is marked.
+        return iter(())
+    return (Span(token.start, token.end) for token, is_match in zip(found, matches, strict=True) if is_match)
 
 
 def _each(found: Sequence[AnalyzedToken], matches: _Matcher) -> Iterator[Span]:

@@ -3,15 +3,18 @@
 No other module builds queries, so a query and its needs cannot diverge.
 """
 
+import re
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 
 import msgspec
-from tantivy import FieldType, Occur, Query, Schema
+from tantivy import FieldType, Index, Occur, Query, Schema
 
+from indextables.search.patterns import literal_pattern
 from indextables.split.doc_mapping import ROW_FIELD, FieldKind, FieldMapping
 from indextables.split.needs import (
     NOTHING,
@@ -45,6 +48,9 @@ _IPV4_PREFIX: Final = b"\0" * 10 + b"\xff\xff"
 _PATH_SEPARATOR: Final = "\x01"
 _PATH_END: Final = b"\0"
 _JSON_TEXT: Final = b"s"
+
+# The characters that have a meaning in Tantivy's own query language.
+_PARSED_SPECIALLY: Final = re.compile(r"""[+^`:{}"'\[\]()!\\*\s]""")
 
 
 class IndexQuery(msgspec.Struct, frozen=True):
@@ -198,7 +204,11 @@ class IndexField(msgspec.Struct, frozen=True):
 
         Raises ValueError if the pattern is too large for Tantivy.
         """
-        query = Query.regex_query(self.schema, self._name, pattern)
+        if self._is_json:
+            # Tantivy matches whole keys of the dictionary, so the pattern starts with the path.
+            path = self._key("").decode()
+            pattern = f"{literal_pattern(path)}(?:{pattern})"
+        query = Query.regex_query(self.schema, self._field, pattern)
         if isinstance(within, str):
             return IndexQuery(query, prefix_needs(self._field, self._key(within)))
         return IndexQuery(query, self._span_needs(within))
@@ -217,6 +227,47 @@ class IndexField(msgspec.Struct, frozen=True):
             use_inverted_index=not is_fast,
         )
         return IndexQuery(query, column_needs(self._field) if is_fast else self._span_needs(span))
+
+    def json_numbers(
+        self,
+        lower: int | float | None,
+        upper: int | float | None,
+        *,
+        include_lower: bool,
+        include_upper: bool,
+    ) -> IndexQuery:
+        """Match numbers inside JSON by the fast values. Both bounds are integers of 64 bits, or have fractions.
+
+        In a column of integers, Tantivy rounds fractions to the integer next to zero.
+        """
+        return self._json_values(
+            None if lower is None else _positional(lower),
+            None if upper is None else _positional(upper),
+            include_lower=include_lower,
+            include_upper=include_upper,
+        )
+
+    def json_moments(
+        self, lower: datetime | None, upper: datetime | None, *, include_lower: bool, include_upper: bool
+    ) -> IndexQuery:
+        """Match timestamps inside JSON by the fast values."""
+        return self._json_values(
+            None if lower is None else _rfc_3339(lower),
+            None if upper is None else _rfc_3339(upper),
+            include_lower=include_lower,
+            include_upper=include_upper,
+        )
+
+    def _json_values(
+        self, lower: str | None, upper: str | None, *, include_lower: bool, include_upper: bool
+    ) -> IndexQuery:
+        # The only ranges inside JSON that Tantivy's Python package has are those of its query parser. What it parses
+        # is an escaped path and two values that were printed here.
+        opening, closing = "[" if include_lower else "{", "]" if include_upper else "}"
+        path = _PARSED_SPECIALLY.sub(r"\\\g<0>", self._name)
+        text = f"{path}:{opening}{lower or '*'} TO {upper or '*'}{closing}"
+        query = Index(self.schema).parse_query(text, [])
+        return IndexQuery(query, column_needs(self._field))
 
     def exists(self) -> IndexQuery:
         """Match the rows that have a fast value."""
@@ -297,6 +348,14 @@ def _date_key(value: datetime) -> bytes:
 def _address_key(text: str) -> bytes:
     packed = ip_address(text).packed
     return packed if len(packed) == 16 else _IPV4_PREFIX + packed
+
+
+def _positional(number: int | float) -> str:
+    return format(Decimal(repr(number)), "f")
+
+
+def _rfc_3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _json_key(value: IndexTerm) -> bytes:

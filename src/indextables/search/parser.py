@@ -28,7 +28,8 @@ _JOINERS: Final = frozenset({"AND", "OR"})
 _KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "IN", "TO"})
 
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
+# A character, or an escaped one with its backslash.
+PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
 
 
 class Joiner(Enum):
@@ -122,10 +123,31 @@ class Phrase(Leaf, frozen=True):
     slop: int = 0
 
 
-class Wildcard(Leaf, frozen=True):
-    """`hel*`: the literal parts around the stars; a prefix is ("hel", "")."""
+class Joker(Enum):
+    """A character of a wildcard that stands for others."""
 
-    parts: tuple[str, ...]
+    ANY = "*"  # any number of characters
+    ONE = "?"  # exactly one
+
+
+class Wildcard(Leaf, frozen=True):
+    """`hel*`, `conf?g`, `"disk f"*`: literal texts and jokers; there is at least one joker, and no empty text."""
+
+    pieces: tuple[str | Joker, ...]
+
+    @property
+    def prefix(self) -> str | None:
+        """The text before the star of a prefix search; None for any other pattern."""
+        match self.pieces:
+            case (str(text), Joker.ANY):
+                return text
+        return None
+
+
+class Regex(Leaf, frozen=True):
+    """`/conf(ig)?/`: a regular expression that a whole term must match."""
+
+    pattern: str
 
 
 class Fuzzy(Leaf, frozen=True):
@@ -195,17 +217,12 @@ def parse_query(text: str, default_operator: Joiner = Joiner.OR) -> QueryNode:
 
 
 def split_path(text: str) -> tuple[str, ...]:
-    """Split a field name at unescaped dots."""
-    return split_unescaped(text, ".")
-
-
-def split_unescaped(text: str, separator: str) -> tuple[str, ...]:
-    """Split a text at unescaped separators, and unescape the parts."""
+    """Split a field name at unescaped dots, and unescape the parts."""
     if ESCAPE not in text:
-        return tuple(text.split(separator))
+        return tuple(text.split("."))
     parts = [""]
-    for piece in _PIECE.findall(text):
-        if piece == separator:
+    for piece in PIECE.findall(text):
+        if piece == ".":
             parts.append("")
         else:
             parts[-1] += unescape(piece)

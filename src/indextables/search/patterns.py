@@ -4,11 +4,12 @@ Characters from the query are written as code points, so none can act as syntax.
 expression, and a wildcard is large, so alternatives share one where possible.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from indextables.search.parser import Bound
+from indextables.search.parser import Bound, Joker
 
 # Otherwise a dot does not match a line feed.
 _DOT_MATCHES_ALL: Final = "(?s)"
@@ -28,14 +29,23 @@ UNICODE: Final = Alphabet(".", 0x10FFFF)
 HEXADECIMAL: Final = Alphabet("[0-9a-f]", ord("f"))
 
 
-def star_pattern(parts: tuple[str, ...]) -> str:
-    """Return the pattern for these texts in order, with anything in between."""
-    return _DOT_MATCHES_ALL + ".*".join(map(literal_pattern, parts))
+_JOKERS: Final = {Joker.ANY: ".*", Joker.ONE: "."}
+
+
+def joker_pattern(pieces: Iterable[str | Joker]) -> str:
+    """Return the pattern for these texts and jokers in order."""
+    patterns = (literal_pattern(each) if isinstance(each, str) else _JOKERS[each] for each in pieces)
+    return _DOT_MATCHES_ALL + "".join(patterns)
 
 
 def literal_pattern(text: str) -> str:
     """Return the pattern for exactly this text."""
     return "".join(f"\\x{{{ord(character):x}}}" for character in text)
+
+
+def any_case_pattern(pattern: str) -> str:
+    """Return the pattern for what another one matches, in any case."""
+    return f"(?i:{pattern})"
 
 
 def range_pattern(lower: Bound | None, upper: Bound | None, alphabet: Alphabet = UNICODE) -> str | None:

@@ -19,8 +19,28 @@ from indextables.search.index_query import (
     any_query,
     no_rows,
 )
-from indextables.search.parser import Bound, Exists, Fuzzy, Leaf, OneOf, Phrase, Place, Range, Term, Wildcard
-from indextables.search.patterns import literal_pattern, one_of, range_pattern, star_pattern
+from indextables.search.json_range import json_range
+from indextables.search.parser import (
+    Bound,
+    Exists,
+    Fuzzy,
+    Joker,
+    Leaf,
+    OneOf,
+    Phrase,
+    Place,
+    Range,
+    Regex,
+    Term,
+    Wildcard,
+)
+from indextables.search.patterns import (
+    any_case_pattern,
+    joker_pattern,
+    literal_pattern,
+    one_of,
+    range_pattern,
+)
 from indextables.split.doc_mapping import STEMMED_LANGUAGES, FieldKind, FieldMapping, build_analyzer
 
 # Their tokens are parts of words, all at the same position.
@@ -61,8 +81,10 @@ class TextQueries:
                 return self._value(text, leaf.place, _json_values(text) if self.is_json else [])
             case Phrase(text=text, slop=slop):
                 return self._quoted(text, leaf.place, slop)
-            case Wildcard(parts=parts):
-                return self._wildcard(parts, leaf.place)
+            case Wildcard():
+                return self._wildcard(leaf)
+            case Regex(pattern=pattern):
+                return self._regular_expression(pattern, leaf.place)
             case Fuzzy(text=text, distance=distance):
                 found = [self.index.fuzzy(token.text, distance) for token in tokens(self.field, text)]
                 return all_queries(found) if found else None
@@ -99,20 +121,29 @@ class TextQueries:
         first = found[0].position
         return self.index.phrase([(token.position - first, token.text) for token in found], slop)
 
-    def _wildcard(self, parts: tuple[str, ...], place: Place) -> IndexQuery | None:
+    def _wildcard(self, leaf: Wildcard) -> IndexQuery | None:
+        place, literals = leaf.place, [piece for piece in leaf.pieces if isinstance(piece, str)]
         if self.field.tokenizer in NGRAMS:
+            if Joker.ONE in leaf.pieces:
+                raise place.error(
+                    f"column {self.field.name!r} holds parts of words, and ? applies to words; write a *"
+                )
             # The index already holds parts of words, so the stars add nothing.
-            found = [token for part in parts for token in tokens(self.field, part)]
+            found = [token for text in literals for token in tokens(self.field, text)]
             return self._adjacent(found, place, slop=0)
-        *before, last = parts
-        if len(before) == 1 and not last:
-            return self._prefix(before[0], place)
-        if self.is_json:
-            raise place.error("inside JSON, a * is allowed at the end of a word only, as in attrs.name:ann*")
-        if any(len(tokens(self.field, part)) > 1 for part in parts):
-            raise place.error("a * in the middle or in front applies to a single word; remove the separators")
-        literals = tuple(normalized(self.field, part) for part in parts)
-        return self._regex(star_pattern(literals), literals[0], place)
+        if leaf.prefix is not None:
+            return self._prefix(leaf.prefix, place)
+        if not all(self._is_single_word(text) for text in literals):
+            raise place.error(
+                "a ?, and a * in the middle or in front, applies to a single word; remove the separators"
+            )
+        pieces = normalized_pieces(self.field, leaf)
+        first = pieces[0]
+        return self._regex(joker_pattern(pieces), first if isinstance(first, str) else "", place)
+
+    def _is_single_word(self, text: str) -> bool:
+        found = unstemmed_tokens(self.field, text)
+        return len(found) == 1 and (found[0].start, found[0].end) == (0, len(text))
 
     def _prefix(self, text: str, place: Place) -> IndexQuery | None:
         found = unstemmed_tokens(self.field, text)
@@ -137,15 +168,14 @@ class TextQueries:
         words = [
             PhraseWord(token.position - first, literal_pattern(token.text), (token.text,)) for token in before
         ]
-        ending = one_of([star_pattern((last, "")), literal_pattern(stem.text)])
+        ending = one_of([joker_pattern((last, Joker.ANY)), literal_pattern(stem.text)])
         words.append(PhraseWord(stem.position - first, ending, (stem.text,), (last,)))
         return self.index.phrase_of_patterns(words)
 
     def _range(self, lower: Bound | None, upper: Bound | None, place: Place) -> IndexQuery:
-        if self.is_json:
-            raise place.error(
-                "values inside JSON cannot be compared by the index; store them in their own column"
-            )
+        values = json_range(self.index, lower, upper, place) if self.is_json else None
+        if values is not None:
+            return values
         lower, upper = self._normalized(lower), self._normalized(upper)
         pattern = range_pattern(lower, upper)
         return no_rows() if pattern is None else self._regex(pattern, span_of(lower, upper), place)
@@ -173,7 +203,18 @@ class TextQueries:
         try:
             return self.index.regex(pattern, within)
         except ValueError as error:
-            raise place.error("the text is too long for a range or a *; shorten it") from error
+            raise place.error("the text is too long for a range or a wildcard; shorten it") from error
+
+    def _regular_expression(self, pattern: str, place: Place) -> IndexQuery:
+        try:
+            return self.index.regex(regex_pattern(self.field, pattern), "")
+        except ValueError as error:
+            # The last line says it; the ones before show the pattern.
+            reason = str(error).strip("'").splitlines()[-1].partition("RegexQueryError: ")
+            raise place.error(
+                f"this is not a regular expression that the index can search for: "
+                f"{(reason[2] or reason[0]).removeprefix('error: ')}; put a literal / in quotes"
+            ) from error
 
     def _check_positions(self, place: Place) -> None:
         if self.field.record != "position":
@@ -238,6 +279,16 @@ def normalized(field: FieldMapping, text: str) -> str:
     if normalizer is None or not text:
         return text
     return "".join(normalizer.analyze(text))
+
+
+def normalized_pieces(field: FieldMapping, leaf: Wildcard) -> list[str | Joker]:
+    """Return the pieces of a wildcard with normalized texts."""
+    return [normalized(field, piece) if isinstance(piece, str) else piece for piece in leaf.pieces]
+
+
+def regex_pattern(field: FieldMapping, pattern: str) -> str:
+    """Return the pattern for a regular expression from a query: it ignores case if the index does."""
+    return pattern if field.tokenizer in _KEEPS_CASE else any_case_pattern(pattern)
 
 
 def _is_stemmed(field: FieldMapping) -> bool:

@@ -5,6 +5,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import InvalidPredicateError, InvalidQueryError
 from indextables.predicates import (
@@ -24,7 +25,7 @@ from indextables.predicates import (
 )
 from indextables.predicates.literals import parse_date, parse_decimal
 from indextables.search.index_query import IndexField, IndexQuery, any_query
-from indextables.search.parser import Bound, Exists, Leaf, OneOf, Phrase, Range, Term, Wildcard
+from indextables.search.parser import Bound, Exists, Joker, Leaf, OneOf, Phrase, Range, Regex, Term, Wildcard
 from indextables.search.predicate_query import PredicateQueries
 from indextables.search.text_query import span_of
 from indextables.split.doc_mapping import FieldKind, FieldMapping
@@ -66,7 +67,10 @@ def typed_query(
 
 def matches_value(leaf: Leaf, row: pa.Table, time_zone: tzinfo) -> bool:
     """Return whether a leaf matches the value of a one-row table. Raises InvalidQueryError like `typed_query`."""
-    predicate = _bound_predicate(leaf, row.schema.field(0), time_zone)
+    column = row.schema.field(0)
+    if isinstance(leaf, Regex) and pa.types.is_string(column.type):
+        return _matches_regex(leaf, row.column(0))
+    predicate = _bound_predicate(leaf, column, time_zone)
     return bool(row.filter(to_arrow_filter(predicate)).num_rows)
 
 
@@ -105,14 +109,15 @@ def _predicate(leaf: Leaf, column: pa.Field) -> Predicate:
             return all_of(bounds)
         case Exists():
             return IsNotNull(column.name)
-        case Wildcard(parts=parts) if pa.types.is_string(column.type):
-            return _like(column.name, parts)
+        case Wildcard() if pa.types.is_string(column.type):
+            return _like(column.name, leaf)
     raise _not_text(leaf, column)
 
 
 def _not_text(leaf: Leaf, column: pa.Field) -> InvalidQueryError:
     return leaf.place.error(
-        f"column {column.name!r} has the type {column.type}, and * and ~ apply to text; "
+        f"column {column.name!r} has the type {column.type}, and wildcards, ~ and regular expressions "
+        f"apply to text; "
         f"write a range, as in {column.name}:[low TO high]"
     )
 
@@ -158,11 +163,26 @@ def _day(column: pa.Field, text: str) -> datetime | None:
     return datetime(day.year, day.month, day.day)  # binding applies the time zone
 
 
-def _like(name: str, parts: tuple[str, ...]) -> Predicate:
-    if len(parts) == 2 and not parts[1]:
-        return StartsWith(name, parts[0])
-    escaped = (part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in parts)
-    return Like(name, "%".join(escaped))
+_LIKE: Final = {Joker.ANY: "%", Joker.ONE: "_"}
+
+
+def _like(name: str, leaf: Wildcard) -> Predicate:
+    if leaf.prefix is not None:
+        return StartsWith(name, leaf.prefix)
+    return Like(
+        name, "".join(_LIKE[piece] if isinstance(piece, Joker) else _escaped(piece) for piece in leaf.pieces)
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _matches_regex(leaf: Regex, value: pa.ChunkedArray) -> bool:
+    try:
+        return bool(pc.match_substring_regex(value, rf"\A(?:{leaf.pattern})\z")[0].as_py())
+    except pa.ArrowInvalid as error:
+        raise leaf.place.error(f"the regular expression is not valid: {error}") from error
 
 
 def _network(text: str, leaf: Leaf, field: IndexField) -> IndexQuery:

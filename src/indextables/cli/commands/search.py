@@ -29,9 +29,6 @@ EXAMPLES = examples(
     "indextables search s3://bucket/logs 'hel*' --columns message --limit 100 --json",
 )
 
-# Syntax of other search engines, which our query language treats as characters of a term.
-_QUESTION_MARK: Final = re.compile(r"\w\?\w")
-_SLASHES: Final = re.compile(r"(?:^|[\s(:])/\S+/(?:$|[\s)])")
 _FIELD: Final = re.compile(r"\w:")
 
 
@@ -49,7 +46,8 @@ def search(
     fields: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="Columns that terms without a field search; default: all text columns."
+            metavar="A,B",
+            help="Columns that terms without a field search; default: all text columns; * means all columns.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = 10,
@@ -99,10 +97,6 @@ def _print_hit(row: dict[str, Any], highlighter: Highlighter) -> None:
 
 def _hints(query: str, columns: Sequence[str], highlighter: Highlighter) -> Iterator[str]:
     """Why a query may have found fewer rows than expected."""
-    if _QUESTION_MARK.search(query):
-        yield "? is not a wildcard; * matches any characters (clo*d), and closd~1 allows one typo"
-    if _SLASHES.search(query):
-        yield "regular expressions between slashes are not supported; * matches any characters"
     if not _FIELD.search(query):
         words = [name for name in columns if highlighter.is_text(name)]
         values = [name for name in highlighter.default_columns() if name not in words]
