@@ -45,6 +45,13 @@ MUTATIONS = (
         ("tests/ops/rows/test_delete_maintenance.py",),
     ),
     Mutation(
+        "native scans that return deleted rows",
+        "spark/deleted_rows.py",
+        "        return rows + (place << _ROW_BITS)\n",
+        "        return rows[:1] + (place << _ROW_BITS)\n",
+        ("tests/spark/test_native_scans.py",),
+    ),
+    Mutation(
         "columns of a split that are found by name although they have ids",
         "schema/field_ids.py",
         "    if by_id:\n",

@@ -19,8 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from indextables import IndexTable
 from indextables.errors import InvalidOptionError, InvalidSchemaError, TableNotFoundError
+from indextables.log import deletion_vectors
 from indextables.log.actions import AddAction
 from indextables.schema import record_field_ids, to_spark_json
+from indextables.spark import deleted_rows
 from indextables.spark.types import spark_schema
 from indextables.storage import open_store
 from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
@@ -37,7 +39,8 @@ NATIVE, PYTHON = {ENGINE: "native"}, {ENGINE: "python"}
 
 def relations(frame: DataFrame) -> int:
     """The number of file relations in a plan; the Python source has none."""
-    return int(frame._jdf.queryExecution().analyzed().toString().count("Relation ["))
+    plan = frame._jdf.queryExecution().analyzed().toString()
+    return int(plan.count("Relation [") - plan.count("LocalRelation ["))
 
 
 def rows_of(frame: DataFrame) -> list[str]:
@@ -242,6 +245,42 @@ def test_a_frame_reads_the_live_splits_of_its_version(spark: SparkSession, path:
     before = load(spark, path, versionAsOf=2, **NATIVE)
     assert relations(before) == 1
     assert ids(before) == [1, 2]
+
+
+@pytest.mark.parametrize("most_listed", [1000, 0])
+def test_deleted_rows_are_left_out_and_other_files_are_read_as_before(
+    spark: SparkSession, path: str, most_listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few rows are listed in a condition, and more of them are joined. Large vectors are in files."""
+    monkeypatch.setattr(deleted_rows, "_MAX_LISTED", most_listed)
+    monkeypatch.setattr(deletion_vectors, "MAX_INLINE_BYTES", 0 if most_listed else 1024)
+    rows = pa.table({"id": list(range(60)), "day": ["a", "b", ""] * 20, "x": [1.5] * 60})
+    table = create(path, rows, ["day"])
+    table.append(rows.set_column(0, "id", pa.array(range(60, 120))))
+    table.delete("id IN (0, 1, 3, 4, 57, 60)")
+    left = sorted({*range(120)} - {0, 1, 3, 4, 57, 60})
+    frame = load(spark, path, **NATIVE)
+    # Files of "a" and "b" with deleted rows, one of "b" without, and those of "", which no folder names.
+    assert relations(frame) == 3
+    assert frame.count() == len(left)
+    assert ids(frame) == left
+    assert ids(frame.where("day = 'b' AND id < 20")) == [7, 10, 13, 16, 19]
+    assert ids(load(spark, path, where="day = '' AND id < 10", **NATIVE)) == [2, 5, 8]
+    assert frame.alias("l").join(frame.alias("r"), "id").count() == len(left)
+    assert ids(load(spark, path, versionAsOf=2, **NATIVE)) == list(range(120))
+
+
+def test_a_vector_that_spark_cannot_apply_is_left_to_the_python_source(
+    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(path, pa.table({"id": [1, 2, 3], "_metadata": ["a", "b", "c"]})).delete("id = 2")
+    with pytest.raises(InvalidOptionError, match="its column '_metadata' hides"):
+        load(spark, path, **NATIVE)
+    assert ids(load(spark, path)) == [1, 3]
+    create(f"{path}-2", pa.table({"id": [1, 2, 3]})).delete("id < 3")
+    monkeypatch.setattr(deleted_rows, "_MAX_DELETED", 1)
+    with pytest.raises(InvalidOptionError, match="2 of its rows are deleted, more than 1; MERGE SPLITS"):
+        load(spark, f"{path}-2", **NATIVE)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "page"])

@@ -8,18 +8,24 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from indextables import IndexTable
+from indextables.spark import deleted_rows
 from support.spark_conditions import random_condition, random_value
 from support.spark_frames import load
 
 ENGINE = "spark.indextables.read.engine"
 THREADS = 8
 SCHEMA = "id int, n int, x double, t string, d date, at timestamp, b boolean, part string, day date"
+DELETED = "n IN (1, 5, 7) OR id < 10"
 KINDS = ("n", "x", "t", "d", "at", "b")
 
 
 @pytest.fixture(scope="module")
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The same random rows as a table with two partition columns, in several versions, and as Parquet."""
+    """The same random rows as a table with two partition columns, in several versions, and as Parquet.
+
+    In the last version rows of most splits are deleted.
+    """
     dice = random.Random(3)
     rows = [
         (
@@ -35,6 +41,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     ours, parquet = (folder / "ours").as_posix(), (folder / "parquet").as_posix()
     for piece in (frame.where("id < 120"), frame.where("id >= 120")):
         piece.write.format("indextables").partitionBy("part", "day").mode("append").save(ours)
+    IndexTable(ours).delete(DELETED)
     frame.write.parquet(parquet)
     return ours, parquet
 
@@ -74,15 +81,29 @@ def _nested(dice: random.Random) -> str:
 SHAPES: tuple[Callable[[random.Random], str], ...] = (_filtered, _aggregated, _united, _joined, _nested)
 
 
-@pytest.mark.parametrize(("engine", "num_queries"), [("native", 3 * THREADS), ("python", THREADS)])
+@pytest.mark.parametrize(
+    ("engine", "is_deleted", "num_queries"),
+    [("native", False, THREADS), ("native", True, 2 * THREADS), ("python", True, THREADS)],
+)
 def test_queries_of_shared_views_give_the_rows_of_parquet(
-    spark: SparkSession, places: tuple[str, str], engine: str, num_queries: int
+    spark: SparkSession,
+    places: tuple[str, str],
+    engine: str,
+    is_deleted: bool,
+    num_queries: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dice = random.Random(29)
     queries = [SHAPES[number % len(SHAPES)](dice) for number in range(num_queries)]
     ours, parquet = places
-    load(spark, ours, **{ENGINE: engine}).createOrReplaceTempView("random_ours")
-    spark.read.parquet(parquet).createOrReplaceTempView("random_parquet")
+    # Half of the partitions: the other half lists its few deleted rows in a condition.
+    monkeypatch.setattr(deleted_rows, "_MAX_LISTED", 20)
+    version = {} if is_deleted else {"versionAsOf": 2}
+    load(spark, ours, **{ENGINE: engine, **version}).createOrReplaceTempView("random_ours")
+    expected_rows = spark.read.parquet(parquet)
+    if is_deleted:
+        expected_rows = expected_rows.where(f"NOT coalesce({DELETED}, false)")
+    expected_rows.createOrReplaceTempView("random_parquet")
 
     def answer(query: str, view: str = "random_ours") -> list[str]:
         return sorted(map(repr, spark.sql(query.format(view=view)).collect()))

@@ -29,6 +29,7 @@ from indextables.log.deletion_vectors import live_counts
 from indextables.predicates import columns_of
 from indextables.pruning import match_partitions
 from indextables.spark.conditions import partition_literal, spark_condition
+from indextables.spark.deleted_rows import deleted_keys, numbered, without_deleted
 from indextables.spark.jobs import is_connect
 from indextables.spark.options import VERSION_AS_OF, ReadOptions, TablePlace
 from indextables.spark.read import schema_to_read
@@ -219,15 +220,12 @@ class _Scan:
         # A huge table is not read for its number of files.
         count = self._snapshot.source.num_files if self._where is None else 0
         if count <= limit:
-            entries = self._snapshot.select(self._where, (*COLUMNS, "deletionVector")).entries
+            entries = self._snapshot.select(self._where, COLUMNS).entries
             count = entries.num_rows
         if count > limit:
             raise NotNativeError(
                 f"it is about {count} files, and {READ_NATIVE_MAX_FILES.key} is {limit}; the option where reads fewer"
             )
-        vectors = entries["deletionVector"]
-        if vectors.null_count < len(vectors):
-            raise NotNativeError("rows of its splits are deleted, which Spark's reader does not know")
         return entries
 
     def _check_session(self) -> None:
@@ -279,7 +277,7 @@ class _Scan:
         return relation.select(*(_output(field, column(name)) for field, name in outputs))
 
     def _relation(self, group: FileGroup, names: Mapping[str, str]) -> DataFrame:
-        url, version = self._snapshot.context.url, self._snapshot.version
+        context, version = self._snapshot.context, self._snapshot.version
         reader = self._spark.read.format("parquet").options(**_PARQUET_OPTIONS)
         if group.values is not None:
             reader = reader.options(**_NO_PARTITION_FOLDERS)
@@ -289,15 +287,16 @@ class _Scan:
             if group.values is None or field.name not in self._shape.partition_keys
         ]
         # Spark's plans show the name of the folder.
-        name = f"{_UNUSUAL.sub('_', url.rpartition('/')[2])}@v{version}"
-        folder = write_file_list(name, url, group.files)
+        name = f"{_UNUSUAL.sub('_', context.url.rpartition('/')[2])}@v{version}"
+        keys = deleted_keys(self._snapshot, group.files) if group.has_deleted else None
+        folder = write_file_list(name, context.url, group.files if keys is None else numbered(group.files))
         relation = reader.schema(StructType(fields)).load(f"file:{folder}")
         if is_connect(self._spark):
             # The server reads the list for each query. Plans of other DataFrames hold this plan, not this DataFrame.
             weakref.finalize(relation._plan, shutil.rmtree, folder.parent, ignore_errors=True)
         else:
             shutil.rmtree(folder.parent)
-        return relation
+        return relation if keys is None else without_deleted(self._spark, relation, keys)
 
     def _names_for_spark(self) -> dict[str, str]:
         """The name of each column in the relation.

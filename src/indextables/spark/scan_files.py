@@ -14,6 +14,7 @@ from urllib.parse import quote_from_bytes
 import msgspec
 import pyarrow as pa
 
+from indextables.log.deletion_vectors import DeletionVector, parse_vector
 from indextables.pruning.values import format_value, map_values, parse_values
 from indextables.schema import TableShape
 from indextables.split.byte_ranges import read_range
@@ -28,7 +29,7 @@ _MAX_OPENED: Final = 64
 
 COLUMNS: Final = (
     "path", "partitionValues", "size", "modificationTime",
-    "footerStartOffset", "footerEndOffset", "uncompressedSizeBytes",
+    "footerStartOffset", "footerEndOffset", "uncompressedSizeBytes", "numRecords", "deletionVector",
 )  # fmt: skip
 
 PartitionTexts = tuple[str | None, ...]
@@ -39,32 +40,39 @@ class NotNativeError(Exception):
 
 
 class ScanFile(msgspec.Struct, frozen=True):
-    """A split for Spark: its key below the root, its size, and its modification time in epoch milliseconds."""
+    """A split for Spark: its key below the root, its size, and its modification time in epoch milliseconds.
+
+    `num_records` are its rows, if the log knows them, with the deleted ones.
+    """
 
     key: str
     size: int
     modified_ms: int
+    num_records: int | None
+    deleted: DeletionVector | None
 
 
 class FileGroup(msgspec.Struct, frozen=True):
     """Files that one relation of Spark reads.
 
     `values` are the partition values of all of them, in the form of `format_value`; None if the folders name them.
+    All of them have deleted rows, or none has.
     """
 
     files: tuple[ScanFile, ...]
-    values: PartitionTexts | None = None
+    values: PartitionTexts | None
+    has_deleted: bool
 
 
 def file_groups(snapshot: Snapshot, entries: pa.Table) -> list[FileGroup]:
     """Group file entries for Spark's Parquet reader. Raises NotNativeError if it cannot read one of them."""
     folders = _Folders(snapshot.shape, snapshot.context.url)
-    plain = (entries[name].to_pylist() for name in COLUMNS if name != "partitionValues")
-    columns = [folders.texts(entries), *plain]
-    named: list[ScanFile] = []
-    others: dict[PartitionTexts, list[ScanFile]] = {}
+    columns = (entries[name].to_pylist() for name in COLUMNS if name != "partitionValues")
+    groups: dict[tuple[PartitionTexts | None, bool], list[ScanFile]] = {}
     doubtful: list[tuple[str, int]] = []
-    for texts, path, size, modified_ms, footer_start, footer_end, uncompressed in zip(*columns, strict=True):
+    for texts, path, size, modified_ms, footer_start, footer_end, uncompressed, num_records, vector in zip(
+        folders.texts(entries), *columns, strict=True
+    ):
         key = relative_key(path, snapshot.context.url)
         folder, _, name = key.rpartition("/")
         if size < (footer_end or 1) or name.startswith((".", "_")):
@@ -73,16 +81,14 @@ def file_groups(snapshot: Snapshot, entries: pa.Table) -> list[FileGroup]:
         # The JVM counts the bytes in front of the footer, and we count those of the rows.
         if footer_end is None or uncompressed is None or uncompressed == footer_start:
             doubtful.append((key, size))
-        file = ScanFile(key, size, modified_ms)
-        if folders.names(folder, texts):
-            named.append(file)
-        else:
-            others.setdefault(folders.canonical(texts), []).append(file)
+        values = None if folders.names(folder, texts) else folders.canonical(texts)
+        file = ScanFile(key, size, modified_ms, num_records, parse_vector(vector, key))
+        groups.setdefault((values, file.deleted is not None), []).append(file)
     _check_own(snapshot, doubtful)
-    if len(others) > _MAX_GROUPS:
-        raise NotNativeError(f"{len(others)} of its partitions are not named by the folders of their files")
-    groups = [FileGroup(tuple(files), texts) for texts, files in others.items()]
-    return [FileGroup(tuple(named)), *groups] if named else groups
+    unnamed = {values for values, _ in groups if values is not None}
+    if len(unnamed) > _MAX_GROUPS:
+        raise NotNativeError(f"{len(unnamed)} of its partitions are not named by the folders of their files")
+    return [FileGroup(tuple(files), *group) for group, files in groups.items()]
 
 
 def _check_own(snapshot: Snapshot, doubtful: Sequence[tuple[str, int]]) -> None:
