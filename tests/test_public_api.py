@@ -35,7 +35,7 @@ DOCUMENTED = {
     "indextables": indextables,
     "IndexTable": IndexTable,
     **METHODS,
-    **{name: inspect.unwrap(getattr(indextables, name)) for name in ("repair_table", "sql", "write")},
+    **{name: inspect.unwrap(getattr(indextables, name)) for name in ("expr", "repair_table", "sql", "write")},
 }
 EXAMPLES = [
     example

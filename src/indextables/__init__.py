@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from indextables.ingest.write import write
     from indextables.log.actions import AddAction
     from indextables.ops.checkpoint import CheckpointResult
+    from indextables.ops.expressions import Expression, expr
     from indextables.ops.fsck import FsckResult
     from indextables.ops.merge import MergeRequest, MergeResult
     from indextables.ops.prewarm import PrewarmRequest, PrewarmResult
@@ -49,6 +50,7 @@ _HOMES = {
     "CheckpointResult": "indextables.ops.checkpoint",
     "CommitResult": "indextables.table",
     "DropPartitionsResult": "indextables.ops.write",
+    "Expression": "indextables.ops.expressions",
     "FileSelection": "indextables.table",
     "FsckResult": "indextables.ops.fsck",
     "GarbageResult": "indextables.ops.purge",
@@ -70,6 +72,7 @@ _HOMES = {
     "Status": "indextables._results",
     "Terms": "indextables.search",
     "TruncateResult": "indextables.ops.truncate",
+    "expr": "indextables.ops.expressions",
     "repair_table": "indextables.table_repair",
     "sql": "indextables.statements",
     "write": "indextables.ingest.write",
@@ -81,6 +84,7 @@ __all__ = [
     "CheckpointResult",
     "CommitResult",
     "DropPartitionsResult",
+    "Expression",
     "FileSelection",
     "FsckResult",
     "GarbageResult",
@@ -104,6 +108,7 @@ __all__ = [
     "TruncateResult",
     "__version__",
     "errors",
+    "expr",
     "repair_table",
     "sql",
     "write",

@@ -7,6 +7,7 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     ├── InvalidOptionError (ValueError)
     ├── InvalidSchemaError (ValueError)
     ├── InvalidPredicateError (ValueError)
+    ├── InvalidExpressionError (ValueError)
     ├── InvalidQueryError (ValueError)
     ├── InvalidStatementError (ValueError)
     ├── InvalidAggregationError (ValueError)
@@ -76,6 +77,10 @@ class InvalidSchemaError(IndexTablesError, ValueError):
 
 class InvalidPredicateError(IndexTablesError, ValueError):
     """A predicate cannot be parsed, or names a column or value that the table does not have."""
+
+
+class InvalidExpressionError(IndexTablesError, ValueError):
+    """A SQL expression for a new value cannot be parsed, does not fit the table, or fails for a row."""
 
 
 class InvalidQueryError(IndexTablesError, ValueError):

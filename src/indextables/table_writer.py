@@ -1,18 +1,22 @@
-"""The methods of `IndexTable` that delete and update rows, and what its other methods that commit share."""
+"""The methods of `IndexTable` that delete, update and merge rows, and what its other methods that commit share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indextables import ops
 from indextables._tracebacks import short_tracebacks
 from indextables.errors import ReadOnlyTableError
 from indextables.predicates import Predicate
+from indextables.schema.python_data import as_reader
 from indextables.table import Snapshot
 from indextables.table.load import catch_up
 from indextables.table_export import TableExport
 from indextables.table_reader import as_predicate
+
+if TYPE_CHECKING:
+    from indextables.ops.expressions import Expression
 
 
 @short_tracebacks
@@ -61,7 +65,7 @@ class TableWriter(TableExport):
         """Set columns of the rows for which a predicate and a full-text query are true, in one commit.
 
         Args:
-            set: The new value of each column.
+            set: The new value of each column, or an expression for it, such as `expr("price * 1.1")`.
             where: A predicate in SQL. To update all rows, say "true".
             query: A full-text query, as for `search`.
             fields: The columns to search for terms without a field.
@@ -73,6 +77,7 @@ class TableWriter(TableExport):
             InvalidOptionError: There is nothing to set, or neither `where` nor `query` is given.
             InvalidSchemaError: A column does not exist.
             InvalidValueError: A value does not fit its column.
+            InvalidExpressionError: An expression cannot be evaluated.
             CommitConflictError: Other commits changed the same splits again and again, or the table's schema.
 
         Example:
@@ -81,6 +86,55 @@ class TableWriter(TableExport):
         """
         request = ops.update.UpdateRequest(dict(set), as_predicate(where), query, tuple(fields))
         return self._after(ops.update.update(self._writable(), request).snapshot)
+
+    def merge(
+        self,
+        source: Any,
+        on: str | Sequence[str] | Mapping[str, str],
+        *,
+        when_matched_update: bool | Mapping[str, Any] | None = None,
+        when_matched_delete: bool | str | Expression = False,
+        when_not_matched_insert: bool | str | Expression | Mapping[str, Any] = True,
+    ) -> int:
+        """Update the rows of the table that have the key of a row of a source, and insert the other rows (upsert).
+
+        All in one commit. Without more arguments, every matched row takes the values of the source, and the other rows
+        of the source are inserted. Two upserts of the same key never both insert it. A null in a key equals nothing, so
+        such rows of the source are inserted.
+
+        Args:
+            source: The rows, as any kind of data that `append` takes. They are held in memory.
+            on: The key columns; a mapping if they have other names in the source: `{"id": "customer_id"}`.
+            when_matched_update: What a matched row becomes: True takes the values of the source's columns, a mapping
+                sets columns to values or expressions, such as `{"n": expr("target.n + source.n")}`, False leaves the
+                row. The default is True, or False if `when_matched_delete` is True.
+            when_matched_delete: Delete matched rows instead: all of them, or those for which a SQL condition over
+                `target` and `source` is true.
+            when_not_matched_insert: Whether to insert the other rows of the source: all of them, or those for which a
+                SQL condition over `source` is true. A mapping sets columns to values or expressions over `source`.
+
+        Returns:
+            The version of the commit, or the newest version if there is nothing to change.
+
+        Raises:
+            InvalidOptionError: There are no keys, or the arguments contradict each other.
+            InvalidSchemaError: A column does not exist, or does not fit the table.
+            InvalidValueError: Several rows of the source match the same row, or a value does not fit its column.
+            InvalidExpressionError: An expression cannot be evaluated.
+            CommitConflictError: Other commits changed the same splits again and again, or the table's schema.
+
+        Example:
+            >>> rows = pa.table({"date": ["2026-01-31"], "level": ["INFO"], "message": ["disk full"]})
+            >>> table.merge(rows, on=["date", "level"])
+            3
+        """
+        request = ops.upsert.UpsertRequest(
+            as_reader(source).read_all(),
+            ops.upsert_clauses.key_columns(on),
+            ops.upsert_clauses.when_matched(when_matched_update, when_matched_delete),
+            ops.upsert_clauses.when_not_matched(when_not_matched_insert),
+        )
+        return self._after(ops.upsert.upsert(self._writable(), request).snapshot)
 
     def _bind(self, snapshot: Snapshot, *, is_pinned: bool) -> None:
         self._snapshot = snapshot

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         search,
         truncate,
         update,
+        upsert,
+        upsert_clauses,
         write,
     )
 
@@ -53,6 +55,8 @@ __all__ = [
     "search",
     "truncate",
     "update",
+    "upsert",
+    "upsert_clauses",
     "write",
 ]
 

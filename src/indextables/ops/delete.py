@@ -1,6 +1,5 @@
 """DELETE: removes the rows for which a predicate or a query is true, in one commit."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,11 +10,10 @@ from indextables._results import MESSAGE, TABLE_PATH, Column, Columns, Status
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import check_writable
 from indextables.ops.row_changes import FoundRows, RowFinder, change_rows
+from indextables.ops.row_counts import PARTITION_ROWS, PartitionCount, partition_counts, total_rows
 from indextables.ops.search import SearchRequest
 from indextables.predicates import Predicate
 from indextables.table import CommitResult, Operation, Snapshot
-
-PARTITION_ROWS = pa.struct([("partition", pa.map_(pa.string(), pa.string())), ("rows", pa.int64())])
 
 
 class DeleteRequest(msgspec.Struct, frozen=True):
@@ -32,13 +30,6 @@ class DeleteRequest(msgspec.Struct, frozen=True):
     query: str | None = None
     fields: tuple[str, ...] = ()
     dry_run: bool = False
-
-
-class PartitionCount(msgspec.Struct, frozen=True):
-    """A partition, and how many of its rows match; None if a split does not record its rows."""
-
-    partition: dict[str, str | None]
-    rows: int | None
 
 
 class DeleteResult(CommitResult, frozen=True, kw_only=True):
@@ -102,7 +93,7 @@ def delete(snapshot: Snapshot, request: DeleteRequest) -> DeleteResult:
 
 def _operation(request: DeleteRequest, found: Sequence[FoundRows]) -> Operation:
     parameters = {"predicate": request.where, "query": request.query}
-    metrics = {"numDeletedRows": _total([each.count for each in found]) or 0, "numAddedRows": 0}
+    metrics = {"numDeletedRows": total_rows(found) or 0, "numAddedRows": 0}
     return Operation(
         "DELETE", {name: str(value) for name, value in parameters.items() if value is not None}, metrics
     )
@@ -116,27 +107,9 @@ def _result(
         snapshot,
         is_committed=result is not None and result.is_committed,
         tries=1 if result is None else result.tries,
-        deleted_rows=_total([each.count for each in found]),
+        deleted_rows=total_rows(found),
         changed_files=len(found) - removed,
         removed_files=removed,
-        partitions=_partitions(found),
+        partitions=partition_counts(found),
         is_dry_run=is_dry_run,
     )
-
-
-def _partitions(found: Sequence[FoundRows]) -> tuple[PartitionCount, ...]:
-    rows: Counter[tuple[tuple[str, str | None], ...]] = Counter()
-    uncounted = set()
-    for each in found:
-        partition = tuple(sorted(each.ref.partition_values.items()))
-        rows[partition] += each.count or 0
-        if each.count is None:
-            uncounted.add(partition)
-    return tuple(
-        PartitionCount(dict(partition), None if partition in uncounted else count)
-        for partition, count in sorted(rows.items(), key=repr)
-    )
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    return None if None in counts else sum(count for count in counts if count is not None)

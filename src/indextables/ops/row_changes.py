@@ -25,7 +25,12 @@ from indextables.config.registry import (
     READ_PARALLELISM,
     TRANSACTION_RETRY_MAX_ATTEMPTS,
 )
-from indextables.errors import CommitConflictError, IndexTablesError, SplitCorruptedError
+from indextables.errors import (
+    CommitConflictError,
+    IndexTablesError,
+    SplitCorruptedError,
+    UnsupportedSplitError,
+)
 from indextables.log.actions import AddAction
 from indextables.log.deletion_vectors import (
     IN_FILE,
@@ -46,6 +51,7 @@ from indextables.predicates import columns_of
 from indextables.split.split import SplitFile
 from indextables.table import CommitResult, Operation, Snapshot, commit
 from indextables.table.changes import actions_since
+from indextables.table.commit import no_check
 from indextables.table.intent import ChangeRows
 from indextables.table.load import catch_up
 from indextables.table.plan import RowsMovedError
@@ -56,6 +62,9 @@ REWRITE: Final = "rewrite"
 
 # The operations that add a split again without new rows in it: it has lost some.
 ROW_OPERATIONS: Final = frozenset({"DELETE", "UPDATE", "MERGE ROWS"})
+
+# The rows that are read at a time.
+_ROWS_AT_A_TIME: Final = 65_536
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -145,12 +154,15 @@ def change_rows(
     find: Callable[[Snapshot, Sequence[str]], Sequence[FoundRows]],
     operation: Callable[[Sequence[FoundRows]], Operation],
     change: Change = no_new_rows,
+    *,
+    intent: type[ChangeRows] = ChangeRows,
+    before_each_try: Callable[[Snapshot], None] = no_check,
 ) -> RowChange:
     """Delete the rows that `find` finds, and add those of `change`, in one commit.
 
     `find` gets a snapshot and the paths to leave out. After a concurrent commit that changed a split with such rows,
-    it is called again, with the newest snapshot. Raises CommitConflictError if that happens too often, and what
-    `commit` raises.
+    or if `before_each_try` raises RowsMovedError, it is called again, with the newest snapshot. Raises
+    CommitConflictError if that happens too often, and what `commit` raises.
     """
     context, start = snapshot.context, snapshot.version
     skipped: Sequence[str] = ()
@@ -161,9 +173,10 @@ def change_rows(
         if not found and not new.files:
             return RowChange(found, new, None, snapshot)
         try:
-            with _committable(snapshot, found, new) as prepared:
+            with _committable(snapshot, found, new, intent) as prepared:
+                checks = (before_each_try, prepared.check_uploads)
                 result = commit(
-                    snapshot, prepared.intent, operation(found), before_each_try=prepared.check_uploads
+                    snapshot, prepared.intent, operation(found), before_each_try=partial(_check_all, checks)
                 )
         except RowsMovedError:
             snapshot = catch_up(snapshot).snapshot
@@ -174,6 +187,11 @@ def change_rows(
         f"{context.url}: nothing was committed, because concurrent commits moved or deleted rows of the same splits in "
         f"each of {attempts} attempts; start again, or raise {TRANSACTION_RETRY_MAX_ATTEMPTS.key}"
     )
+
+
+def _check_all(checks: Sequence[Callable[[Snapshot], None]], snapshot: Snapshot) -> None:
+    for check in checks:
+        check(snapshot)
 
 
 class _Prepared(msgspec.Struct, frozen=True):
@@ -187,13 +205,15 @@ class _Prepared(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def _committable(snapshot: Snapshot, found: Sequence[FoundRows], new: NewRows) -> Iterator[_Prepared]:
+def _committable(
+    snapshot: Snapshot, found: Sequence[FoundRows], new: NewRows, intent: type[ChangeRows]
+) -> Iterator[_Prepared]:
     """The transaction. If it provably does not land, its files are deleted."""
     uploaded = {file.path: file.modification_time_ms for file in new.files}
     undo = partial(_delete_uploads, snapshot, uploaded)
     with undoing_unless_landed(undo):
         try:
-            prepared = _prepare(snapshot, found, new, uploaded)
+            prepared = _prepare(snapshot, found, new, intent, uploaded)
         except BaseException:
             undo()  # before the commit begins, no log can refer to them
             raise
@@ -205,7 +225,11 @@ def _delete_uploads(snapshot: Snapshot, uploaded: Mapping[str, int]) -> None:
 
 
 def _prepare(
-    snapshot: Snapshot, found: Sequence[FoundRows], new: NewRows, uploaded: dict[str, int]
+    snapshot: Snapshot,
+    found: Sequence[FoundRows],
+    new: NewRows,
+    intent: type[ChangeRows],
+    uploaded: dict[str, int],
 ) -> _Prepared:
     """Write what the transaction needs, and note it in `uploaded`."""
     partly = [each for each in found if each.rows is not None]
@@ -226,7 +250,7 @@ def _prepare(
         after = _with_vectors(snapshot, after, partly, uploaded)
     files = (*rewritten, *new.files)
     return _Prepared(
-        ChangeRows(
+        intent(
             before,
             after,
             (*adds, *(add_of(file) for file in new.files)),
@@ -272,6 +296,22 @@ def _rewrite(
         for bad in group.bad_sources:
             raise SplitCorruptedError(f"{context.url}: {bad.path} cannot be rewritten: {bad.reason}")
         yield merge_ops[group.sources[0].path], group.files
+
+
+def rows_at(snapshot: Snapshot, found: FoundRows) -> Iterator[pa.Table]:
+    """The rows that were found in a split, some at a time. Raises UnsupportedSplitError if it does not store them."""
+    split = open_again(snapshot, found.ref)
+    if split.unreadable_columns:
+        raise UnsupportedSplitError(
+            f"{snapshot.context.url}: {split.path} has columns that are indexed but not stored "
+            f"({', '.join(split.unreadable_columns)}); a change of its rows would lose them"
+        )
+    if found.rows is None:
+        for batch in split.scan():
+            yield pa.Table.from_batches([batch])
+        return
+    for start in range(0, len(found.rows), _ROWS_AT_A_TIME):
+        yield split.take(found.rows[start : start + _ROWS_AT_A_TIME])
 
 
 def all_deleted(snapshot: Snapshot, found: FoundRows) -> RowNumbers:

@@ -45,6 +45,10 @@ class DeletedRows(msgspec.Struct, frozen=True, eq=False):
         mask[self.rows[start:end] - first] = False
         return mask
 
+    def are_left(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which of the rows with these numbers, ascending, are left."""
+        return ~np.isin(numbers, self.rows, assume_unique=True)
+
     def counts(self, first_rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return how many rows are deleted between each of these rows and the next one."""
         return np.diff(np.searchsorted(self.rows, first_rows))

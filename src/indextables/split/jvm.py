@@ -20,7 +20,6 @@ import orjson
 import pyarrow as pa
 import tantivy
 
-from indextables._arrow import arrow_from_numpy
 from indextables._caching import lazy_property
 from indextables.errors import InvalidOptionError, SplitCorruptedError, SplitWriteError, UnsupportedSplitError
 from indextables.predicates import BoundPredicate
@@ -44,7 +43,14 @@ from indextables.split.index_files import META_FILE, translating
 from indextables.split.index_opener import open_index
 from indextables.split.jvm_bundle import JvmBundle, fetch_members, read_member
 from indextables.split.needs import Needs
-from indextables.split.split import RowNumbers, Split, TableColumns, matching, needed_columns
+from indextables.split.split import (
+    NumberedRows,
+    RowNumbers,
+    Split,
+    TableColumns,
+    needed_columns,
+    numbered,
+)
 from indextables.storage import ObjectStore
 
 _Convert: TypeAlias = Callable[[Any], Any]
@@ -104,14 +110,19 @@ class JvmSplit(Split):
     def _scan(
         self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
     ) -> Iterator[pa.RecordBatch]:
+        for found in self._scan_numbered(names, bound, deleted):
+            yield from found.rows.to_batches()
+
+    def _scan_numbered(
+        self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[NumberedRows]:
         needed = needed_columns(names, bound)
         searcher, addresses = self._documents
         for start in range(0, len(addresses), _BATCH_ROWS):
             rows = self._rows(searcher, addresses[start : start + _BATCH_ROWS], needed)
-            left = None if deleted is None else deleted.left_of(start, start + rows.num_rows)
-            found = matching(rows if left is None else rows.filter(arrow_from_numpy(left)), bound)
-            if found.num_rows:
-                yield from found.select(names).to_batches()
+            found = numbered(rows, np.arange(start, start + rows.num_rows), bound, deleted)
+            if len(found.numbers):
+                yield NumberedRows(found.numbers, found.rows.select(names))
 
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
         numbers = np.asarray(row_numbers, np.int64).tolist()

@@ -21,7 +21,7 @@ from indextables.split.index_chunks import ChunkedIndex
 from indextables.split.jvm_bundle import JvmBundle
 from indextables.split.needs import Needs
 from indextables.split.rows_reader import RowsReader
-from indextables.split.split import RowNumbers, Split, TableColumns
+from indextables.split.split import NumberedRows, RowNumbers, Split, TableColumns
 from indextables.storage import ObjectStore
 
 # How much `OwnSplit.verify` reads at once.
@@ -125,6 +125,11 @@ class OwnSplit(Split):
         self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
     ) -> Iterator[pa.RecordBatch]:
         return self._rows.scan(names, bound, deleted)
+
+    def _scan_numbered(
+        self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[NumberedRows]:
+        return self._rows.scan_numbered(names, bound, deleted)
 
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table:
         return self._rows.take(row_numbers, names)

@@ -5,7 +5,7 @@ Only the byte ranges that are needed are fetched. The checksum of every page is 
 
 import mmap
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,15 @@ from indextables.split.byte_ranges import prefetched, read_range, read_ranges
 from indextables.split.deleted_rows import DeletedRows
 from indextables.split.pages import PageReader
 from indextables.split.rows_pruning import PlaceStatistics, PrunedColumns, group_statistics, page_statistics
-from indextables.split.split import RowNumbers, TableColumns, matching, needed_columns
+from indextables.split.split import (
+    NumberedRows,
+    RowNumbers,
+    TableColumns,
+    matching,
+    needed_columns,
+    numbered,
+    rows_of_ranges,
+)
 from indextables.storage import ObjectStore, coalesce
 
 _Numbers = npt.NDArray[np.int64]
@@ -76,6 +84,23 @@ class RowsReader:
             if found.num_rows:
                 yield from found.select(list(names)).to_batches()
 
+    def scan_numbered(
+        self, names: Sequence[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[NumberedRows]:
+        """Yield what `scan` yields, with the numbers of the rows."""
+        needed = needed_columns(names, bound)
+        columns = self._columns_of(needed)
+        first_rows = self._bundle.pages.first_rows
+        for tables, pages in self._reads(self._found_pages(bound), columns):
+            numbers = rows_of_ranges(first_rows[pages], first_rows[pages + 1])
+            done = 0
+            for rows in tables:
+                of_rows = numbers[done : done + rows.num_rows]
+                done += rows.num_rows
+                found = numbered(self._table.assemble(rows, needed), of_rows, bound, deleted)
+                if len(found.numbers):
+                    yield NumberedRows(found.numbers, found.rows.select(list(names)))
+
     def take(self, row_numbers: RowNumbers, names: Sequence[str]) -> pa.Table:
         """Return the rows with these numbers, in the given order. Only their pages are read."""
         numbers = np.asarray(row_numbers, np.int64)
@@ -99,23 +124,36 @@ class RowsReader:
         self, bound: BoundPredicate | None, columns: Sequence[str], deleted: DeletedRows | None
     ) -> Iterator[pa.Table]:
         """Yield rows among which are all that match and are not deleted, in order."""
-        if bound is None:
-            found = [(group, self._pages_of(group)) for group in range(self._metadata.num_row_groups)]
-        else:
-            found = self._matching_pages(bound)
+        found: Iterable[tuple[int, _Numbers]] = self._found_pages(bound)
+        if deleted is not None:
+            found = self._pages_left(found, deleted)
+        for tables, pages in self._reads(found, columns):
+            yield from self._rows_left(tables, pages, deleted)
+
+    def _reads(
+        self, found: Iterable[tuple[int, _Numbers]], columns: Sequence[str]
+    ) -> Iterator[tuple[Iterator[pa.Table], _Numbers]]:
+        """Yield the rows of pages, as tables to be read in turn, and the pages. Row groups are read as a whole if most
+        of their pages are wanted.
+        """
         whole: list[int] = []
-        for group, pages in found if deleted is None else self._pages_left(found, deleted):
-            count = self._num_pages(group)
-            if len(pages) > _FEW_PAGES * count:
+        for group, pages in found:
+            if len(pages) > _FEW_PAGES * self._num_pages(group):
                 whole.append(group)
                 continue
-            yield from self._rows_left(self._read_groups(whole, columns), self._pages_of_all(whole), deleted)
+            yield self._read_groups(whole, columns), self._pages_of_all(whole)
             whole = []
-            yield from self._rows_left(self._read_pages(pages, columns), pages, deleted)
-        yield from self._rows_left(self._read_groups(whole, columns), self._pages_of_all(whole), deleted)
+            yield self._read_pages(pages, columns), pages
+        yield self._read_groups(whole, columns), self._pages_of_all(whole)
+
+    def _found_pages(self, bound: BoundPredicate | None) -> list[tuple[int, _Numbers]]:
+        """Return the row groups and pages that may have matching rows."""
+        if bound is None:
+            return [(group, self._pages_of(group)) for group in range(self._metadata.num_row_groups)]
+        return self._matching_pages(bound)
 
     def _pages_left(
-        self, found: Sequence[tuple[int, _Numbers]], deleted: DeletedRows
+        self, found: Iterable[tuple[int, _Numbers]], deleted: DeletedRows
     ) -> Iterator[tuple[int, _Numbers]]:
         """Yield row groups with those of their pages that have a row that is not deleted."""
         first_rows = self._bundle.pages.first_rows

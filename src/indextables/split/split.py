@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,14 @@ from indextables.storage import ObjectStore
 _ONE_ROW = pa.table({"row": arrow_from_numpy(np.zeros(1, np.int64))})
 
 T = TypeVar("T")
+
+
+class NumberedRows(NamedTuple):
+    """Rows of a split, and their numbers, ascending."""
+
+    numbers: npt.NDArray[np.int64]
+    rows: pa.Table
+
 
 RowNumbers: TypeAlias = Sequence[int] | npt.NDArray[np.int64]
 
@@ -107,6 +115,12 @@ class Split(ABC):
         """
         return self._scan(self._table.names(columns), predicate, self._deleted)
 
+    def scan_numbered(
+        self, columns: Sequence[str] | None = None, predicate: BoundPredicate | None = None
+    ) -> Iterator[NumberedRows]:
+        """Return what `scan` returns, with the number of each row. Raises what `scan` raises."""
+        return self._scan_numbered(self._table.names(columns), predicate, self._deleted)
+
     def take(self, row_numbers: RowNumbers, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these numbers, in the given order; a repeated number repeats its row.
 
@@ -142,6 +156,11 @@ class Split(ABC):
     def _scan(
         self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
     ) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _scan_numbered(
+        self, names: list[str], bound: BoundPredicate | None, deleted: DeletedRows | None
+    ) -> Iterator[NumberedRows]: ...
 
     @abstractmethod
     def _take(self, row_numbers: RowNumbers, names: list[str]) -> pa.Table: ...
@@ -246,6 +265,32 @@ class TableColumns(msgspec.Struct, frozen=True):
 def matching(rows: pa.Table, bound: BoundPredicate | None) -> pa.Table:
     """Return the rows for which a bound predicate is true."""
     return rows if bound is None else rows.filter(to_arrow_filter(bound))
+
+
+def numbered(
+    rows: pa.Table,
+    numbers: npt.NDArray[np.int64],
+    bound: BoundPredicate | None,
+    deleted: DeletedRows | None,
+) -> NumberedRows:
+    """Return the rows with these numbers that are not deleted, and for which a bound predicate is true."""
+    if deleted is not None:
+        is_left = deleted.are_left(numbers)
+        if not is_left.all():
+            rows, numbers = rows.filter(arrow_from_numpy(is_left)), numbers[is_left]
+    if bound is None:
+        return NumberedRows(numbers, rows)
+    name = "~".join(["row", *rows.column_names])  # longer than any of the names
+    found = rows.append_column(name, arrow_from_numpy(numbers)).filter(to_arrow_filter(bound))
+    return NumberedRows(found[name].to_numpy(), found.drop_columns([name]))
+
+
+def rows_of_ranges(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the numbers of the rows in these ranges (ends exclusive), one range after the other."""
+    lengths = ends - starts
+    skipped = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    numbers: npt.NDArray[np.int64] = np.arange(len(skipped)) + skipped
+    return numbers
 
 
 def needed_columns(names: Sequence[str], bound: BoundPredicate | None) -> list[str]:

@@ -140,8 +140,8 @@ class CommitResult(Result, frozen=True):
         return self.snapshot.version
 
 
-def _no_check(_: Snapshot) -> None:
-    return None
+def no_check(_: Snapshot) -> None:
+    """The check before each try of a commit that needs none."""
 
 
 def commit(
@@ -149,7 +149,7 @@ def commit(
     intent: Intent,
     operation: Operation,
     *,
-    before_each_try: Callable[[Snapshot], None] = _no_check,
+    before_each_try: Callable[[Snapshot], None] = no_check,
 ) -> CommitResult:
     """Commit a transaction that was planned on `snapshot`, or on newer versions after concurrent commits.
 

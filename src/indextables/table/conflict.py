@@ -6,12 +6,15 @@ The matrix says what happens to this transaction (row) after a concurrent commit
     RECOMPUTE  its removes are computed again on the new snapshot
     RECHECK    it continues unless the concurrent commit changed what it depends on
     GROUPS     each merge group continues if all its sources are still live, with the same deleted rows
-    SEARCH     it continues if the splits that lose rows are still live as they were; else their rows are found again
+    SEARCH     it continues if the splits that lose rows are still live as they were, and for an upsert if no new split
+               has a key of its source; else its rows are found again
     GIVE_UP    it fails with a CommitConflictError
 
 This module only decides whether the transaction may continue. The planner (`plan`) recomputes removes and finds the
 merge groups that are still live: it always works on the newest snapshot. If a split that loses rows has changed, it
-raises RowsMovedError, and the operation searches the new snapshot.
+raises RowsMovedError, and the operation searches the new snapshot. So does the check of an upsert before each try.
+
+The commit of an upsert is a concurrent append, overwrite or delete, as its actions are: it has no column of its own.
 """
 
 from enum import Enum
@@ -68,6 +71,7 @@ _ROWS: dict[Kind, tuple[Resolution, ...]] = {
     Kind.MERGE:            (_R,     _G,        _G,    _G,   _G,     _K),
     Kind.DROP:             (_C,     _C,        _C,    _C,   _C,     _X),
     Kind.DELETE:           (_R,     _S,        _S,    _S,   _S,     _K),
+    Kind.UPSERT:           (_S,     _S,        _S,    _S,   _S,     _K),
     Kind.METADATA:         (_C,     _C,        _C,    _C,   _C,     _K),
 }
 # fmt: on

@@ -22,6 +22,7 @@ class Kind(Enum):
     MERGE = "merge"
     DROP = "drop partitions"
     DELETE = "delete"
+    UPSERT = "upsert"
     METADATA = "metadata or protocol"
 
 
@@ -113,6 +114,15 @@ class ChangeRows(msgspec.Struct, frozen=True):
     kind = Kind.DELETE
 
 
+class Upsert(ChangeRows, frozen=True):
+    """Delete rows and add others with the keys of a source, and rows with keys that no row of the table has.
+
+    Before each try, the writer searches splits that are new since it found the rows for these keys.
+    """
+
+    kind = Kind.UPSERT
+
+
 class ChangeProperties(msgspec.Struct, frozen=True):
     """Set table properties. A value of None removes the property."""
 
@@ -156,6 +166,7 @@ Intent = (
     | RemoveFiles
     | Merge
     | ChangeRows
+    | Upsert
     | ChangeProperties
     | ChangeMetadata
     | UpgradeProtocol
