@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from indextables import ops
+from indextables._public import public_methods
 from indextables._row_progress import showing_rows
-from indextables._tracebacks import short_tracebacks
 from indextables.config.registry import MERGE_PARALLELISM, PURGE_PARALLELISM
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import AddAction
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from indextables.ops.truncate import TruncateResult
 
 
-@short_tracebacks
+@public_methods
 class IndexTable(TableWriter):
     """A table at one version.
 

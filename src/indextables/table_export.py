@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from indextables._tracebacks import short_tracebacks
+from indextables._public import public_methods
 from indextables.errors import MissingExtraError
 from indextables.notebooks import html_of_table
 from indextables.predicates import Predicate
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-@short_tracebacks
+@public_methods
 class TableExport(TableReader):
     """A table whose rows other libraries can take as they are."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables import ops
-from indextables._tracebacks import short_tracebacks
+from indextables._public import public_methods
 from indextables.config.registry import READ_PARALLELISM
 from indextables.errors import InvalidOptionError
 from indextables.log.actions import Metadata, ProtocolAction
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from indextables.search import Histogram, Metric, Terms
 
 
-@short_tracebacks
+@public_methods
 class TableReader:
     """The methods of `IndexTable` that read one version of a table."""
 

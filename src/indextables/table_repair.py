@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from indextables import ops
-from indextables._tracebacks import short_traceback
+from indextables._public import public_call
 from indextables.config.registry import READ_PARALLELISM
 from indextables.table import TableContext
 from indextables.table_reader import choose_runner
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from indextables.ops.runner import Progress, Runner
 
 
-@short_traceback
+@public_call
 def repair_table(
     path: str | os.PathLike[str],
     target: str | os.PathLike[str] | None = None,

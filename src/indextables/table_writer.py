@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from indextables import ops
-from indextables._tracebacks import short_tracebacks
+from indextables._public import public_methods
 from indextables.errors import ReadOnlyTableError
 from indextables.predicates import Predicate
 from indextables.schema.python_data import as_reader
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from indextables.ops.expressions import Expression
 
 
-@short_tracebacks
+@public_methods
 class TableWriter(TableExport):
     """A table that can be changed, unless it was opened at an older version."""
 

@@ -102,15 +102,10 @@ def test_missing_version_exits_with_1(invoke: Invoke, table_path: str) -> None:
     assert "99" in result.stderr
 
 
-def test_unknown_setting_is_a_warning_line_that_suggests_the_right_one(
-    invoke: Invoke, table_path: str
-) -> None:
+def test_unknown_setting_is_wrong_usage_that_suggests_the_right_one(invoke: Invoke, table_path: str) -> None:
     result = invoke("files", table_path, "--json", "--option", "spark.indextables.checkpoint.intervall=5")
-    assert result.exit_code == 0
-    assert result.stderr == (
-        "warning: option spark.indextables.checkpoint.intervall is unknown and ignored; did you mean "
-        "spark.indextables.checkpoint.interval?\n"
-    )
+    assert result.exit_code == 2
+    assert "did you mean spark.indextables.checkpoint.interval?" in result.stderr
 
 
 def test_wrong_table_property_is_one_warning(invoke: Invoke, table_path: str) -> None:

@@ -22,7 +22,6 @@ def test_value_may_have_an_equals_sign_and_the_last_of_two_wins() -> None:
         ("indexing.typemap.title", "spark.indextables.indexing.typemap.title"),
         # An older key is kept: its unit may differ.
         ("checkpoint.format", "spark.indextables.checkpoint.format"),
-        ("spark.indextables.no.such.key", "spark.indextables.no.such.key"),
         ("fs.s3a.endpoint", "fs.s3a.endpoint"),
         ("spark.hadoop.fs.s3a.endpoint", "spark.hadoop.fs.s3a.endpoint"),
     ],
@@ -34,6 +33,8 @@ def test_prefix_of_a_setting_is_optional(given: str, key: str) -> None:
 def test_unknown_key_is_refused_with_a_suggestion() -> None:
     with pytest.raises(typer.BadParameter, match=r"did you mean spark\.indextables\.checkpoint\.interval\?"):
         parse_settings(["checkpoint.intervall=5"])
+    with pytest.raises(typer.BadParameter, match="unknown setting"):
+        parse_settings(["spark.indextables.no.such.key=5"])
 
 
 def test_setting_reaches_the_table(invoke: Invoke, table_path: str) -> None:

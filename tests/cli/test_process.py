@@ -26,10 +26,13 @@ PROMPT_SECONDS = 40
 
 @pytest.mark.parametrize("name", ["files", "describe"])
 def test_stdout_is_json_and_nothing_else(run_process: RunProcess, table_path: str, name: str) -> None:
-    result = run_process(name, table_path, "--json", "--option", "spark.indextables.no.such=1")
+    contradicting = [
+        f"--option=spark.{name}.checkpoint.interval={len(name)}" for name in ("indextables", "tantivy4spark")
+    ]
+    result = run_process(name, table_path, "--json", *contradicting)
     assert result.returncode == 0
     assert isinstance(json.loads(result.stdout), dict | list)
-    assert result.stderr.startswith("warning: option spark.indextables.no.such is unknown and ignored")
+    assert result.stderr.startswith("warning: spark.indextables.checkpoint.interval and spark.tantivy4spark")
     assert result.stderr.count("\n") == 1
 
 

@@ -84,9 +84,10 @@ def test_a_stream_of_batches_is_written_as_it_comes(table):
 
 def test_anything_that_gives_arrow_batches_can_be_appended(table):
     table.append(rows(1).to_batches()[0])
-    assert ids(table) == [1]
-    with pytest.raises(TypeError, match="Arrow"):
-        table.append([{"id": 2}])
+    table.append([{"id": 2}])
+    assert ids(table) == [1, 2]
+    with pytest.raises(InvalidOptionError, match="cannot be written"):
+        table.append("rows")
 
 
 def test_many_rows_make_several_splits_that_scan_as_one_table(path):

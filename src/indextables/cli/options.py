@@ -89,16 +89,17 @@ def parse_pairs(pairs: Sequence[str] | None) -> dict[str, str]:
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     """Parse settings; the common prefix of their keys is optional.
 
-    An unknown key with the prefix passes: `Settings` warns about it. Raises typer.BadParameter for any other key that
-    is neither a setting nor a Hadoop key, because it would have no effect.
+    Raises typer.BadParameter for a key that is neither a setting nor a Hadoop key.
     """
     return {_full_key(key): value for key, value in parse_pairs(pairs).items()}
 
 
 def _full_key(key: str) -> str:
-    if is_ours(key) or key.lower().startswith(_HADOOP_PREFIXES):
+    if key.lower().startswith(_HADOOP_PREFIXES):
         return key
     match find(key):
+        case SettingMatch() | FamilyMatch() if is_ours(key):
+            return key
         case SettingMatch(setting, alias):
             # Keep an older key: its unit may differ.
             return setting.key if alias is None else alias.key

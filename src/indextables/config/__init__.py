@@ -10,7 +10,15 @@ from indextables.config.setting import (
     SettingWarning,
     UnknownSettingWarning,
 )
-from indextables.config.settings import Settings, Source, list_families, list_settings, nearest
+from indextables.config.settings import (
+    Settings,
+    Source,
+    check_options,
+    check_properties,
+    list_families,
+    list_settings,
+    nearest,
+)
 
 __all__ = [
     "Alias",
@@ -23,6 +31,8 @@ __all__ = [
     "Settings",
     "Source",
     "UnknownSettingWarning",
+    "check_options",
+    "check_properties",
     "list_families",
     "list_settings",
     "nearest",

@@ -32,6 +32,8 @@ Place = Literal["option", "table property", "session setting"]
 T = TypeVar("T")
 
 _MIN_SIMILARITY = 0.7
+# Settings of object stores under the names of Hadoop and Spark.
+_HADOOP_PREFIXES = ("fs.", "google.cloud.", "spark.hadoop.")
 
 
 # `Layer` and `Settings` are dataclasses: rich prints every field of a msgspec.Struct, and these may hold secrets.
@@ -182,9 +184,7 @@ class _LayerReader(msgspec.Struct):
             case FamilyMatch() as match:
                 self._read_family(match, key, value)
             case None:
-                near = nearest(key)
-                remedy = f"did you mean {near}?" if near else "docs/configuration.md lists the settings"
-                message = f"{self.place} {key} is unknown and ignored; {remedy}"
+                message = f"{self.place} {key} is unknown and ignored; {_remedy(key)}"
                 self.pending.add(UnknownSettingWarning, key, message)
 
     def _read_family(self, match: "FamilyMatch", key: str, value: object) -> None:
@@ -214,6 +214,29 @@ def _age_of_spelling(key: str) -> tuple[bool, bool, bool]:
     by_older_prefix = key.lower().startswith(OLDER_PREFIX)
     exact = isinstance(match, SettingMatch) and match.setting.key == key
     return by_older_prefix, by_alias, not exact
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise InvalidOptionError, with the nearest key, for options that would have no effect.
+
+    Settings of stores under the names of Hadoop pass.
+    """
+    for key in options:
+        is_unknown = find(key) is None or not is_ours(key)
+        if is_unknown and not key.lower().startswith(_HADOOP_PREFIXES):
+            raise InvalidOptionError(f"unknown option {key!r}; {_remedy(key)}")
+
+
+def check_properties(properties: Mapping[str, object]) -> None:
+    """Raise InvalidOptionError, with the nearest key, for unknown settings among properties. Other keys are free."""
+    for key in properties:
+        if is_ours(key) and find(key) is None:
+            raise InvalidOptionError(f"unknown table property {key!r}; {_remedy(key)}")
+
+
+def _remedy(key: str) -> str:
+    near = nearest(key)
+    return f"did you mean {near}?" if near else "docs/configuration.md lists the settings"
 
 
 # --- looking up keys ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from indextables import ops
-from indextables._tracebacks import short_traceback
+from indextables._public import public_call
 from indextables.errors import InvalidOptionError, InvalidSchemaError, TableNotFoundError
 from indextables.index_table import IndexTable, one_or_several, table_at
 from indextables.ingest.lattice import final_type, table_type
@@ -24,7 +24,7 @@ _DATA: Final = "the data"
 _REMEDY: Final = "cast the column, or write to a new table"
 
 
-@short_traceback
+@public_call
 def write(
     path: str | os.PathLike[str],
     data: Any,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from indextables._results import MESSAGE, TABLE_PATH, Column, Columns
-from indextables.config import Settings
+from indextables.config import Settings, check_properties
 from indextables.config.registry import (
     INDEX_WRITER_HEAP_SIZE,
     INDEXING_TYPEMAP,
@@ -56,7 +56,7 @@ from indextables.table import CommitResult, Operation, Snapshot, TableContext, c
 from indextables.table.changes import actions_since
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
-from indextables.table.create import commit_table
+from indextables.table.create import check_index_settings, commit_table
 from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
 from indextables.table.intent import (
     Append,
@@ -264,7 +264,12 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     for key, value in properties.items():
         if value is not None and not isinstance(value, str):
             raise InvalidOptionError(f"{snapshot.context.url}: the property {key!r} must be a string or None")
-    Settings.resolve({key: value for key, value in properties.items() if value is not None})
+    check_properties(properties)
+    new = {key: value for key, value in properties.items() if value is not None}
+    Settings.resolve(new)
+    if any(key.lower().startswith(INDEXING_PREFIX) for key in new):
+        settings = snapshot.context.settings.with_table_properties({**snapshot.metadata.configuration, **new})
+        check_index_settings(snapshot.metadata, settings)
     return run(snapshot, ChangeProperties(dict(properties)), Operation("SET PROPERTIES"))
 
 

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from indextables._tracebacks import short_traceback
+from indextables._public import public_call
+from indextables.config import check_options
 from indextables.ops.runner import Progress, Runner
 from indextables.statements import nodes
 from indextables.statements.caller import Caller, TableResolver
@@ -14,7 +15,7 @@ from indextables.statements.grammar import require_statement
 from indextables.statements.nodes import Statement
 
 
-@short_traceback
+@public_call
 def sql(
     text: str,
     *,
@@ -47,6 +48,7 @@ def sql(
         >>> indextables.sql("CHECKPOINT INDEXTABLES 'logs'")["status"].to_pylist()
         ['SUCCESS']
     """
+    check_options(options or {})
     caller = Caller(
         storage_options=dict(storage_options or {}),
         options=dict(options or {}),

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from indextables._caching import LruCache, register_cache
-from indextables.config import Settings
+from indextables.config import Settings, check_options
 from indextables.config.registry import CHECKPOINT_PARALLELISM, TRANSACTION_CACHE_ENABLED
 from indextables.log.actions import Metadata
 from indextables.metrics import CACHE_HITS, CACHE_MISSES
@@ -52,6 +52,7 @@ class TableContext(msgspec.Struct, frozen=True):
         options: Mapping[str, str] | None = None,
     ) -> "TableContext":
         """The context of a table by its path or URL. Raises InvalidOptionError."""
+        check_options(options or {})
         location = StoreLocation.of(path, storage_options=storage_options, options=options)
         return cls(location.open(), Settings.resolve(options), location)
 

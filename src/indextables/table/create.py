@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from indextables.config import Settings, check_properties
 from indextables.config.registry import TRANSACTION_COMPRESSION_ENABLED
 from indextables.errors import TableAlreadyExistsError, TableNotFoundError
 from indextables.log.actions import (
@@ -27,7 +28,7 @@ from indextables.log.replay import EMPTY_HEADER
 from indextables.log.segment import LogSegment
 from indextables.log.version_file import Conflict, compress, write_version_file
 from indextables.metrics import COMMITS, INDEXED_ROWS
-from indextables.schema import check_partition_columns, from_spark_json, to_spark_json
+from indextables.schema import TableShape, check_partition_columns, from_spark_json, to_spark_json
 from indextables.storage import require_put_if_absent
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.context import TableContext
@@ -60,8 +61,8 @@ def create_table(
     schema_string = to_spark_json(schema)
     existing = _find(context)
     if existing is None:
-        require_put_if_absent(context.store)
         metadata = _new_metadata(context, schema_string, partition_by, properties, name, description)
+        require_put_if_absent(context.store)
         # The new id makes these bytes unique, so a write whose answer was lost can be recognised.
         if _write_first_version(context, encode_actions([CURRENT_PROTOCOL, metadata])):
             COMMITS.record(1, context.url, operation=CREATE_TABLE)
@@ -136,7 +137,8 @@ def _new_metadata(
     name: str | None,
     description: str | None,
 ) -> Metadata:
-    return with_field_ids(
+    check_properties(properties)
+    metadata = with_field_ids(
         Metadata(
             id=str(uuid.uuid4()),
             schema_string=schema_string,
@@ -147,6 +149,17 @@ def _new_metadata(
             created_time=context.store.clock.now_ms(),
         )
     )
+    check_index_settings(metadata, context.with_properties(metadata).settings)
+    return metadata
+
+
+def check_index_settings(metadata: Metadata, settings: Settings) -> None:
+    """Raise InvalidOptionError for index settings with which no row could be written to a table."""
+    # Imports Tantivy, which opening a table does not need.
+    from indextables.split.doc_mapping_settings import mapping_from_settings
+
+    shape = TableShape(from_spark_json(metadata.schema_string), metadata.partition_columns)
+    mapping_from_settings(shape.checked(), settings)
 
 
 def _write_first_version(context: TableContext, lines: bytes) -> bool:

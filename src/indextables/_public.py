@@ -1,4 +1,6 @@
-"""Short tracebacks: an error of ours shows the caller's code and one frame of ours, not how we came upon it.
+"""Public calls: their arguments are checked, and their errors are short.
+
+An error of ours shows the caller's code and one frame of ours, not how we came upon it.
 
 Our messages name the thing, the place and the remedy, so the frames and the causes behind them are noise to users. They
 are logged at the level DEBUG. Any other error is a bug, and keeps all its frames.
@@ -10,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from indextables._arguments import checker_of
 from indextables.errors import IndexTablesError
 
 logger = logging.getLogger("indextables")
@@ -21,12 +24,17 @@ K = TypeVar("K", bound=type)
 _SPECIAL_METHODS = frozenset({"__init__", "__len__", "__arrow_c_stream__", "__arrow_c_schema__"})
 
 
-def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """A public function that raises our errors without its own frames and without their causes."""
+def public_call(function: Callable[P, T]) -> Callable[P, T]:
+    """A public function that checks its arguments, and raises our errors without its frames and without their causes.
+
+    Raises InvalidOptionError for an argument of the wrong kind.
+    """
+    check = checker_of(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
+            check(args, kwargs)
             return function(*args, **kwargs)
         except IndexTablesError as error:
             logger.debug("%s failed", function.__qualname__, exc_info=True)
@@ -37,13 +45,13 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def short_tracebacks(kind: K) -> K:
-    """A class whose public methods, class methods and constructor are like `short_traceback` makes them."""
+def public_methods(kind: K) -> K:
+    """A class whose public methods, class methods and constructor are public calls."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in _SPECIAL_METHODS:
             continue
         if isinstance(member, classmethod):
-            setattr(kind, name, classmethod(short_traceback(member.__func__)))
+            setattr(kind, name, classmethod(public_call(member.__func__)))
         elif inspect.isfunction(member):
-            setattr(kind, name, short_traceback(member))
+            setattr(kind, name, public_call(member))
     return kind
