@@ -11,6 +11,7 @@ import pytest
 
 from indextables import IndexTable
 from indextables.errors import (
+    InvalidOptionError,
     InvalidPredicateError,
     InvalidSchemaError,
     InvalidValueError,
