@@ -43,7 +43,6 @@ READS = {
     "one column as text": (lambda t: t.search("disk", columns="message"), r"as in columns=\['message'\]"),
     "one column as text in a scan": (lambda t: t.scan(columns="id"), r"scan: .* as in columns=\['id'\]"),
     "column by number": (lambda t: t.to_arrow(columns=[1]), r"columns is \[1\]; pass .*a list of names"),
-    "one field as text": (lambda t: t.search("disk", fields="message"), r"as in fields=\['message'\]"),
     "filter of a dict": (
         lambda t: t.to_arrow(where={"id": 1}),
         "where is {'id': 1}; pass a text.*filters are SQL",
