@@ -141,6 +141,7 @@ def test_a_package_missing_on_executors_is_reported_early_with_the_interpreter(
         table.append(rows(number))
     (answer,) = cluster.run(["missing_package", str(tmp_path / "table")], python=str(python))
     messages = answer["errors"]
+    assert len(answer["rows"]) == table.count()
     assert len(messages) == 3
     for message in messages:
         assert f"{python} on " in message

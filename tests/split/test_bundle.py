@@ -170,6 +170,14 @@ def test_a_tail_with_a_right_checksum_and_wrong_content_is_an_error(real_split, 
         decode_tail(tail, file.footer_start_offset, "here")
 
 
+def test_a_column_name_that_is_no_text_is_an_error(real_split, store):
+    data, file, _ = real_split
+    start = file.footer_start_offset
+    store.put(file.path, data[:start] + data[start:].replace(b"text", b"t\x8fxt"))
+    with pytest.raises(SplitCorruptedError, match="the Parquet metadata cannot be read"):
+        opened(store, file)
+
+
 def test_a_parquet_file_without_an_index_is_not_a_split(store):
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": [1]}), sink)

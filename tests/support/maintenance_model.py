@@ -335,8 +335,9 @@ class MaintenanceMachine(RuleBasedStateMachine):
             assert path in self.loose_ms, f"{path} is part of the newest version"
             assert self.loose_ms[path] <= cutoff_ms, path
         needed = frozenset(path for version in self.kept for path in self.versions[version].paths)
-        # Removals in deleted versions count as no later than the oldest known version.
-        known_ms = self.versions[self.kept[0]].committed_ms
+        # Removals in deleted version files count as no later than the oldest version file. A checkpoint before it keeps
+        # its version readable, but tells nothing about removals.
+        known_ms = self.versions[min(list_log(self.store).versions)].committed_ms
         for path in there - needed:
             assert max(self.loose_ms[path], known_ms) > cutoff_ms - HAIR_MS, path
         self.stored = there

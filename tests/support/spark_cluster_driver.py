@@ -69,19 +69,20 @@ def merge(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, 
 
 
 def missing_package(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """The errors of a write, a read and a statement if the executors lack the package."""
+    """The errors of a write, a read and a statement if the executors lack the package. Spark's own reader needs none."""
     del options
-    errors = []
+    errors, reader = [], spark.read.format("indextables")
+    rows = [row.id for row in reader.load(path).collect()]
     for attempt in (
         lambda: spark.range(3).write.format("indextables").mode("append").save(path),
-        lambda: spark.read.format("indextables").load(path),
+        lambda: reader.option("spark.indextables.read.engine", "python").load(path),
         lambda: spark.sql(f"MERGE SPLITS '{path}'"),
     ):
         try:
             attempt()
         except SparkUnavailableError as error:
             errors.append(str(error))
-    return {"errors": errors}
+    return {"errors": errors, "rows": rows}
 
 
 def lose_executor(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
@@ -129,8 +130,9 @@ def _appended(
 
 
 def prewarm(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """PREWARM as a statement, a search on executors, and the caches of all hosts before and after a flush."""
+    """PREWARM as a statement, and the caches of all hosts, empty at first, before and after a flush."""
     del options
+    spark.sql("FLUSH INDEXTABLES DISK CACHE").collect()
     warmed = [row.asDict(recursive=True) for row in spark.sql(f"PREWARM INDEXTABLES '{path}'").collect()]
     again = spark.sql(f"PREWARM INDEXTABLES '{path}' FOR FIELDS (body)").collect()
     described = [row.asDict() for row in spark.sql("DESCRIBE INDEXTABLES DISK CACHE").collect()]

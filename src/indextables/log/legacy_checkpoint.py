@@ -381,7 +381,7 @@ def _read_rows(files: Mapping[str, bytes]) -> pa.Table:
     for key, data in files.items():
         try:
             opened.append(pq.ParquetFile(io.BytesIO(data)))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{key}: {error}") from error
     count = sum(file.metadata.num_rows for file in opened)
     if count > MAX_CHECKPOINT_ROWS:

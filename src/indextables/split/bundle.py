@@ -293,7 +293,7 @@ def _decode_metadata(tail: bytes, place: str) -> tuple[pq.FileMetaData, dict[str
         metadata = pq.read_metadata(pa.BufferReader(tail))
         entry = (metadata.metadata or {}).get(METADATA_KEY)
         document = None if entry is None else orjson.loads(entry)
-    except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise SplitCorruptedError(f"{place}: the Parquet metadata cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise SplitCorruptedError(f"{place}: this is a Parquet file without an index, not a split")
