@@ -1,7 +1,8 @@
 """`IndexTable`: a table as Python users hold it, and the one façade in front of the operations.
 
 The command line, the SQL statements and Spark use the same methods, or the same functions of `ops`. The
-methods that only read are in `table_reader`, those that delete and update rows in `table_writer`. `ops` imports an
+methods that only read are in `table_reader`, those that delete and update rows in `table_writer`, and those that change
+columns in `table_columns`. `ops` imports an
 operation when it is first used.
 """
 
@@ -26,9 +27,9 @@ from indextables.schema.python_data import as_arrow
 from indextables.table import Snapshot, TableContext, create_table, load_snapshot
 from indextables.table.history import version_at
 from indextables.table.load import catch_up
+from indextables.table_columns import TableSchemaWriter
 from indextables.table_reader import as_predicate, choose_runner
 from indextables.table_repair import as_path, repair_context
-from indextables.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointResult
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @public_methods
-class IndexTable(TableWriter):
+class IndexTable(TableSchemaWriter):
     """A table at one version.
 
     The object stays at its version until `refresh()`, or until it commits a change itself. A table that was opened at

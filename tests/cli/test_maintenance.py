@@ -195,3 +195,28 @@ def test_delete_without_a_condition_is_wrong_usage(invoke: Invoke, path: str) ->
     result = invoke("delete", path, "--yes")
     assert result.exit_code == 2
     assert "--where true means all" in " ".join(result.stderr.split())
+
+
+# --- alter --------------------------------------------------------------------------------------------
+
+
+def test_columns_are_altered(invoke: Invoke, path: str) -> None:
+    result = invoke("alter", path, "ADD COLUMN level STRING DEFAULT 'INFO' AFTER id")
+    assert (result.exit_code, result.stdout) == (0, "version 4: the columns are id, level, day, body\n")
+    assert (
+        json.loads(invoke("alter", path, "RENAME COLUMN body TO text", "--json").stdout)["status"]
+        == "SUCCESS"
+    )
+    assert invoke("alter", path, "DROP COLUMN text").exit_code == 2
+    assert IndexTable(path).to_arrow(columns=["level"])["level"].to_pylist() == ["INFO", "INFO"]
+    assert invoke("alter", path, "DROP COLUMN text", "--yes").exit_code == 0
+    again = invoke("alter", path, "ALTER COLUMN id TYPE BIGINT")
+    assert "nothing was committed" in again.stdout
+    assert IndexTable(path).schema.names == ["id", "level", "day"]
+
+
+def test_a_change_that_is_not_one_shows_the_syntax(invoke: Invoke, path: str) -> None:
+    result = invoke("alter", path, "ADD level STRING")
+    assert result.exit_code == 1
+    assert "expected COLUMNS" in result.stderr
+    assert "ADD COLUMNS (column type" in result.stderr

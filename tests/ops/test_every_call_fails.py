@@ -14,6 +14,7 @@ from indextables.errors import CommitOutcomeUnknownError, IndexTablesError, Tabl
 from indextables.log.paths import version_key
 from indextables.ops.checkpoint.operation import compact, write_checkpoint
 from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
+from indextables.ops.columns import alter_column, change_columns
 from indextables.ops.write import (
     commit_files,
     drop_partitions,
@@ -119,6 +120,10 @@ COMMITS = {
     "set metadata": Case(opened(lambda snapshot: set_metadata(snapshot, name="logs")), small_table),
     "upgrade the protocol": Case(
         opened(lambda snapshot: upgrade_protocol(snapshot, 4, 4)), table_of_an_older_release
+    ),
+    "change a column": Case(
+        opened(lambda snapshot: change_columns(snapshot, [alter_column(snapshot, "id", comment="key")])),
+        small_table,
     ),
     "drop partitions": Case(opened(lambda snapshot: drop_partitions(snapshot, "date < '2025'")), small_table),
 }

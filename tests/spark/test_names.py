@@ -149,3 +149,24 @@ def test_a_name_whose_table_is_gone_is_a_clear_error(spark, table, path):
     shutil.rmtree(path)
     with pytest.raises(errors.TableNotFoundError):
         spark.sql("SELECT * FROM named")
+
+
+def test_alter_table_changes_columns_of_names_and_paths(spark, path):
+    spark.sql(f"CREATE TABLE altered (id INT, message STRING) USING indextables LOCATION '{path}'")
+    try:
+        spark.sql("INSERT INTO altered VALUES (1, 'disk full')")
+        answer = spark.sql("ALTER TABLE altered ADD COLUMNS (level STRING DEFAULT 'INFO', n INT)").collect()
+        assert answer[0]["status"] == "SUCCESS"
+        spark.sql(f"alter table indextables.`{path}` RENAME COLUMN message TO body")
+        spark.sql("ALTER TABLE default.altered DROP COLUMN n")
+        spark.sql("INSERT INTO altered VALUES (2, 'all good', 'WARN')")
+        rows = spark.sql("SELECT * FROM altered ORDER BY id").collect()
+        assert [row.asDict() for row in rows] == [
+            {"id": 1, "body": "disk full", "level": "INFO"},
+            {"id": 2, "body": "all good", "level": "WARN"},
+        ]
+        assert spark.sql("SELECT id FROM altered WHERE body indexquery 'disk*'").collect() == [(1,)]
+        with pytest.raises(errors.InvalidSchemaError, match="no column 'n'"):
+            spark.sql("ALTER TABLE altered DROP COLUMN n")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS altered")

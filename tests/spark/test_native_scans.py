@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,15 +20,11 @@ from indextables import IndexTable
 from indextables.errors import InvalidOptionError, InvalidSchemaError, TableNotFoundError
 from indextables.log import deletion_vectors
 from indextables.log.actions import AddAction
-from indextables.schema import record_field_ids, to_spark_json
 from indextables.spark import deleted_rows
 from indextables.spark.types import spark_schema
-from indextables.storage import open_store
-from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
 from support.row_tables import split_files
 from support.spark_frames import TEXT, ids, load, logs
 from support.split_samples import EVERY_TYPE, null_row, ordinary_row
-from support.tables import write_version
 
 ENGINE = "spark.indextables.read.engine"
 # What Spark raises if a task fails.
@@ -176,37 +171,60 @@ def test_columns_with_unusual_names(spark: SparkSession, path: str) -> None:
     assert load(spark, path, **NATIVE).where("`c d` = 'c d-2' AND `ü{h}=``i``` = 'ü{h}=`i`-2'").count() == 1
 
 
-def evolve(path: str, schema: pa.Schema, field_ids: tuple[int, ...]) -> None:
-    """Give a table another schema, as an operation that changes schemas will do."""
-    table = IndexTable(path)
-    text = record_field_ids(to_spark_json(schema), field_ids)
-    configuration = {**table.metadata.configuration, MAX_FIELD_ID_PROPERTY: str(max(field_ids))}
-    metadata = replace(table.metadata, schema_string=text, configuration=configuration)
-    write_version(open_store(path), table.version + 1, metadata)
-
-
 def test_columns_that_were_added_or_renamed_later(spark: SparkSession, path: str) -> None:
     who = pa.struct([("name", pa.string()), ("age", pa.int32())])
-    create(path, pa.table({"id": [1, 2], "who": pa.array([{"name": "a", "age": 5}, None], who)}))
-    person = pa.struct([("nick", pa.string()), ("age", pa.int32()), ("mail", pa.string())])
-    new = pa.schema([("key", pa.int64()), ("person", person), ("note", pa.string())])
-    evolve(path, new, (1, 2, 3, 4, 5, 6))
+    table = create(path, pa.table({"id": [1, 2], "who": pa.array([{"name": "a", "age": 5}, None], who)}))
+    table.rename_column("who.name", "nick")
+    table.add_column("who.mail", "string")
+    table.rename_column("who", "person")
+    table.rename_column("id", "key")
+    table.add_column("note", "string")
+    table.append(pa.table({"key": [3], "person": [{"nick": "c", "age": 6, "mail": "@"}], "note": ["new"]}))
     frame = load(spark, path, **NATIVE)
-    assert frame.schema == spark_schema(new)
-    expected = [(1, ("a", 5, None), None), (2, None, None)]
+    assert frame.schema == spark_schema(table.schema)
+    expected = [(1, ("a", 5, None), None), (2, None, None), (3, ("c", 6, "@"), "new")]
     assert frame.orderBy("key").collect() == load(spark, path, **PYTHON).orderBy("key").collect() == expected
     assert frame.where("key = 2 AND note IS NULL AND person IS NULL").count() == 1
     assert frame.where("person.nick = 'a'").select("person.age").collect() == [(5,)]
+    assert load(spark, path, where="key >= 2", **NATIVE).where("note = 'new'").count() == 1
+    assert (
+        IndexTable(path, version=1).schema.names == load(spark, path, versionAsOf=1).columns == ["id", "who"]
+    )
 
 
 def test_a_new_column_with_the_name_of_a_dropped_one_loses_no_row(spark: SparkSession, path: str) -> None:
     """Spark pushes conditions down by name, and would skip the files in which the dropped column has no nulls."""
-    create(path, pa.table({"id": [1, 2], "b": [5, 6]}))
-    evolve(path, pa.schema([("id", pa.int64()), ("b", pa.int64())]), (1, 3))
+    table = create(path, pa.table({"id": [1, 2], "b": [5, 6]}))
+    table.drop_column("b")
+    table.add_column("b", pa.int64())
+    table.append(pa.table({"id": [3], "b": [5]}))
     frame = load(spark, path, **NATIVE)
     assert frame.columns == ["id", "b"]
     assert ids(frame.where("b IS NULL")) == [1, 2]
-    assert frame.where("b = 5").count() == 0
+    assert ids(frame.where("b = 5")) == [3]
+
+
+def test_a_name_that_passes_to_another_column_finds_its_rows(spark: SparkSession, path: str) -> None:
+    table = create(path, pa.table({"a": [1, 2], "b": [10, 20]}))
+    table.rename_column("a", "id")
+    table.rename_column("b", "a")
+    table.append(pa.table({"id": [3], "a": [1]}))
+    for engine in (NATIVE, PYTHON):
+        frame = load(spark, path, **engine)
+        assert ids(frame.where("a < 15")) == [1, 3]
+        assert ids(frame.where("id = 2")) == [2]
+
+
+def test_defaults_and_wider_types_are_read_by_the_python_source(spark: SparkSession, path: str) -> None:
+    table = create(path, pa.table({"id": pa.array([1, 2], pa.int32())}))
+    table.alter_column("id", "double")
+    table.add_column("level", "string", default="INFO")
+    table.append(pa.table({"id": [2.5], "level": ["WARN"]}))
+    with pytest.raises(InvalidOptionError, match="has a default or another type"):
+        load(spark, path, **NATIVE)
+    frame = load(spark, path)
+    assert sorted(frame.where("id > 1").collect()) == [(2.0, "INFO"), (2.5, "WARN")]
+    assert ids(load(spark, path, query="level:INFO AND id:<2")) == [1]
 
 
 def test_columns_and_schemas_are_chosen_natively(spark: SparkSession, path: str) -> None:

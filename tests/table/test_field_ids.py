@@ -131,7 +131,7 @@ def test_no_change_of_a_table_touches_its_ids(store):
 
 @pytest.mark.parametrize("value", ["9", None])
 def test_the_highest_id_cannot_be_set_by_hand(store, value):
-    with pytest.raises(InvalidOptionError, match="maxFieldId is the highest field id"):
+    with pytest.raises(InvalidOptionError, match="maxFieldId records the ids"):
         set_properties(new_table(store), {MAX_FIELD_ID_PROPERTY: value})
 
 

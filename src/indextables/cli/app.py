@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "purge": _MAINTAIN,
     "truncate": _MAINTAIN,
     "delete": _MAINTAIN,
+    "alter": _MAINTAIN,
     "drop-partitions": _MAINTAIN,
     "restore": _MAINTAIN,
     "fsck": _MAINTAIN,

@@ -234,6 +234,9 @@ SPLIT_PROTOCOL_VERSION = 5
 
 # The feature of a table with deletion vectors: a client that does not apply them would read deleted rows.
 DELETION_VECTORS = "deletionVectors"
+# The feature of a table with changed columns: a client that finds columns by their names, or takes them to have one
+# type in all splits, would read other values.
+COLUMN_MAPPING = "columnMapping"
 
 # Features that the specification and other writers name. Every release of this package supports all of them.
 KNOWN_FEATURES = frozenset(
@@ -250,6 +253,7 @@ KNOWN_FEATURES = frozenset(
         "optimizeWrite",
         "skippedFiles",
         DELETION_VECTORS,
+        COLUMN_MAPPING,
     }
 )
 

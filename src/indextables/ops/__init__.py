@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from indextables.ops import (
         checkpoint,
+        columns,
         delete,
         describe,
         fsck,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "checkpoint",
+    "columns",
     "delete",
     "describe",
     "fsck",

@@ -38,6 +38,7 @@ from indextables.pruning import match_partitions
 from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
 from indextables.search.compile import (
     CompiledQuery,
+    ConstantColumn,
     QueryCompiler,
     SearchScope,
     Target,
@@ -49,6 +50,7 @@ from indextables.search.index_query import IndexQuery, all_rows
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import QueryNode, parse_query
 from indextables.search.split_aggregate import PartialAggregate, aggregate_index, aggregate_needs
+from indextables.search.split_scope import can_aggregate, constant_columns, split_scope
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.index_builder import row_index
@@ -258,7 +260,8 @@ def _checked_refs(snapshot: Snapshot, entries: pa.Table, request: SearchRequest)
 
 def known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     """The doc mappings of all splits that the table ever had; for a table without splits, that of the first one."""
-    registered = [DocMapping.from_json(text) for text in snapshot.header.doc_mappings.values()]
+    texts = snapshot.header.doc_mappings.values()
+    registered = [DocMapping.from_json(text).in_table(snapshot.shape) for text in texts]
     return registered or [mapping_from_settings(snapshot.shape, snapshot.context.settings)]
 
 
@@ -271,6 +274,11 @@ def _on_each(snapshot: Snapshot, refs: Sequence[SplitRef], function: Callable[[S
 
 def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
     """Compile a request for the index of a split, or take it from the cache. Raises InvalidQueryError."""
+    shape, settings = snapshot.shape, snapshot.context.settings
+    if shape.defaults:
+        # How a default is searched depends on the settings, which are no part of the key in the caches.
+        scope = split_scope(split, shape, request.fields, constant_columns(shape, settings))
+        return QueryCompiler(scope).with_predicate(request.query, request.where)
     key = (ref(split), request)
     compiled = _COMPILED.get(key)
     if compiled is None:
@@ -284,8 +292,7 @@ def _compiler_for(snapshot: Snapshot, fields: tuple[str, ...], split: Split) -> 
     key = (ref(split), fields)
     compiler = _COMPILERS.get(key)
     if compiler is None:
-        scope = SearchScope(split.mapping, snapshot.schema, split.partition_row, fields)
-        compiler = QueryCompiler(scope)
+        compiler = QueryCompiler(split_scope(split, snapshot.shape, fields))
         _COMPILERS.put(key, compiler)
     return compiler
 
@@ -369,23 +376,28 @@ def _aggregate(
     snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
     compiled = _compile_for(snapshot, request, split)
-    if compiled.rest is None:
+    if compiled.rest is None and can_aggregate(aggregation, compiled.scope):
         return split.search_index(
             index_cache(snapshot.context.settings),
             aggregate_needs(compiled.query, aggregation, compiled.scope),
             lambda searcher: aggregate_index(searcher, compiled.query, aggregation, compiled.scope),
         )
-    # The index cannot decide the predicate, so it cannot aggregate: index the matching rows alone.
-    rows = _matching(split, _all_hits(snapshot, split, compiled.query), compiled.rest)
-    mapping = _mapping_of(aggregation, compiled.scope)
+    # The index cannot decide the predicate, or has other types: index the matching rows alone, as new splits do.
+    rows = _all_hits(snapshot, split, compiled.query)
+    if compiled.rest is not None:
+        rows = _matching(split, rows, compiled.rest)
+    mapping = _mapping_of(aggregation, compiled.scope, snapshot)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
     found = row_index(split.take(rows, columns), mapping)
     return aggregate_index(found, all_rows(), aggregation, replace(compiled.scope, mapping=mapping))
 
 
-def _mapping_of(aggregation: Aggregation, scope: SearchScope) -> DocMapping:
-    """The mapping of the columns that an aggregation needs."""
+def _mapping_of(aggregation: Aggregation, scope: SearchScope, snapshot: Snapshot) -> DocMapping:
+    """The mapping of the columns that an aggregation needs: that of the split, unless it has them otherwise."""
     by = () if aggregation.by is None else (aggregation.by.column,)
     targets = map(scope.find_column, (*by, *aggregation.columns))
-    fields = dict.fromkeys(target.field for target in targets if isinstance(target, Target))
-    return DocMapping(tuple(fields))
+    fields = [target.field for target in targets if isinstance(target, Target | ConstantColumn)]
+    if scope.narrow_schema is not None:
+        current = mapping_from_settings(snapshot.shape, snapshot.context.settings)
+        fields = [current.find(field.name) or field for field in fields]
+    return DocMapping(tuple(dict.fromkeys(fields)))

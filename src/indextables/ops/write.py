@@ -57,7 +57,7 @@ from indextables.table.changes import actions_since
 from indextables.table.commit import LONG_WAIT_MS, purge_fence_ms
 from indextables.table.conflict import INDEXING_PREFIX
 from indextables.table.create import check_index_settings, commit_table
-from indextables.table.field_ids import MAX_FIELD_ID_PROPERTY
+from indextables.table.field_ids import MAINTAINED_PROPERTIES
 from indextables.table.intent import (
     Append,
     ChangeMetadata,
@@ -256,9 +256,10 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
             f"{snapshot.context.url}: {reserved[0]} is part of the schema registry, which only writers maintain; leave "
             f"it out"
         )
-    if MAX_FIELD_ID_PROPERTY in properties:
+    maintained = next((key for key in MAINTAINED_PROPERTIES if key in properties), None)
+    if maintained is not None:
         raise InvalidOptionError(
-            f"{snapshot.context.url}: {MAX_FIELD_ID_PROPERTY} is the highest field id, which only writers maintain; "
+            f"{snapshot.context.url}: {maintained} records the ids and names of columns, which only writers maintain; "
             f"leave it out"
         )
     for key, value in properties.items():

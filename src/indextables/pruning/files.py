@@ -80,8 +80,9 @@ def _keep_by_statistics(entries: pa.Table, predicate: BoundPredicate, shape: Tab
     minima = entries.column(MIN_VALUES).combine_chunks()
     maxima = entries.column(MAX_VALUES).combine_chunks()
     for name in columns_of(predicate) - shape.partition_keys.keys():
+        stored = shape.stored_names[name]
         ranges[name] = statistics_range(
-            map_values(minima, name), map_values(maxima, name), shape.type_of(name)
+            map_values(minima, stored), map_values(maxima, stored), shape.type_of(name)
         )
     return evaluate(predicate, ranges, entries.num_rows).may_be_true
 

@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from indextables.errors import InvalidSchemaError
-from indextables.schema.spark_json import FIELD_ID_KEY, NESTED_IDS_KEY
+from indextables.schema.spark_json import FIELD_ID_KEY, NESTED_IDS_KEY, spark_fields
 
 FieldIds: TypeAlias = tuple[int, ...]
 # The names and kinds on the way to a field: a list that becomes a struct is another field.
@@ -57,12 +57,21 @@ def ids_by_path(schema: pa.Schema, ids: FieldIds) -> dict[FieldPath, int]:
 def record_field_ids(schema_string: str, ids: FieldIds) -> str:
     """Return a valid Spark schema in JSON with these ids; the rest stays as it is."""
     document = orjson.loads(schema_string)
-    for field in _spark_fields(document):
+    for field in spark_fields(document):
         metadata = field.get("metadata") or {}
         field["metadata"] = {key: value for key, value in metadata.items() if key not in _KEYS}
     for (metadata, key), field_id in zip(_places(document), ids, strict=True):
         metadata[key] = field_id
     return orjson.dumps(document).decode()
+
+
+def assign_field_ids(document: Mapping[str, Any], last_id: int) -> int:
+    """Give ids above `last_id`, in order, to the fields of a Spark schema that have none; return the last one."""
+    for metadata, key in _places(document):
+        if key not in metadata:
+            last_id += 1
+            metadata[key] = last_id
+    return last_id
 
 
 def recorded_field_ids(schema_string: str) -> FieldIds:
@@ -102,6 +111,19 @@ def names_in_file(stored: pa.Schema, wanted: Iterable[pa.Field]) -> dict[str, st
     ignoring case.
     """
     return _counterparts(list(stored), list(wanted))
+
+
+def ids_by_field(schema: pa.Schema) -> dict[int, pa.Field]:
+    """Return every field of a schema with ids, at any depth, by its id."""
+    found: dict[int, pa.Field] = {}
+    waiting = list(schema)
+    while waiting:
+        field = waiting.pop()
+        field_id = _id_of(field)
+        if field_id is not None:
+            found[field_id] = field
+        waiting += _children(field.type)
+    return found
 
 
 def type_in_table(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType:
@@ -223,14 +245,3 @@ def _nested_places(spark_type: Any, metadata: dict[str, Any], path: str) -> Iter
             raise InvalidSchemaError(f"{NESTED_IDS_KEY} of {path!r} is not an object")
         yield nested, f"{path}.{step}"
         yield from _nested_places(spark_type[type_key], metadata, f"{path}.{step}")
-
-
-def _spark_fields(spark_type: Any) -> Iterator[dict[str, Any]]:
-    """Yield every StructField of a type, at any depth."""
-    if not isinstance(spark_type, dict):
-        return
-    for field in spark_type.get("fields", ()):
-        yield field
-        yield from _spark_fields(field["type"])
-    for key in ("elementType", "keyType", "valueType", "sqlType"):
-        yield from _spark_fields(spark_type.get(key))

@@ -1,6 +1,6 @@
 """The shape of a table, case-insensitive column lookup, and the rules for partition columns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 import msgspec
@@ -10,14 +10,47 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidSchemaError
 from indextables.schema.field_ids import FieldIds, with_field_ids
 from indextables.schema.spark_json import from_spark_json, to_spark_json
+from indextables.schema.stored_names import column_defaults, stored_schema, widened_columns
 
 
 class TableShape(msgspec.Struct, frozen=True, dict=True):
-    """The columns of a table, its partition columns in order, and its field ids; none if they are unknown."""
+    """The columns of a table, its partition columns in order, and its field ids; none if they are unknown.
+
+    `stored_schema` has the stored names (`stored_names`), None if they are the names. `defaults` has the texts of the
+    values, other than null, that splits without a column have, and `widened` the types that columns had first.
+    Partition columns are stored under their names.
+    """
 
     schema: pa.Schema
     partition_columns: tuple[str, ...] = ()
     field_ids: FieldIds = ()
+    stored_schema: pa.Schema | None = None
+    defaults: Mapping[str, str] = {}
+    widened: Mapping[str, pa.DataType] = {}
+
+    @classmethod
+    def of(cls, schema_string: str, partition_columns: Sequence[str], field_ids: FieldIds) -> "TableShape":
+        """Return the shape that a schema in the log describes. Raises InvalidSchemaError."""
+        return cls(
+            from_spark_json(schema_string),
+            tuple(partition_columns),
+            field_ids,
+            stored_schema(schema_string),
+            column_defaults(schema_string),
+            widened_columns(schema_string),
+        )
+
+    @lazy_property
+    def stored(self) -> "TableShape":
+        """The shape of the rows in splits: the same columns with their stored names."""
+        if self.stored_schema is None:
+            return self
+        return TableShape(self.stored_schema, self.partition_columns, self.field_ids)
+
+    @lazy_property
+    def stored_names(self) -> dict[str, str]:
+        """The stored name of each column, by its name."""
+        return dict(zip(self.schema.names, self.stored.schema.names, strict=True))
 
     @property
     def is_partitioned(self) -> bool:

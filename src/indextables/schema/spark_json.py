@@ -6,7 +6,7 @@ equal hashes, whatever the order of their keys.
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import orjson
@@ -26,9 +26,14 @@ SPARK_METADATA_KEY = b"spark.metadata"
 # Arrow and Parquet describe the physical file under keys with these prefixes, which would be wrong for the table.
 PHYSICAL_PREFIXES = (b"ARROW:", b"PARQUET:")
 
-# Where a Spark schema has field ids (`field_ids`). Only the table assigns them, so no conversion keeps them.
+# Where a Spark schema has field ids (`field_ids`), and what the table knows of a changed column (`evolution`). Only the
+# table assigns them, so no conversion keeps them.
 FIELD_ID_KEY = "parquet.field.id"
 NESTED_IDS_KEY = "parquet.field.nested.ids"
+STORED_NAME_KEY = "indextables.storedName"
+DEFAULT_KEY = "indextables.default"
+WIDENED_KEY = "indextables.widened"
+_KEYS_OF_TABLE = frozenset({FIELD_ID_KEY, NESTED_IDS_KEY, STORED_NAME_KEY, DEFAULT_KEY, WIDENED_KEY})
 
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -277,6 +282,17 @@ def _refused(column: str, data_type: pa.DataType, remedy: str) -> InvalidSchemaE
     )
 
 
+def spark_fields(spark_type: Any) -> Iterator[dict[str, Any]]:
+    """Yield every StructField of a type, at any depth."""
+    if not isinstance(spark_type, dict):
+        return
+    for field in spark_type.get("fields", ()):
+        yield field
+        yield from spark_fields(field["type"])
+    for key in ("elementType", "keyType", "valueType", "sqlType"):
+        yield from spark_fields(spark_type.get(key))
+
+
 def check_depth(column: str, depth: int) -> None:
     """Raise InvalidSchemaError for a type that is nested deeper than MAX_NESTING."""
     if depth > MAX_NESTING:
@@ -299,8 +315,8 @@ def check_names(names: Iterable[str], place: str) -> None:
 
 
 def arrow_metadata(spark: Mapping[str, Any]) -> dict[bytes, bytes] | None:
-    """Return the Arrow form of a Spark field's metadata, without field ids; None if there is nothing else."""
-    spark = _without_ids(spark)
+    """Return the Arrow form of a Spark field's metadata, without what only tables have; None if nothing is left."""
+    spark = _of_user(spark)
     texts = {key.encode(): value.encode() for key, value in spark.items() if isinstance(value, str)}
     others = {key: value for key, value in spark.items() if not isinstance(value, str)}
     if others:
@@ -309,7 +325,7 @@ def arrow_metadata(spark: Mapping[str, Any]) -> dict[bytes, bytes] | None:
 
 
 def spark_metadata(arrow: Mapping[bytes, bytes] | None, column: str) -> dict[str, Any]:
-    """Return the Spark form of an Arrow field's metadata, without field ids.
+    """Return the Spark form of an Arrow field's metadata, without what only tables have.
 
     Raises InvalidSchemaError if an entry is not text, because JSON cannot hold raw bytes.
     """
@@ -326,11 +342,11 @@ def spark_metadata(arrow: Mapping[bytes, bytes] | None, column: str) -> dict[str
             raise InvalidSchemaError(
                 f"column {column!r}: metadata entry {key!r} is not utf-8 text; remove it from the field"
             ) from error
-    return _without_ids(spark)
+    return _of_user(spark)
 
 
-def _without_ids(spark: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in spark.items() if key not in (FIELD_ID_KEY, NESTED_IDS_KEY)}
+def _of_user(spark: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in spark.items() if key not in _KEYS_OF_TABLE}
 
 
 def _non_text_values(value: bytes, column: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Queries are built as objects; text from a user never reaches Tantivy's own parser.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from difflib import get_close_matches
 from typing import Final
@@ -15,12 +15,15 @@ from indextables._caching import lazy_property
 from indextables.errors import InvalidQueryError, SearchFailedError
 from indextables.predicates import BoundPredicate
 from indextables.schema import find_column
+from indextables.schema.stored_names import stored_path
+from indextables.search.hits import matching_rows
 from indextables.search.index_query import IndexField, IndexQuery, all_rows, any_query, boolean, no_rows
 from indextables.search.parser import Boolean, Boost, Everything, FieldPath, Leaf, QueryNode, split_path
 from indextables.search.predicate_query import PredicateQueries, partition_predicate
 from indextables.search.text_query import TextQueries
-from indextables.search.typed_query import address_query, matches_value, typed_query
+from indextables.search.typed_query import address_query, arrow_type, is_narrow, matches_value, typed_query
 from indextables.split.doc_mapping import ARRAY_KEY, DocMapping, FieldKind, FieldMapping
+from indextables.split.index_builder import row_index
 from indextables.split.index_files import translating
 
 DEFAULT_KINDS: Final = (FieldKind.TEXT, FieldKind.STRING)
@@ -69,8 +72,14 @@ class PartitionValue(msgspec.Struct, frozen=True):
     row: pa.Table
 
 
+class ConstantColumn(PartitionValue, frozen=True):
+    """A column that the split lacks, with the default that all its rows have, and how new splits index it."""
+
+    field: FieldMapping
+
+
 class AbsentColumn(msgspec.Struct, frozen=True):
-    """A column that was added to the table after the split was written; null in all its rows."""
+    """A column, or a member of one, that the split lacks, because it was added to the table later; null in all rows."""
 
     name: str
 
@@ -82,9 +91,10 @@ def _no_partition() -> pa.Table:
 class SearchScope(msgspec.Struct, frozen=True):
     """The fields that a query of a split may name.
 
-    `schema` is the table's, which may have columns that the split lacks. `partition` is a table of one row with the
-    split's typed partition values. Words without a field are searched in `default_fields`, or in all text and string
-    fields if there are none; ALL_FIELDS stands for every column. Timestamps without a zone are in `time_zone`.
+    `schema` is the table's, which may have columns that the split lacks; `constants` are those of them that are not
+    null. `stored_schema` has the names of the members of structs in the index. `partition` is a table of one row with
+    the split's typed partition values. Words without a field are searched in `default_fields`, or in all text and
+    string fields if there are none; ALL_FIELDS stands for every column. Timestamps without a zone are in `time_zone`.
     """
 
     mapping: DocMapping
@@ -92,6 +102,8 @@ class SearchScope(msgspec.Struct, frozen=True):
     partition: pa.Table = msgspec.field(default_factory=_no_partition)
     default_fields: tuple[str, ...] = ()
     time_zone: tzinfo = UTC
+    stored_schema: pa.Schema | None = None
+    constants: Mapping[str, ConstantColumn] = {}
 
     def resolve(self, path: FieldPath) -> Target | PartitionValue | AbsentColumn:
         """Resolve a field name. Raises InvalidQueryError, with similar names, for an unknown one.
@@ -103,6 +115,8 @@ class SearchScope(msgspec.Struct, frozen=True):
             raise self._unknown(path)
         if isinstance(found, Target):
             _check_searchable(found, path)
+        if isinstance(found, ConstantColumn):
+            _check_searchable(Target(found.field), path)
         return found
 
     def find_column(self, name: str) -> Target | PartitionValue | AbsentColumn | None:
@@ -114,12 +128,31 @@ class SearchScope(msgspec.Struct, frozen=True):
         if column is not None:
             return PartitionValue(self.partition.select([column.name]))
         column = find_column(self.schema, name)
-        return None if column is None else AbsentColumn(column.name)
+        if column is None:
+            return None
+        return self.constants.get(column.name) or AbsentColumn(column.name)
+
+    def type_of(self, field: FieldMapping) -> pa.DataType:
+        """Return the type that a typed field has in the table, which may be wider than its type in the split."""
+        column = find_column(self.schema, field.name)
+        return arrow_type(field) if column is None else column.type
+
+    @property
+    def narrow_schema(self) -> pa.Schema | None:
+        """The table's schema with the types that the split has, if it has narrower ones."""
+        narrow = {
+            column.name: column.with_type(arrow_type(field))
+            for field in self.mapping
+            if (column := find_column(self.schema, field.name)) is not None and is_narrow(field, column)
+        }
+        return pa.schema([narrow.get(column.name, column) for column in self.schema]) if narrow else None
 
     def defaults(self) -> "tuple[Target | PartitionValue, ...]":
         """Return the fields for words without a field. Raises InvalidQueryError for an unknown default field."""
         if not self.default_fields:
-            return tuple(Target(field) for field in self.mapping if field.kind in DEFAULT_KINDS)
+            fields = [Target(field) for field in self.mapping if field.kind in DEFAULT_KINDS]
+            constants = [each for each in self.constants.values() if each.field.kind in DEFAULT_KINDS]
+            return (*fields, *(each for each in constants if self.mapping.find(each.field.name) is None))
         if self.searches_all_fields:
             return self._everywhere()
         found = map(self._default, self.default_fields)
@@ -137,11 +170,14 @@ class SearchScope(msgspec.Struct, frozen=True):
             if field.kind is FieldKind.JSON:
                 column = find_column(self.schema, field.name)
                 paths = [] if column is None else _paths_to_values(column.type)
-                targets += [Target(field, _json_path(field, path)) for path in dict.fromkeys(paths)]
+                in_index = (self._path_in_index(field, path) for path in dict.fromkeys(paths))
+                targets += [Target(field, _json_path(field, path)) for path in in_index if path is not None]
             elif field.is_indexed and field.kind is not FieldKind.BYTES:
                 targets.append(Target(field))
+        constants = (each for each in self.constants.values() if self.mapping.find(each.field.name) is None)
         return (
             *targets,
+            *(each for each in constants if each.field.is_indexed),
             *(PartitionValue(self.partition.select([name])) for name in self.partition.schema.names),
         )
 
@@ -161,10 +197,21 @@ class SearchScope(msgspec.Struct, frozen=True):
             found = self.find_column(".".join(parts[:length]))
             is_whole = length == len(parts)
             if isinstance(found, Target) and (is_whole or found.field.kind is FieldKind.JSON):
-                return Target(found.field, _json_path(found.field, parts[length:]))
+                path = self._path_in_index(found.field, parts[length:])
+                if path is None:
+                    return AbsentColumn(".".join(parts))
+                return Target(found.field, _json_path(found.field, path))
             if isinstance(found, AbsentColumn) or (is_whole and found is not None):
                 return found
         return None
+
+    def _path_in_index(self, field: FieldMapping, path: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return a path into the values of a JSON field as the index has it; None if no value can have it."""
+        column = find_column(self.schema, field.name)
+        if column is None or self.stored_schema is None or "" in path:
+            return path
+        stored = self.stored_schema.field(self.schema.get_field_index(column.name)).type
+        return stored_path(column.type, stored, path)
 
     def _unknown(self, path: FieldPath) -> InvalidQueryError:
         written = path.place.written
@@ -235,7 +282,7 @@ class QueryCompiler:
         wanted = all_rows() if query is None else self.query(query)
         if where is None:
             return CompiledQuery(wanted, self.scope, None)
-        condition, rest = partition_predicate(where, self.scope.mapping)
+        condition, rest = partition_predicate(where, self.scope.mapping, self.narrow_schema)
         return CompiledQuery(wanted.filtered(condition), self.scope, rest)
 
     def query(self, node: QueryNode) -> IndexQuery:
@@ -250,6 +297,10 @@ class QueryCompiler:
         with translating("cannot build the query", SearchFailedError):
             found = self.compile(node)
         return no_rows() if found is None else found
+
+    @lazy_property
+    def narrow_schema(self) -> pa.Schema | None:
+        return self.scope.narrow_schema
 
     @lazy_property
     def defaults(self) -> tuple[Target | PartitionValue, ...]:
@@ -312,6 +363,8 @@ class QueryCompiler:
     def leaf(self, leaf: Leaf, target: Target | PartitionValue | AbsentColumn) -> IndexQuery | None:
         if isinstance(target, AbsentColumn):
             return no_rows()
+        if isinstance(target, ConstantColumn):
+            return self.constant(leaf, target)
         if isinstance(target, PartitionValue):
             is_match = matches_value(leaf, target.row, self.scope.time_zone)
             return all_rows() if is_match else no_rows()
@@ -320,7 +373,16 @@ class QueryCompiler:
         if target.field.kind is FieldKind.IP:
             return address_query(leaf, IndexField(self.schema, target.field))
         predicates = PredicateQueries(self.scope.mapping)
-        return typed_query(leaf, target.field, predicates, self.scope.time_zone)
+        data_type = self.scope.type_of(target.field)
+        return typed_query(leaf, target.field, data_type, predicates, self.scope.time_zone)
+
+    def constant(self, leaf: Leaf, target: ConstantColumn) -> IndexQuery:
+        """Compile a leaf over a column with one value in all rows, by searching an index of that value."""
+        mapping = DocMapping((target.field,))
+        scope = SearchScope(mapping, target.row.schema, time_zone=self.scope.time_zone)
+        query = QueryCompiler(scope).leaf(leaf, Target(target.field))
+        is_match = query is not None and len(matching_rows(row_index(target.row, mapping), query))
+        return all_rows() if is_match else no_rows()
 
     def text_queries(self, target: Target) -> TextQueries:
         if target.path:

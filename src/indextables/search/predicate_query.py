@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final
 
+import pyarrow as pa
 from tantivy import FieldType
 
 from indextables.errors import InvalidPredicateError
@@ -31,6 +32,7 @@ from indextables.predicates import (
     Predicate,
     Value,
     all_of,
+    bind,
     conjuncts_of,
 )
 from indextables.search.index_query import (
@@ -79,13 +81,13 @@ _ORDERED: Final = _WHOLE_VALUES - {FieldKind.STRING, FieldKind.BYTES}
 
 
 def partition_predicate(
-    predicate: BoundPredicate, mapping: DocMapping
+    predicate: BoundPredicate, mapping: DocMapping, narrow_schema: pa.Schema | None = None
 ) -> tuple[IndexQuery | None, BoundPredicate | None]:
     """Partition a bound predicate into a query that the index answers exactly, and the rest for the rows.
 
     The predicate is the conjunction of both; None is a part that excludes nothing. Ranges and prefixes of strings are
     left to the rows, because the longest strings have no term; so are tokenized text, JSON, addresses, and columns
-    that the mapping does not have.
+    that the mapping does not have. `narrow_schema` has the types of the columns in the index, if they are narrower.
     """
     queries_of = PredicateQueries(mapping)
     queries: list[IndexQuery] = []
@@ -93,7 +95,7 @@ def partition_predicate(
     for conjunct in conjuncts_of(predicate):
         if isinstance(conjunct, AlwaysTrue):
             continue
-        query = queries_of.where_true(conjunct)
+        query = queries_of.where_true(conjunct if narrow_schema is None else bind(conjunct, narrow_schema))
         if query is None:
             rest.append(conjunct)
         else:

@@ -29,6 +29,7 @@ from indextables.search.parser import Bound, Exists, Joker, Leaf, OneOf, Phrase,
 from indextables.search.predicate_query import PredicateQueries
 from indextables.search.text_query import span_of
 from indextables.split.doc_mapping import FieldKind, FieldMapping
+from indextables.split.doc_mapping_settings import kind_of_type
 
 ARROW_TYPES: Final = {
     FieldKind.I64: pa.int64(),
@@ -52,12 +53,26 @@ def arrow_type(field: FieldMapping) -> pa.DataType:
     return ARROW_TYPES[field.kind]
 
 
+def is_narrow(field: FieldMapping, column: pa.Field) -> bool:
+    """Return whether a typed field was indexed when its column had a narrower type."""
+    if field.kind not in ARROW_TYPES and field.kind not in DECIMAL_DIGITS:
+        return False
+    is_decimal = pa.types.is_decimal(column.type)
+    return kind_of_type(column) is not field.kind or (is_decimal and column.type.scale != field.scale)
+
+
 def typed_query(
-    leaf: Leaf, field: FieldMapping, predicates: PredicateQueries, time_zone: tzinfo
+    leaf: Leaf, field: FieldMapping, data_type: pa.DataType, predicates: PredicateQueries, time_zone: tzinfo
 ) -> IndexQuery:
-    """Compile a leaf over a typed field. Raises InvalidQueryError for text that is not a value of the type."""
-    column = pa.field(field.name, arrow_type(field))
-    query = predicates.where_true(_bound_predicate(leaf, column, time_zone))
+    """Compile a leaf over a typed field of a column that has this type in the table.
+
+    Raises InvalidQueryError for text that is not a value of the type.
+    """
+    column = pa.field(field.name, data_type)
+    predicate = _bound_predicate(leaf, column, time_zone)
+    if is_narrow(field, column):
+        predicate = bind(predicate, pa.schema([column.with_type(arrow_type(field))]))
+    query = predicates.where_true(predicate)
     if query is None:
         raise leaf.place.error(
             f"column {field.name!r} is not a fast field, so only its values can be searched"

@@ -39,7 +39,7 @@ from indextables.spark.types import parquet_schema, quote_name, read_columns, ta
 from indextables.storage import parse_root
 from indextables.storage.urls import Scheme, is_absolute
 from indextables.table import Snapshot
-from indextables.table.field_ids import has_field_ids, max_field_id
+from indextables.table.field_ids import has_field_ids
 
 logger = logging.getLogger(__name__)
 
@@ -253,6 +253,12 @@ class _Scan:
             raise NotNativeError("its splits were written on the JVM")
         if not has_field_ids(self._snapshot.metadata):
             raise NotNativeError("its columns have no field ids")
+        changed = sorted({*self._shape.defaults, *self._shape.widened})
+        if changed:
+            raise NotNativeError(
+                f"column {changed[0]!r} has a default or another type in older splits, which Spark's reader does not "
+                f"know"
+            )
         voids = [field.name for field in parquet_schema(self._shape) if _holds_void(field.dataType)]
         if voids:
             raise NotNativeError(f"Parquet has no type for column {voids[0]!r}, which holds nulls only")
@@ -263,27 +269,28 @@ class _Scan:
         """The rows of a group that `where` selects, with the columns of the result."""
         partition_columns = tuple(self._shape.partition_keys)
         constants = {} if group.values is None else dict(zip(partition_columns, group.values, strict=True))
-        names = self._names_for_spark()
+        # Spark reads columns by id, but pushes conditions down by name: no two columns have the same stored name.
+        names = self._shape.stored_names
 
         def column(name: str) -> Column:
             if name in constants:
                 return partition_literal(constants[name], self._shape.type_of(name))
             return F.col(quote_name(names[name]))
 
-        relation = self._relation(group, names)
+        relation = self._relation(group)
         if self._where is not None:
             relation = relation.where(spark_condition(self._where, self._shape.schema, column))
         outputs = zip(self._schema, self._columns, strict=True)
         return relation.select(*(_output(field, column(name)) for field, name in outputs))
 
-    def _relation(self, group: FileGroup, names: Mapping[str, str]) -> DataFrame:
+    def _relation(self, group: FileGroup) -> DataFrame:
         context, version = self._snapshot.context, self._snapshot.version
         reader = self._spark.read.format("parquet").options(**_PARQUET_OPTIONS)
         if group.values is not None:
             reader = reader.options(**_NO_PARTITION_FOLDERS)
         fields = [
-            StructField(names[field.name], field.dataType, field.nullable, dict(field.metadata))
-            for field in parquet_schema(self._shape)
+            field
+            for field in parquet_schema(self._shape.stored)
             if group.values is None or field.name not in self._shape.partition_keys
         ]
         # Spark's plans show the name of the folder.
@@ -297,18 +304,6 @@ class _Scan:
         else:
             shutil.rmtree(folder.parent)
         return relation if keys is None else without_deleted(self._spark, relation, keys)
-
-    def _names_for_spark(self) -> dict[str, str]:
-        """The name of each column in the relation.
-
-        Spark reads columns by id, but pushes conditions down by name: if a file has another column of that name, Spark
-        skips the wrong rows. That is possible if columns were dropped, so then they get names that no file has.
-        """
-        shape, ids = self._shape, self._shape.field_ids
-        if set(ids) == set(range(1, max_field_id(self._snapshot.metadata) + 1)):
-            return {name: name for name in shape.schema.names}
-        names = {field.name: f"field {field.metadata['parquet.field.id']}" for field in parquet_schema(shape)}
-        return names | {name: name for name in shape.partition_keys}
 
 
 def _output(field: StructField, column: Column) -> Column:

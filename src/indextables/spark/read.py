@@ -27,10 +27,11 @@ from indextables.ops.read import SplitRef, projected_schema, split_refs
 from indextables.ops.search import SearchRequest, check_query
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.schema import TableShape
-from indextables.search.compile import SearchScope, compile_with_predicate
+from indextables.search.compile import compile_with_predicate
 from indextables.search.conditions import Condition, compile_condition, texts_of
 from indextables.search.hits import matching_rows, search_index
 from indextables.search.parser import QueryNode, parse_query
+from indextables.search.split_scope import constant_columns, split_scope
 from indextables.spark.options import QUERY, SEARCH, ReadOptions, TablePlace
 from indextables.spark.releases import DataSourceReader, InputPartition, arrow_schema
 from indextables.spark.types import read_columns, spark_schema, table_schema
@@ -216,7 +217,8 @@ def _search_split(
     Raises InvalidQueryError.
     """
     cache = index_cache(table.settings)
-    scope = SearchScope(split.mapping, table.shape.schema, split.partition_row, query.fields)
+    constants = constant_columns(table.shape, table.settings)
+    scope = split_scope(split, table.shape, query.fields, constants)
     compiled = compile_with_predicate(scope, query.node, where)
     wanted = compiled.query
     if query.condition is not None:

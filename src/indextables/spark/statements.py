@@ -1,5 +1,9 @@
 """IndexTables statements in `spark.sql`: executed on the session's executors, returned as a DataFrame."""
 
+import re
+from collections.abc import Sequence
+from typing import Final
+
 from pyspark.sql import DataFrame, SparkSession
 
 from indextables.errors import TableNotFoundError
@@ -7,9 +11,19 @@ from indextables.spark.catalog import find_catalog_table
 from indextables.spark.jobs import SparkRunner
 from indextables.spark.options import PATH, session_settings
 from indextables.spark.releases import frame_of
+from indextables.spark.source import FORMATS
+from indextables.spark.sql.names import our_table, split_name
 from indextables.spark.sql.tables import options_of_view
 from indextables.spark.types import spark_schema
-from indextables.statements import Caller, TableName, parse_statement, run_statement
+from indextables.statements import Caller, TableName, parse_ours, parse_statement, run_statement
+
+_GAP: Final = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
+_NAME: Final = r"(?:`(?:[^`]|``)+`|\w+)"
+# Spark's own ALTER TABLE changes columns of other tables, and other things of all tables.
+_ALTER: Final = re.compile(
+    rf"(?is){_GAP}*ALTER{_GAP}+TABLE{_GAP}+({_NAME}(?:\s*\.\s*{_NAME}){{0,2}})"
+    rf"{_GAP}+(?:ADD|DROP|RENAME|ALTER|CHANGE){_GAP}+COLUMNS?\b"
+)
 
 
 def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
@@ -19,7 +33,11 @@ def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
     Table names are resolved in the session's catalog. Raises what `parse_statement` and `run_statement` raise.
     """
     # Spark reports a wrong argument type itself.
-    statement = parse_statement(text) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return None
+    statement = parse_statement(text)
+    if statement is None and _alters_table_of_ours(spark, text):
+        statement = parse_ours(text)
     if statement is None:
         return None
     caller = Caller(
@@ -31,11 +49,26 @@ def execute_statement(spark: SparkSession, text: object) -> DataFrame | None:
     return frame_of(spark, result, spark_schema(result.schema))
 
 
+def _alters_table_of_ours(spark: SparkSession, text: str) -> bool:
+    """Whether a text changes columns of a table of ours that it names, or whose path it has in backticks."""
+    found = _ALTER.match(text)
+    if found is None:
+        return False
+    parts = split_name(found[1])
+    return _is_path(parts) or our_table(spark, parts) is not None
+
+
+def _is_path(parts: Sequence[str]) -> bool:
+    return len(parts) == 2 and parts[0].lower() in FORMATS
+
+
 def _table_location(spark: SparkSession, name: TableName) -> str:
     """The location of a catalog table, or of the table behind a temporary view.
 
     Raises TableNotFoundError if the catalog has no such table, or if it has no location (another view).
     """
+    if _is_path(name.parts):
+        return name.parts[1]
     options = options_of_view(spark, ".".join(name.parts))
     if options is not None:
         return options[PATH]

@@ -47,7 +47,7 @@ _INDEX_FOLDER: Final = "index"
 
 
 class SplitShape(msgspec.Struct, frozen=True):
-    """What all splits of one writer share."""
+    """What all splits of one writer share. `mapping` and `statistics` have stored names, like the rows."""
 
     table: TableShape
     mapping: DocMapping
@@ -153,7 +153,7 @@ class SplitBuilder:
         small_rows = self._small_rows()
         self._is_indexed_early &= small_rows is None
         self.flush()
-        rows = self._open_rows(self._shape.table.data_schema.empty_table())
+        rows = self._open_rows(self._shape.table.stored.data_schema.empty_table())
         with _writing(self._directory):
             rows.close()
         index_files = None if small_rows is None else self._indexed_in_memory(small_rows)
@@ -182,6 +182,7 @@ class SplitBuilder:
                     body_checksum=hashlib.file_digest(bundle, "sha256").hexdigest(),
                     merged_from=self._shape.merged_from,
                     field_ids=self._shape.table.field_ids,
+                    stored_schema=self._shape.table.stored_schema,
                 )
                 members = {name: IndexMember(*place) for name, place in packed.places.items()}
                 tail = encode_tail(footer_start, info, members, packed.chunks, pages, cold_index, metadata)
@@ -265,7 +266,7 @@ class SplitBuilder:
         return self._rows
 
     def _with_field_ids(self, rows: pa.Table) -> pa.Table:
-        schema = self._shape.table.schema_with_ids
+        schema = self._shape.table.stored.schema_with_ids
         fields = [schema.field(name) for name in rows.column_names]
         return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
 
@@ -279,7 +280,7 @@ class SplitBuilder:
         if self._statistics is None:
             self._statistics = found
         else:
-            self._statistics = merge_statistics(self._statistics, found, self._shape.table.data_schema)
+            self._statistics = merge_statistics(self._statistics, found, self._shape.table.stored.data_schema)
 
 
 def _add_all(index: IndexBuilder, rows: pa.Table) -> None:

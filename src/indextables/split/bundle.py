@@ -24,11 +24,13 @@ from indextables.errors import IndexTablesError, SplitCorruptedError, Unsupporte
 from indextables.pruning import ColumnStatistics
 from indextables.schema import (
     FieldIds,
+    TableShape,
     from_spark_json,
     record_field_ids,
     recorded_field_ids,
     to_spark_json,
 )
+from indextables.schema.stored_names import record_stored_names, stored_schema
 from indextables.split.byte_ranges import read_range
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_chunks import CHUNK_BYTES, ChunkTable
@@ -95,12 +97,23 @@ class SplitInfo(msgspec.Struct, frozen=True):
     merged_from: tuple[str, ...] = ()
     # The ids of the table's columns, including partition columns; none if the writer did not know them.
     field_ids: FieldIds = ()
+    # The schema with the names that the rows and the mapping have, if they differ from those of the table.
+    stored_schema: pa.Schema | None = None
 
     @property
     def schema_string(self) -> str:
-        """The schema in Spark's form, with field ids."""
+        """The schema in Spark's form, with field ids and stored names."""
         schema_string = to_spark_json(self.schema)
-        return record_field_ids(schema_string, self.field_ids) if self.field_ids else schema_string
+        if self.field_ids:
+            schema_string = record_field_ids(schema_string, self.field_ids)
+        if self.stored_schema is not None:
+            schema_string = record_stored_names(schema_string, self.stored_schema)
+        return schema_string
+
+    @property
+    def shape(self) -> TableShape:
+        """The table as the writer knew it."""
+        return TableShape(self.schema, self.partition_columns, self.field_ids, self.stored_schema)
 
 
 class Bundle(msgspec.Struct, frozen=True, eq=False):
@@ -362,4 +375,5 @@ def _info(document: dict[str, Any]) -> SplitInfo:
         body_checksum=str(document["bodyChecksum"]),
         merged_from=tuple(map(str, document.get("mergedFrom", ()))),
         field_ids=recorded_field_ids(document["schema"]),
+        stored_schema=stored_schema(document["schema"]),
     )

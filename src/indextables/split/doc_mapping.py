@@ -12,10 +12,12 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 import orjson
 import tantivy
+from msgspec.structs import replace
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from indextables._caching import shared_memo
 from indextables.errors import InvalidOptionError, InvalidSchemaError
+from indextables.schema import TableShape
 from indextables.schema.spark_json import doc_mapping_hash
 
 # The row number of a document in its split, as a fast i64 field. No column can have this field name, because
@@ -76,6 +78,9 @@ class FieldMapping(msgspec.Struct, frozen=True):
     `tokenizer`, `record` and `max_token_bytes` apply to text, strings and JSON. `is_array` means that the values of a
     JSON column are stored under ARRAY_KEY. `scale` belongs to decimals. Rows keep a column even if it is not
     `stored`, because MERGE SPLITS indexes them again.
+
+    `stored_name` is the name that the index has for the column, if that is another one. A field with `is_dropped` is in
+    the index, but the table has lost the column.
     """
 
     name: str
@@ -87,6 +92,8 @@ class FieldMapping(msgspec.Struct, frozen=True):
     stored: bool = True
     is_array: bool = False
     scale: int = 0
+    stored_name: str | None = None
+    is_dropped: bool = False
 
     @property
     def is_indexed(self) -> bool:
@@ -113,9 +120,10 @@ class FieldMapping(msgspec.Struct, frozen=True):
     @property
     def index_name(self) -> str:
         """The field's name in the index: the column's name, escaped where Tantivy rejects it."""
-        if _UNUSABLE_NAME.search(self.name):
-            return _ESCAPE + self.name.encode("unicode_escape").decode()
-        return self.name
+        name = self.stored_name or self.name
+        if _UNUSABLE_NAME.search(name):
+            return _ESCAPE + name.encode("unicode_escape").decode()
+        return name
 
     @property
     def analyzer(self) -> str:
@@ -181,7 +189,10 @@ def default_record(kind: FieldKind) -> RecordOption:
 
 
 class DocMapping(msgspec.Struct, frozen=True):
-    """The mapping of every column of a split, in schema order."""
+    """The mapping of every column of a split, in schema order.
+
+    What writers record has stored names; what readers use has the names of the table (`in_table`).
+    """
 
     fields: tuple[FieldMapping, ...]
 
@@ -203,13 +214,34 @@ class DocMapping(msgspec.Struct, frozen=True):
         return doc_mapping_hash(self.to_json())
 
     def __iter__(self) -> Iterator[FieldMapping]:
-        return iter(self.fields)
+        """Iterate over the fields of columns that the table has."""
+        return (field for field in self.fields if not field.is_dropped)
 
     def find(self, name: str) -> FieldMapping | None:
         """Return the mapping of a column; an exact match wins over one that ignores case."""
-        exact = next((field for field in self.fields if field.name == name), None)
+        exact = next((field for field in self if field.name == name), None)
         lowered = name.lower()
-        return exact or next((field for field in self.fields if field.name.lower() == lowered), None)
+        return exact or next((field for field in self if field.name.lower() == lowered), None)
+
+    def in_table(self, shape: TableShape) -> "DocMapping":
+        """Return a recorded mapping with the names that the columns have in the table today."""
+        columns = {stored: name for name, stored in shape.stored_names.items()}
+        if all(columns.get(field.name) == field.name for field in self.fields):
+            return self
+        lowered = {stored.lower(): name for stored, name in columns.items()}
+        return DocMapping(
+            tuple(
+                _in_table(field, columns.get(field.name) or lowered.get(field.name.lower()))
+                for field in self.fields
+            )
+        )
+
+    def stored(self) -> "DocMapping":
+        """Return the mapping with stored names, as writers record it."""
+        if not any(field.stored_name for field in self.fields):
+            return self
+        fields = (replace(field, name=field.stored_name or field.name, stored_name=None) for field in self)
+        return DocMapping(tuple(fields))
 
     def indexed_fields(self) -> tuple[FieldMapping, ...]:
         """Return the fields of the index, in the order of its schema."""
@@ -224,6 +256,12 @@ class DocMapping(msgspec.Struct, frozen=True):
         needed = {(field.tokenizer, field.max_token_bytes) for field in self.fields if field.is_analyzed}
         for tokenizer, max_token_bytes in sorted(needed):
             _register_analyzer(index, tokenizer, max_token_bytes)
+
+
+def _in_table(field: FieldMapping, name: str | None) -> FieldMapping:
+    if name is None:
+        return replace(field, is_dropped=True)
+    return field if name == field.name else replace(field, name=name, stored_name=field.name)
 
 
 @shared_memo("split.doc_mapping.schemas", "Tantivy schemas by their fields", max_entries=64)

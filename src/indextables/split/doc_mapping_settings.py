@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Final, TypeVar, cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from indextables.config import Setting, SettingFamily, Settings, registry
 from indextables.errors import InvalidOptionError, InvalidSchemaError
@@ -70,7 +71,14 @@ def mapping_from_settings(shape: TableShape, settings: Settings) -> DocMapping:
     """
     choices = _Choices(shape.schema, settings)
     choices.refuse_analyzed({name.lower() for name in shape.partition_columns})
-    return DocMapping(tuple(map(choices.field, shape.data_schema)))
+    fields = map(choices.field, shape.data_schema)
+    if shape.stored_schema is None:
+        return DocMapping(tuple(fields))
+    return DocMapping(tuple(_with_stored_name(field, shape.stored_names[field.name]) for field in fields))
+
+
+def _with_stored_name(field: FieldMapping, stored: str) -> FieldMapping:
+    return field if stored == field.name else replace(field, stored_name=stored)
 
 
 class _Choices:

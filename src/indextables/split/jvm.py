@@ -92,7 +92,7 @@ class JvmSplit(Split):
     @property
     def unreadable_columns(self) -> tuple[str, ...]:
         """The columns that are neither stored nor readable from a fast field."""
-        found = {name: self._meta.find(name) for name in self._table.stored(self._table.shape.schema.names)}
+        found = {name: self._field_of(name) for name in self._table.stored(self._table.shape.schema.names)}
         return tuple(
             name
             for name, field in found.items()
@@ -191,27 +191,33 @@ class JvmSplit(Split):
     def _rows(
         self, searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress], names: Sequence[str]
     ) -> pa.Table:
-        stored = self._table.stored(names)
+        found = {name: field for name in self._table.stored(names) if (field := self._field_of(name))}
         with translating(f"{self._place}: the stored documents cannot be read", SplitCorruptedError):
             documents = [searcher.doc(address).to_dict() for address in addresses]
-            values = {name: self._values(searcher, addresses, documents, name) for name in stored}
-        fields = [self._table.shape.schema.field(name) for name in stored]
-        arrays = [stored_column(values[field.name], field, self._place) for field in fields]
+            values = [self._values(searcher, addresses, documents, field) for field in found.values()]
+        fields = [self._stored_field(name) for name in found]
+        arrays = [stored_column(*each, self._place) for each in zip(values, fields, strict=True)]
         counted = pa.table({"": pa.nulls(len(addresses))})
         rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields)) if fields else counted
         return self._table.assemble(rows, names)
+
+    def _stored_field(self, name: str) -> pa.Field:
+        """Return a column as the documents have it: with its stored name, and with the type that it had first."""
+        shape = self._table.shape
+        field = shape.stored.schema.field(shape.stored_names[name])
+        return field.with_type(shape.widened.get(name, field.type))
+
+    def _field_of(self, name: str) -> "IndexedField | None":
+        return self._meta.find(self._table.shape.stored_names[name])
 
     def _values(
         self,
         searcher: tantivy.Searcher,
         addresses: Sequence[tantivy.DocAddress],
         documents: Sequence[dict[str, list[Any]]],
-        name: str,
+        field: "IndexedField",
     ) -> list[Any]:
         """Return the values of one column, from the documents or, if it is not stored, from its fast field."""
-        field = self._meta.find(name)
-        if field is None:
-            return [None] * len(documents)
         if _is_fast_only(field):
             return list(searcher.fast_field_values(field.name, list(addresses)))
         first = [(document.get(field.name) or [None])[0] for document in documents]
@@ -288,7 +294,8 @@ def decode_meta(data: bytes, place: str) -> IndexMeta:
 
 def jvm_mapping(meta: IndexMeta, shape: TableShape) -> DocMapping:
     """Return the mapping to index the rows again: the JVM writer's, as far as the column types allow."""
-    return DocMapping(tuple(_mapped(column, meta.find(column.name)) for column in shape.data_schema))
+    stored = shape.stored_names
+    return DocMapping(tuple(_mapped(column, meta.find(stored[column.name])) for column in shape.data_schema))
 
 
 def _field(entry: dict[str, Any]) -> IndexedField:

@@ -67,9 +67,7 @@ def _open(
 ) -> Split:
     if isinstance(bundle, Bundle):
         info = bundle.info
-        table = TableColumns(
-            TableShape(info.schema, info.partition_columns, info.field_ids), info.partition_values
-        )
+        table = TableColumns(info.shape, info.partition_values)
         if shape is not None:
             table = TableColumns(shape.checked(), dict(partition_values or {}))
         return OwnSplit(store, key, bundle, table, deleted)
@@ -102,9 +100,9 @@ class OwnSplit(Split):
     def num_records(self) -> int:
         return self.info.num_records
 
-    @property
+    @lazy_property
     def mapping(self) -> DocMapping:
-        return self.info.mapping
+        return self.info.mapping.in_table(self._table.shape)
 
     def verify(self) -> None:
         digest = hashlib.sha256()

@@ -18,6 +18,7 @@ from indextables.errors import DeletionVectorCorruptedError, InvalidSchemaError,
 from indextables.predicates import BoundPredicate, columns_of, to_arrow_filter
 from indextables.pruning import parse_values
 from indextables.schema import TableShape, find_column, names_in_file, type_in_table
+from indextables.schema.stored_names import with_type
 from indextables.split.cold_search import CachedIndex, HasRoom, Warmed
 from indextables.split.deleted_rows import DeletedRows
 from indextables.split.doc_mapping import DocMapping
@@ -231,8 +232,10 @@ class TableColumns(msgspec.Struct, frozen=True):
 
     def names_in_file(self, file_schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
         """Return the name in a file of each of these columns that it has: found by field id, or else by name."""
-        wanted = self.shape.schema_with_ids
-        return names_in_file(file_schema, [wanted.field(name) for name in self.stored(names)])
+        stored, wanted = self.shape.stored_names, self.shape.stored.schema_with_ids
+        columns = {stored[name]: name for name in self.stored(names)}
+        found = names_in_file(file_schema, [wanted.field(name) for name in columns])
+        return {columns[name]: in_file for name, in_file in found.items()}
 
     def partition_texts(self) -> dict[str, str | None]:
         """Return the recorded text of every partition column; None where the log has no value."""
@@ -242,19 +245,20 @@ class TableColumns(msgspec.Struct, frozen=True):
     def assemble(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
         """Build these columns, in the table's types, from rows of the split with their names and ids in the file.
 
-        Columns that were added to the table later are null; partition columns are constant.
+        Columns that were added to the table later have their default; partition columns are constant.
         """
-        texts = self.partition_texts()
+        texts = {**self.shape.defaults, **self.partition_texts()}
         in_file = self.names_in_file(rows.schema, names)
+        stored, with_ids = self.shape.stored_names, self.shape.stored.schema_with_ids
         arrays = []
         for name in names:
             field = self.shape.schema.field(name)
-            if name in texts:
-                arrays.append(pa.repeat(_partition_value(texts[name], field), rows.num_rows))
-            elif name in in_file:
-                arrays.append(
-                    _column(rows, in_file[name], self.shape.schema_with_ids.field(name), field.type)
-                )
+            if name in in_file:
+                stored_type = self.shape.stored.type_of(stored[name])
+                column = _column(rows, in_file[name], with_ids.field(stored[name]), stored_type)
+                arrays.append(with_type(column, field.type))
+            elif name in texts:
+                arrays.append(pa.repeat(_constant(texts[name], field), rows.num_rows))
             else:
                 arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
         schema = pa.schema([self.shape.schema.field(name) for name in names])
@@ -298,12 +302,12 @@ def needed_columns(names: Sequence[str], bound: BoundPredicate | None) -> list[s
     return list(dict.fromkeys([*names, *(sorted(columns_of(bound)) if bound is not None else ())]))
 
 
-@shared_memo("split.split.partition_values", "partition values by their text", max_entries=1024)
-def _partition_value(text: str | None, field: pa.Field) -> pa.Scalar:
+@shared_memo("split.split.constants", "partition values and defaults by their text", max_entries=1024)
+def _constant(text: str | None, field: pa.Field) -> pa.Scalar:
     parsed = parse_values(pa.array([text], pa.string()), field.type)
     if not parsed.understood[0].as_py():
         raise InvalidValueError(
-            f"partition column {field.name!r} has the value {text!r}, which is not a valid {field.type}; "
+            f"column {field.name!r} has the value {text!r} in the log, which is not a valid {field.type}; "
             f"the log is corrupt"
         )
     return parsed.values[0]

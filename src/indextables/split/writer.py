@@ -24,6 +24,7 @@ from indextables.errors import InvalidSchemaError, InvalidValueError, SplitWrite
 from indextables.pruning import StatisticsOptions, column_statistics, format_value
 from indextables.schema import TableShape, canonical_schema, find_column
 from indextables.schema.conversion import LossyConversionError, convert, converts
+from indextables.schema.stored_names import renamed
 from indextables.split.builder import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -95,10 +96,11 @@ class SplitWriter:
         statistics = StatisticsOptions.from_settings(settings)
         # Rejects unknown columns now instead of at the first rows.
         column_statistics(table.schema.empty_table(), statistics, table.partition_columns)
+        self._mapping = mapping or mapping_from_settings(table, settings)
         self._shape = SplitShape(
             table,
-            mapping or mapping_from_settings(table, settings),
-            _without_partitions(statistics, table.partition_columns),
+            self._mapping.stored(),
+            _stored_statistics(statistics, table),
             # With partitions, one index grows with its rows while another one is completed.
             self._options.heap_bytes // 2 if table.is_partitioned else self._options.heap_bytes,
             self._options.target_bytes,
@@ -117,7 +119,7 @@ class SplitWriter:
 
     @property
     def mapping(self) -> DocMapping:
-        return self._shape.mapping
+        return self._mapping
 
     def write(self, data: pa.Table | pa.RecordBatch) -> None:
         """Add rows; columns are matched by name.
@@ -127,7 +129,8 @@ class SplitWriter:
         """
         self._require_open()
         with self._aborting_on_failure():
-            rows = conform(data, self._shape.table.schema)
+            table = self._shape.table
+            rows = renamed(conform(data, table.schema), table.stored.schema)
             for piece in bounded_slices(rows, _SLICE_ROWS, _SLICE_BYTES):
                 for partition in rows_by_partition(piece, self._shape.table.partition_columns):
                     for chunk in bounded_slices(partition.rows, CHUNK_ROWS, CHUNK_BYTES):
@@ -282,11 +285,14 @@ class SplitWriter:
             self._memory.close()
 
 
-def _without_partitions(statistics: StatisticsOptions, partition_columns: Sequence[str]) -> StatisticsOptions:
-    """Return the options for rows without the partition columns."""
-    partitions = {name.lower() for name in partition_columns}
-    named = tuple(name for name in statistics.named_columns if name.lower() not in partitions)
-    return replace(statistics, named_columns=named)
+def _stored_statistics(statistics: StatisticsOptions, table: TableShape) -> StatisticsOptions:
+    """Return the options for rows with stored names and without the partition columns."""
+    partitions = {name.lower() for name in table.partition_columns}
+    stored = {name.lower(): stored for name, stored in table.stored_names.items()}
+    lowered = (name.lower() for name in statistics.named_columns)
+    return replace(
+        statistics, named_columns=tuple(stored[name] for name in lowered if name not in partitions)
+    )
 
 
 # Input rows in the table's schema: columns are matched by name, put in its order and converted to its types.

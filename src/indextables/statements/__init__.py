@@ -1,7 +1,7 @@
 """The SQL statements of IndexTables: a text in, an Arrow table out, without an engine in between."""
 
 from indextables.statements.caller import Caller, TableResolver
-from indextables.statements.grammar import is_statement, parse_statement
+from indextables.statements.grammar import is_statement, parse_ours, parse_statement
 from indextables.statements.nodes import Statement, TableName, TablePath
 from indextables.statements.run import run_statement, sql
 
@@ -12,6 +12,7 @@ __all__ = [
     "TablePath",
     "TableResolver",
     "is_statement",
+    "parse_ours",
     "parse_statement",
     "run_statement",
     "sql",

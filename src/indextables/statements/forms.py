@@ -13,6 +13,7 @@ import msgspec
 
 from indextables._results import Columns
 from indextables.ops.checkpoint import CheckpointResult
+from indextables.ops.columns import SchemaChangeResult
 from indextables.ops.delete import DeleteResult
 from indextables.ops.describe import LOG_COLUMNS, STATE_COLUMNS
 from indextables.ops.fsck import FsckResult
@@ -56,6 +57,7 @@ _PAIRS: Final = frozenset(
 
 # Before a path in quotes. Before a name, it is a statement of Spark.
 _DELETE: Final = ("DELETE", "FROM")
+_ALTER: Final = ("ALTER", "TABLE")
 _QUOTES: Final = frozenset("'\"")
 
 _DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
@@ -177,6 +179,17 @@ FORMS: Final = (
         "DELETE FROM 'logs' WHERE date < '2026-01-31' MATCHING QUERY 'timeout' DRY RUN",
     ),
     Form(
+        nodes.Alter,
+        "ALTER TABLE 'path' ADD COLUMNS (column type [DEFAULT value] [COMMENT 'text'] [FIRST | AFTER column], …) "
+        "| DROP COLUMNS (column, …) | RENAME COLUMN column TO name "
+        "| ALTER COLUMN column [TYPE type] [DROP NOT NULL] [COMMENT 'text'] [FIRST | AFTER column]",
+        "Change columns in one commit, without rewriting a split. A member of a struct is named with dots. The default "
+        "is the value of the rows that are there. A type can become a wider one. In `spark.sql`, the table may also be "
+        "a name, or a path in backticks after `indextables.`.",
+        SchemaChangeResult.columns,
+        "ALTER TABLE 'logs' ADD COLUMNS (status INT DEFAULT 200 COMMENT 'of the answer')",
+    ),
+    Form(
         nodes.Restore,
         "RESTORE INDEXTABLES table TO VERSION n | TO TIMESTAMP 'moment'",
         "Restore the files, the schema and the properties of an older version, or of a moment such as "
@@ -257,7 +270,7 @@ def is_ours(text: str) -> bool:
     first, second, third = (next(words, Word("", len(text))).text for _ in range(3))
     if first in _DESCRIBE:
         return second in KEYWORDS and third not in _AFTER_A_NAME
-    if (first, second) == _DELETE:
+    if (first, second) in (_DELETE, _ALTER):
         return third in _QUOTES
     return (first in _FIRST_WORDS and second in _SECOND_WORDS) or (first, second) in _PAIRS
 

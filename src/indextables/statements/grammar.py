@@ -15,6 +15,7 @@ from indextables.config.kinds import Size
 from indextables.errors import InvalidOptionError, InvalidStatementError
 from indextables.predicates import parse_predicate
 from indextables.predicates.literals import timestamp_ms
+from indextables.schema.evolution import AFTER, FIRST
 from indextables.statements import nodes
 from indextables.statements.forms import FORMS, is_ours, nearest_forms
 from indextables.statements.nodes import Statement, TableName, TablePath, Target
@@ -29,7 +30,7 @@ _GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
 _RULES: Final = r"""
     start: _statement SEMICOLON*
     _statement: checkpoint | compact | state | transaction_log | history | merge_jobs | disk_cache | environment
-        | merge | purge | truncate | drop | delete | repair | prewarm | invalidate | flush | fsck | restore
+        | merge | purge | truncate | drop | delete | alter | repair | prewarm | invalidate | flush | fsck | restore
 
     checkpoint: CHECKPOINT OURS target
     compact: COMPACT OURS target
@@ -44,6 +45,24 @@ _RULES: Final = r"""
     truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
     drop: DROP OURS PARTITIONS FROM target where
     delete: DELETE FROM target (where | matching | dry_run)*
+    alter: ALTER TABLE target _change
+    _change: ADD _COLUMNS (added | OPEN added (COMMA added)* CLOSE)
+        | DROP _COLUMNS (dropped | OPEN dropped (COMMA dropped)* CLOSE)
+        | renamed | altered
+    added: path type (default | comment | position)*
+    dropped: path
+    renamed: RENAME COLUMN path TO name
+    altered: (ALTER | CHANGE) COLUMN path (new_type | drop_not_null | set_not_null | comment | position)+
+    new_type: TYPE type
+    drop_not_null: DROP_NOT_NULL
+    set_not_null: SET_NOT_NULL
+    default: DEFAULT (STRING | NUMBER | NAME)
+    comment: COMMENT_WORD STRING
+    position: FIRST | AFTER name
+    path: NAME (DOT NAME)*
+    name: NAME
+    type: NAME (OPEN INTEGER (COMMA INTEGER)* CLOSE | LESS (member | type) (COMMA (member | type))* GREATER)?
+    member: NAME COLON type | NAME type
     repair: REPAIR (INDEXFILES | OURS) TRANSACTION LOG target location?
     prewarm: PREWARM OURS target for_fields? where?
     invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
@@ -81,6 +100,15 @@ _TERMINALS: Final = rf"""
     INTEGER: /[0-9]{{1,18}}(?!\w)/
     SIZE: /[0-9]{{1,18}}(\.[0-9]{{1,9}})?\s*([KMGTP]I?B?|B)?(?!\w)/i
     PIECE: /\w+|`(``|[^`])+`|[^\s\w'"`;]/
+    NUMBER: /[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?(?!\w)/
+    _COLUMNS.2: /COLUMNS?(?!\w)/i
+    COLUMN.3: /COLUMN(?!\w)/i
+    COMMENT_WORD.2: /COMMENT(?!\w)/i
+    DROP_NOT_NULL.2: /DROP{_GAP}NOT{_GAP}NULL(?!\w)/is
+    SET_NOT_NULL.2: /SET{_GAP}NOT{_GAP}NULL(?!\w)/is
+    LESS: "<"
+    GREATER: ">"
+    COLON: ":"
     DOT: "."
     COMMA: ","
     OPEN: "("
@@ -115,8 +143,11 @@ def parse_statement(text: str) -> Statement | None:
     Raises InvalidStatementError, with the position and the syntax, for an invalid statement, and
     InvalidPredicateError for an invalid condition after WHERE.
     """
-    if not is_ours(text):
-        return None
+    return parse_ours(text) if is_ours(text) else None
+
+
+def parse_ours(text: str) -> Statement:
+    """Parse a text that begins like a statement of IndexTables; for others, `parse_statement` returns None."""
     if len(text) > MAX_STATEMENT_LENGTH:
         raise InvalidStatementError(
             f"the statement has {len(text)} characters; {MAX_STATEMENT_LENGTH} are allowed",
@@ -204,6 +235,36 @@ class _Reader:
             "dry_run" in clauses,
         )
 
+    def alter(self, tree: Any) -> Statement:
+        changes = [
+            child for child in tree.children if not isinstance(child, Token) and child.data != "target"
+        ]
+        (target,) = tree.find_data("target")
+        return nodes.Alter(self.named(target), tuple(map(self.change, changes)))
+
+    def change(self, tree: Any) -> nodes.ColumnChange:
+        found = self.clauses(tree)
+        path = tuple(unquote(name) for name in found["path"].children if name.type == "NAME")
+        comment = unquote(found["comment"].children[-1]) if "comment" in found else None
+        position = None
+        if "position" in found:
+            *_, last = found["position"].children
+            position = FIRST if isinstance(last, Token) else f"{AFTER}{unquote(last.children[0])}"
+        match tree.data:
+            case "added":
+                default = unquote(found["default"].children[-1]) if "default" in found else None
+                return nodes.AddedColumn(path, self.type_text(found["type"]), default, comment, position)
+            case "dropped":
+                return nodes.DroppedColumn(path)
+            case "renamed":
+                return nodes.RenamedColumn(path, unquote(found["name"].children[0]))
+        new_type = self.type_text(found["new_type"].children[-1]) if "new_type" in found else None
+        nullable = True if "drop_not_null" in found else False if "set_not_null" in found else None
+        return nodes.AlteredColumn(path, new_type, nullable, comment, position)
+
+    def type_text(self, tree: Any) -> str:
+        return self.text[tree.meta.start_pos : tree.meta.end_pos]
+
     def repair(self, tree: Any) -> Statement:
         location = self.clauses(tree).get("location")
         return nodes.Repair(self.target(tree), None if location is None else self.path(location.children[-1]))
@@ -244,7 +305,10 @@ class _Reader:
         return found
 
     def target(self, tree: Any) -> Target:
-        names = self.clauses(tree)["target"].children
+        return self.named(self.clauses(tree)["target"])
+
+    def named(self, target: Any) -> Target:
+        names = target.children
         if names[0].type == "STRING":
             return TablePath(self.path(names[0]))
         return TableName(tuple(unquote(name) for name in names if name.type == "NAME"))
@@ -309,6 +373,7 @@ _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     "truncate": _Reader.truncate,
     "drop": _Reader.drop,
     "delete": _Reader.delete,
+    "alter": _Reader.alter,
     "repair": _Reader.repair,
     "prewarm": _Reader.prewarm,
     "invalidate": _Reader.invalidate,
@@ -361,6 +426,14 @@ _NAMES: Final = {
     "AS_OF": "AS OF",
     "DRY_RUN": "DRY RUN",
     "MATCHING_QUERY": "MATCHING QUERY",
+    "NUMBER": "a number",
+    "COMMENT_WORD": "COMMENT",
+    "DROP_NOT_NULL": "DROP NOT NULL",
+    "SET_NOT_NULL": "SET NOT NULL",
+    "_COLUMNS": "COLUMNS",
+    "LESS": "<",
+    "GREATER": ">",
+    "COLON": "a colon",
     "COMMA": "a comma",
     "OPEN": "(",
     "CLOSE": ")",

@@ -115,6 +115,49 @@ class Delete(Statement, frozen=True):
     is_dry_run: bool = False
 
 
+class AddedColumn(msgspec.Struct, frozen=True):
+    """ADD COLUMN; `default` is the text of a literal."""
+
+    path: tuple[str, ...]
+    type: str
+    default: str | None = None
+    comment: str | None = None
+    position: str | None = None
+
+
+class DroppedColumn(msgspec.Struct, frozen=True):
+    """DROP COLUMN."""
+
+    path: tuple[str, ...]
+
+
+class RenamedColumn(msgspec.Struct, frozen=True):
+    """RENAME COLUMN."""
+
+    path: tuple[str, ...]
+    name: str
+
+
+class AlteredColumn(msgspec.Struct, frozen=True):
+    """ALTER COLUMN: what is given changes. `is_nullable` is False for SET NOT NULL."""
+
+    path: tuple[str, ...]
+    type: str | None = None
+    is_nullable: bool | None = None
+    comment: str | None = None
+    position: str | None = None
+
+
+ColumnChange = AddedColumn | DroppedColumn | RenamedColumn | AlteredColumn
+
+
+class Alter(Statement, frozen=True):
+    """ALTER TABLE: changes of columns, one after the other in one commit."""
+
+    target: Target
+    changes: tuple[ColumnChange, ...]
+
+
 class Repair(Statement, frozen=True):
     """REPAIR INDEXFILES TRANSACTION LOG. Without a `location`, the new log replaces the old one."""
 

@@ -82,6 +82,7 @@ _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = 
     nodes.TruncateTimeTravel: tables.run_truncate,
     nodes.DropPartitions: tables.run_drop_partitions,
     nodes.Delete: tables.run_delete,
+    nodes.Alter: tables.run_alter,
     nodes.Repair: tables.run_repair,
     nodes.Prewarm: tables.run_prewarm,
     nodes.InvalidateLogCache: process.run_invalidate,

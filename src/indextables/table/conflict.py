@@ -6,6 +6,7 @@ The matrix says what happens to this transaction (row) after a concurrent commit
     RECOMPUTE  its removes are computed again on the new snapshot
     RECHECK    it continues unless the concurrent commit changed what it depends on
     GROUPS     each merge group continues if all its sources are still live, with the same deleted rows
+    FITS       it continues if the splits that it adds lose nothing under the changed schema
     SEARCH     it continues if the splits that lose rows are still live as they were, and for an upsert if no new split
                has a key of its source; else its rows are found again
     GIVE_UP    it fails with a CommitConflictError
@@ -23,19 +24,29 @@ from typing import assert_never
 import msgspec
 
 from indextables.errors import InvalidSchemaError
-from indextables.log.actions import DELETION_VECTORS, Metadata, ProtocolAction, without_feature
+from indextables.log.actions import (
+    COLUMN_MAPPING,
+    DELETION_VECTORS,
+    Metadata,
+    ProtocolAction,
+    without_feature,
+)
 from indextables.log.decode import LogFile, VersionSummary, decode_tail
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
-from indextables.table.field_ids import with_field_ids
+from indextables.schema.evolution import field_of_id, find_field
+from indextables.schema.spark_json import FIELD_ID_KEY
+from indextables.table.field_ids import field_ids_of, with_field_ids
 from indextables.table.intent import (
     ChangeMetadata,
     ChangeProperties,
+    ChangeSchema,
     EmptyCommit,
     Intent,
     Kind,
     RecordTransaction,
 )
 from indextables.table.log_reader import summary_of
+from indextables.table.schema_change import misfit, names_columns
 from indextables.table.snapshot import Snapshot
 
 INDEXING_PREFIX = "spark.indextables.indexing."
@@ -48,31 +59,34 @@ class Resolution(Enum):
     RECOMPUTE = "recompute"
     RECHECK = "recheck"
     GROUPS = "groups"
+    FITS = "fits"
     SEARCH = "search"
     GIVE_UP = "give up"
 
 
-_R, _C, _K, _G, _S, _X = (
+_R, _C, _K, _G, _F, _S, _X = (
     Resolution.REBASE,
     Resolution.RECOMPUTE,
     Resolution.RECHECK,
     Resolution.GROUPS,
+    Resolution.FITS,
     Resolution.SEARCH,
     Resolution.GIVE_UP,
 )
 
-_CONCURRENT = (Kind.APPEND, Kind.OVERWRITE, Kind.MERGE, Kind.DROP, Kind.DELETE, Kind.METADATA)
+_CONCURRENT = (Kind.APPEND, Kind.OVERWRITE, Kind.MERGE, Kind.DROP, Kind.DELETE, Kind.SCHEMA, Kind.METADATA)
 
 # fmt: off
 _ROWS: dict[Kind, tuple[Resolution, ...]] = {
-    # this ↓  concurrent → append  overwrite  merge  drop  delete  metadata
-    Kind.APPEND:           (_R,     _R,        _R,    _R,   _R,     _K),
-    Kind.OVERWRITE:        (_C,     _C,        _C,    _C,   _C,     _X),
-    Kind.MERGE:            (_R,     _G,        _G,    _G,   _G,     _K),
-    Kind.DROP:             (_C,     _C,        _C,    _C,   _C,     _X),
-    Kind.DELETE:           (_R,     _S,        _S,    _S,   _S,     _K),
-    Kind.UPSERT:           (_S,     _S,        _S,    _S,   _S,     _K),
-    Kind.METADATA:         (_C,     _C,        _C,    _C,   _C,     _K),
+    # this ↓  concurrent → append  overwrite  merge  drop  delete  schema  metadata
+    Kind.APPEND:           (_R,     _R,        _R,    _R,   _R,     _F,     _K),
+    Kind.OVERWRITE:        (_C,     _C,        _C,    _C,   _C,     _X,     _X),
+    Kind.MERGE:            (_R,     _G,        _G,    _G,   _G,     _F,     _K),
+    Kind.DROP:             (_C,     _C,        _C,    _C,   _C,     _C,     _X),
+    Kind.DELETE:           (_R,     _S,        _S,    _S,   _S,     _F,     _K),
+    Kind.UPSERT:           (_S,     _S,        _S,    _S,   _S,     _K,     _K),
+    Kind.SCHEMA:           (_C,     _C,        _C,    _C,   _C,     _K,     _K),
+    Kind.METADATA:         (_C,     _C,        _C,    _C,   _C,     _K,     _K),
 }
 # fmt: on
 MATRIX: dict[Kind, dict[Kind, Resolution]] = {
@@ -134,7 +148,12 @@ def reason_to_give_up(
         case Resolution.REBASE | Resolution.RECOMPUTE | Resolution.GROUPS | Resolution.SEARCH:
             return None
         case Resolution.GIVE_UP:
-            return f"version {version} changed the table's metadata or protocol"
+            return f"version {version} changed the table's schema, metadata or protocol"
+        case Resolution.FITS:
+            changed = _changed_index(intent, before, metadata or before) or _misfit(
+                before, metadata or before
+            )
+            return f"version {version} changed {changed}" if changed else None
         case Resolution.RECHECK:
             changed = _changed_dependency(intent, before, metadata or before)
             return f"version {version} changed {changed}" if changed else None
@@ -170,7 +189,7 @@ def kind_of_commit(
     if actions.protocol is not None and not _is_same_protocol(actions.protocol, protocol):
         return Kind.METADATA
     if actions.metadata is not None and _changes_table(before, actions.metadata):
-        return Kind.METADATA
+        return Kind.SCHEMA if _changes_columns_only(before, actions.metadata) else Kind.METADATA
     if not concurrent.has_removes:
         return Kind.APPEND
     if not concurrent.has_adds:
@@ -181,23 +200,45 @@ def kind_of_commit(
 
 
 def _is_same_protocol(found: ProtocolAction, planned: ProtocolAction | None) -> bool:
-    """Whether two protocols are the same, apart from deletion vectors."""
-    if planned is None:
+    """Whether two protocols are the same, apart from the features of changed rows and columns."""
+    return planned is not None and _without_changes(found) == _without_changes(planned)
+
+
+def _without_changes(protocol: ProtocolAction) -> ProtocolAction:
+    return without_feature(without_feature(protocol, DELETION_VECTORS), COLUMN_MAPPING)
+
+
+def _changes_columns_only(before: Metadata, after: Metadata) -> bool:
+    """Whether a commit changed columns, with the settings that name them, and nothing else."""
+    if before.schema_string == after.schema_string or not _has_valid_ids(after):
         return False
-    return without_feature(found, DELETION_VECTORS) == without_feature(planned, DELETION_VECTORS)
+    return _definition(before, without_columns=True) == _definition(after, without_columns=True)
+
+
+def _has_valid_ids(metadata: Metadata) -> bool:
+    try:
+        return bool(field_ids_of(metadata))
+    except InvalidSchemaError:
+        return False
 
 
 def _changes_table(before: Metadata, after: Metadata) -> bool:
     return _definition(before) != _definition(after)
 
 
-def _definition(metadata: Metadata) -> Metadata:
-    """The metadata without doc mappings, and with the field ids that the next append would record."""
+def _definition(metadata: Metadata, *, without_columns: bool = False) -> Metadata:
+    """The metadata without doc mappings, and with the field ids that the next append would record.
+
+    With `without_columns`, it has nothing that a schema change may change.
+    """
     properties = {
         key: value
         for key, value in metadata.configuration.items()
         if not key.startswith(DOC_MAPPING_PROPERTY_PREFIX)
     }
+    if without_columns:
+        kept = {key: value for key, value in properties.items() if not names_columns(key)}
+        return msgspec.structs.replace(metadata, schema_string="", configuration=kept)
     return _with_field_ids(msgspec.structs.replace(metadata, configuration=properties))
 
 
@@ -214,8 +255,12 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
         return "the table itself: it was created again"
     if isinstance(intent, EmptyCommit | RecordTransaction):
         return None
+    if isinstance(intent, ChangeSchema):
+        return _changed_column(intent, before, after)
     if _with_field_ids(before).schema_string != _with_field_ids(after).schema_string:
-        return "the schema"
+        changed_schema = _misfit(before, after) if intent.kind in _ADDING else "the schema"
+        if changed_schema:
+            return changed_schema
     if before.partition_columns != after.partition_columns:
         return "the partitioning"
     changed = {
@@ -223,13 +268,51 @@ def _changed_dependency(intent: Intent, before: Metadata, after: Metadata) -> st
         for key in {*before.configuration, *after.configuration}
         if before.configuration.get(key) != after.configuration.get(key)
     }
-    if intent.kind is Kind.MERGE and any(key.startswith(INDEXING_PREFIX) for key in changed):
-        return "the index settings"
+    if index := _changed_index(intent, before, after):
+        return index
     if isinstance(intent, ChangeProperties) and (both := sorted(changed & set(intent.properties))):
         return f"the same properties ({', '.join(both)})"
     if isinstance(intent, ChangeMetadata):
         both = [name for name in intent.fields if getattr(before, name) != getattr(after, name)]
         return f"the same metadata ({', '.join(both)})" if both else None
+    return None
+
+
+# Intents whose splits are read by ids, so that other columns matter only if they lose values.
+_ADDING = (Kind.APPEND, Kind.MERGE, Kind.DELETE)
+
+
+def _changed_index(intent: Intent, before: Metadata, after: Metadata) -> str | None:
+    if intent.kind is not Kind.MERGE:
+        return None
+    settings = (
+        {key: value for key, value in each.configuration.items() if key.startswith(INDEXING_PREFIX)}
+        for each in (before, after)
+    )
+    return "the index settings" if next(settings) != next(settings) else None
+
+
+def _misfit(before: Metadata, after: Metadata) -> str | None:
+    if before.id != after.id:
+        return "the table itself: it was created again"
+    try:
+        return misfit(before, after)
+    except InvalidSchemaError as error:
+        return f"the schema: {error}"
+
+
+def _changed_column(intent: ChangeSchema, before: Metadata, after: Metadata) -> str | None:
+    """The column that a schema change and another one both change, or None."""
+    before, after = _with_field_ids(before), _with_field_ids(after)
+    for change in intent.changes:
+        name = ".".join(change.path)
+        planned = find_field(before.schema_string, change.path)
+        if planned is None:
+            if find_field(after.schema_string, change.path) is not None:
+                return f"the same column: {name!r} was added"
+            continue
+        if field_of_id(after.schema_string, planned["metadata"][FIELD_ID_KEY]) != planned:
+            return f"the same column, {name!r}"
     return None
 
 

@@ -7,6 +7,7 @@ together with protocol 5. They are numbered in the order of the schema, so write
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from indextables.errors import InvalidSchemaError
@@ -19,10 +20,14 @@ from indextables.schema import (
     record_field_ids,
     recorded_field_ids,
 )
+from indextables.schema.evolution import stored_paths
 from indextables.schema.field_ids import FieldPath
+from indextables.schema.stored_names import record_stored_names_by_id, stored_schema
 
-# Writers maintain this property: no id is given to a second column, even if the first one is gone.
+# Writers maintain these properties: no id and no stored name is given to a second column, even if the first is gone.
 MAX_FIELD_ID_PROPERTY: Final = "maxFieldId"
+RETIRED_NAMES_PROPERTY: Final = "retiredColumnNames"
+MAINTAINED_PROPERTIES: Final = (MAX_FIELD_ID_PROPERTY, RETIRED_NAMES_PROPERTY)
 
 
 def has_field_ids(metadata: Metadata) -> bool:
@@ -83,5 +88,34 @@ def with_ids_of_table(older: Metadata, current: Metadata) -> Metadata:
     known = {}
     if not has_field_ids(older):
         # All splits of that version are without ids, so its columns may as well have those of today.
-        known = ids_by_path(from_spark_json(current.schema_string), field_ids_of(current))
-    return with_field_ids(older, known, max_field_id(current))
+        schema = stored_schema(current.schema_string) or from_spark_json(current.schema_string)
+        known = ids_by_path(schema, field_ids_of(current))
+    return with_retired_names(with_field_ids(older, known, max_field_id(current)), current)
+
+
+def retired_names(metadata: Metadata) -> frozenset[str]:
+    """The stored paths of columns that the table has lost, in lower case. Raises InvalidSchemaError."""
+    text = metadata.configuration.get(RETIRED_NAMES_PROPERTY, "[]")
+    try:
+        return frozenset(msgspec.json.decode(text, type=list[str]))
+    except msgspec.MsgspecError as error:
+        raise InvalidSchemaError(
+            f"the property {RETIRED_NAMES_PROPERTY} is {text!r}, not a list of names; restore an older version"
+        ) from error
+
+
+def with_retired_names(metadata: Metadata, before: Metadata) -> Metadata:
+    """The metadata that follows `before`, without giving the name of a former column to a new one."""
+    names = retired_names(before) | retired_names(metadata) | stored_paths(before.schema_string)
+    names -= stored_paths(metadata.schema_string)
+    configuration = dict(metadata.configuration)
+    configuration.pop(RETIRED_NAMES_PROPERTY, None)
+    if names:
+        configuration[RETIRED_NAMES_PROPERTY] = msgspec.json.encode(sorted(names)).decode()
+    return replace(metadata, configuration=configuration)
+
+
+def with_stored_names(metadata: Metadata, stored: Mapping[int, str]) -> Metadata:
+    """The metadata with the stored names that splits have, by field id; other columns are stored under their names."""
+    schema_string = record_stored_names_by_id(metadata.schema_string, stored)
+    return replace(metadata, schema_string=schema_string)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from indextables.log.actions import AddAction, Metadata, SkipAction, TransactionAction
 from indextables.predicates import Predicate
+from indextables.schema.evolution import SchemaChange
 
 
 class Kind(Enum):
@@ -23,6 +24,7 @@ class Kind(Enum):
     DROP = "drop partitions"
     DELETE = "delete"
     UPSERT = "upsert"
+    SCHEMA = "schema"
     METADATA = "metadata or protocol"
 
 
@@ -137,6 +139,13 @@ class ChangeMetadata(msgspec.Struct, frozen=True):
     kind = Kind.METADATA
 
 
+class ChangeSchema(msgspec.Struct, frozen=True):
+    """Change columns, one change after the other, in one commit."""
+
+    changes: tuple[SchemaChange, ...]
+    kind = Kind.SCHEMA
+
+
 class UpgradeProtocol(msgspec.Struct, frozen=True):
     """Require at least these protocol versions of readers and writers."""
 
@@ -169,6 +178,7 @@ Intent = (
     | Upsert
     | ChangeProperties
     | ChangeMetadata
+    | ChangeSchema
     | UpgradeProtocol
     | RecordTransaction
     | EmptyCommit

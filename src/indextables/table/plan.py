@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, InvalidActionError, UnsafePathError
-from indextables.log.actions import AddAction, AnyAction, Metadata, TransactionAction, upgraded
+from indextables.log.actions import (
+    DELETION_VECTORS,
+    AddAction,
+    AnyAction,
+    Metadata,
+    TransactionAction,
+    upgraded,
+)
 from indextables.log.deletion_vectors import IDENTITY_COLUMNS, file_identities, vector_ids
 from indextables.log.paths import LOG_PREFIX
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX
@@ -23,6 +30,7 @@ from indextables.table.intent import (
     ChangeMetadata,
     ChangeProperties,
     ChangeRows,
+    ChangeSchema,
     DropPartitions,
     EmptyCommit,
     Intent,
@@ -34,6 +42,7 @@ from indextables.table.intent import (
     Restore,
     UpgradeProtocol,
 )
+from indextables.table.schema_change import changed_metadata, check_exact, needed_feature
 from indextables.table.snapshot import Snapshot, files_of_partitions
 from indextables.table.split_protocol import protocol_for_splits
 
@@ -121,6 +130,8 @@ def make_plan(intent: Intent, snapshot: Snapshot) -> Plan:
             return _plan_rows(intent, snapshot)
         case ChangeProperties(properties):
             return _plan_properties(properties, snapshot)
+        case ChangeSchema():
+            return _plan_schema(intent, snapshot)
         case ChangeMetadata(fields):
             metadata = msgspec.structs.replace(snapshot.metadata, **fields)
             return Plan(() if metadata == snapshot.metadata else (metadata,))
@@ -161,7 +172,7 @@ def _added(
         return ()
     has_vectors |= any(add.deletion_vector is not None for add in adds)
     return (
-        *protocol_for_splits(snapshot, has_vectors=has_vectors),
+        *protocol_for_splits(snapshot, DELETION_VECTORS if has_vectors else None),
         *_registration(doc_mappings, snapshot),
         *adds,
     )
@@ -235,7 +246,7 @@ def _plan_rows(intent: ChangeRows, snapshot: Snapshot) -> Plan:
         )
     check_adds(intent.adds, snapshot)
     has_vectors = bool(intent.after.num_rows)
-    protocol = protocol_for_splits(snapshot, has_vectors=True) if has_vectors and not intent.adds else ()
+    protocol = protocol_for_splits(snapshot, DELETION_VECTORS) if has_vectors and not intent.adds else ()
     adds = _added(intent.adds, intent.doc_mappings, snapshot, has_vectors=has_vectors)
     return Plan(
         actions=(*protocol, *adds),
@@ -305,6 +316,16 @@ def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -
     kept = {key: value for key, value in configuration.items() if value is not None}
     metadata = msgspec.structs.replace(snapshot.metadata, configuration=kept)
     return Plan(() if metadata == snapshot.metadata else (metadata,))
+
+
+def _plan_schema(intent: ChangeSchema, snapshot: Snapshot) -> Plan:
+    metadata = snapshot.metadata
+    for change in intent.changes:
+        check_exact(change, snapshot)
+        metadata = changed_metadata(change, metadata)
+    if metadata == snapshot.metadata:
+        return Plan()
+    return Plan((*protocol_for_splits(snapshot, needed_feature(metadata)), metadata))
 
 
 def _registration(doc_mappings: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:

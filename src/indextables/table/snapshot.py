@@ -133,8 +133,9 @@ class Snapshot:
 
     @lazy_property
     def shape(self) -> TableShape:
-        """The columns, the partition columns and the field ids."""
-        return TableShape(self.schema, self.partition_columns, field_ids_of(self.metadata))
+        """The columns with their ids, stored names and defaults, and the partition columns."""
+        metadata = self.metadata
+        return TableShape.of(metadata.schema_string, self.partition_columns, field_ids_of(metadata))
 
     @lazy_property
     def tail(self) -> Tail:

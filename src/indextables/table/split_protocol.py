@@ -11,7 +11,6 @@ which the caller has to allow.
 from indextables.config.registry import PROTOCOL_AUTO_UPGRADE, PROTOCOL_CONVERT_JVM_TABLES
 from indextables.errors import ProtocolUpgradeError
 from indextables.log.actions import (
-    DELETION_VECTORS,
     SPLIT_PROTOCOL_VERSION,
     ProtocolAction,
     check_writable,
@@ -30,16 +29,15 @@ def check_accepts_splits(snapshot: Snapshot) -> None:
     protocol_for_splits(snapshot)
 
 
-def protocol_for_splits(snapshot: Snapshot, *, has_vectors: bool = False) -> tuple[ProtocolAction, ...]:
-    """The protocol action of a commit that adds splits: none if the table has what they need already.
+def protocol_for_splits(snapshot: Snapshot, feature: str | None = None) -> tuple[ProtocolAction, ...]:
+    """The protocol action of a commit that adds splits, or needs a feature: none if the table has it already.
 
-    With `has_vectors`, readers and writers need the feature `deletionVectors`, too. Raises ProtocolUpgradeError if the
-    settings do not allow the upgrade.
+    Raises ProtocolUpgradeError if the settings do not allow the upgrade.
     """
     url, settings, current = snapshot.context.url, snapshot.context.settings, snapshot.protocol
     protocol = upgraded(current, SPLIT_PROTOCOL_VERSION, SPLIT_PROTOCOL_VERSION)
     if protocol == current:
-        needed = with_feature(protocol, DELETION_VECTORS) if has_vectors else protocol
+        needed = protocol if feature is None else with_feature(protocol, feature)
         return () if needed == current else (needed,)
     versions = f"{current.min_reader_version} for readers and {current.min_writer_version} for writers"
     if not settings[PROTOCOL_AUTO_UPGRADE]:
@@ -55,4 +53,4 @@ def protocol_for_splits(snapshot: Snapshot, *, has_vectors: bool = False) -> tup
             f"which the JVM can neither read nor write it. If no reader or writer on the JVM needs the table any more, "
             f"set {PROTOCOL_CONVERT_JVM_TABLES.key} to true; otherwise write to a new table"
         )
-    return (with_feature(protocol, DELETION_VECTORS) if has_vectors else protocol,)
+    return (protocol if feature is None else with_feature(protocol, feature),)

@@ -267,9 +267,9 @@ def _merged_field(
     found = (mapping.find(current.name) for mapping in mappings)
     previous = list(
         dict.fromkeys(
-            replace(field, name=current.name)
+            replace(field, name=current.name, stored_name=current.stored_name)
             for field in found
-            if field is not None and _fits(field, default.kind)
+            if field is not None and _fits(field, default)
         )
     )
     if not previous:
@@ -281,8 +281,9 @@ def _merged_field(
     return next((field for field in previous if field.kind is FieldKind.TEXT), previous[0])
 
 
-def _fits(field: FieldMapping, default_kind: FieldKind) -> bool:
+def _fits(field: FieldMapping, default: FieldMapping) -> bool:
     """Whether a column can still be indexed like this: its type may have changed since."""
-    if default_kind is FieldKind.STRING:
+    if default.kind is FieldKind.STRING:
         return field.kind in _TEXT_KINDS
-    return field.kind in (default_kind, FieldKind.NOTHING)
+    is_same_type = field.kind is default.kind and field.scale == default.scale
+    return is_same_type or field.kind is FieldKind.NOTHING

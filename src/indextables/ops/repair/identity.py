@@ -19,7 +19,13 @@ from indextables.log.actions import (
     upgraded,
 )
 from indextables.log.replay import DOC_MAPPING_PROPERTY_PREFIX, LogHeader
-from indextables.ops.repair.splits import FoundSplit, mappings_of, newest_first, values_of_path
+from indextables.ops.repair.splits import (
+    FoundSplit,
+    OwnDescription,
+    mappings_of,
+    newest_first,
+    values_of_path,
+)
 from indextables.schema import (
     TableShape,
     from_spark_json,
@@ -29,6 +35,7 @@ from indextables.schema import (
     to_spark_json,
 )
 from indextables.schema.field_ids import FieldPath, with_field_ids
+from indextables.schema.stored_names import stored_names_by_id
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.split.jvm import IndexedField
@@ -101,7 +108,7 @@ def _metadata_from_splits(splits: Sequence[FoundSplit], url: str, undecided: lis
         schemas = dict.fromkeys(description.schema_string for description in own)
         schema = _joined([_schema_with_ids(text) for text in schemas], undecided)
         shape = TableShape(schema, own[0].partition_columns)
-        configuration = _indexing(own[0].mapping, shape, undecided)
+        configuration = _indexing(own[0], shape, undecided)
         undecided.append(
             "no metaData action is left: schema and partitioning are those of the newest split, the table id is new, "
             "and the name, the description and the properties of the table are lost"
@@ -145,7 +152,20 @@ def _with_field_ids(metadata: Metadata, splits: Sequence[FoundSplit]) -> Metadat
         known |= ids_by_path(from_spark_json(text), recorded_field_ids(text))
     if not known:
         return metadata
-    return field_ids.with_field_ids(metadata, known, max(known.values()))
+    metadata = field_ids.with_field_ids(metadata, known, max(known.values()))
+    metadata = field_ids.with_stored_names(metadata, _stored_names(splits))
+    for text in {description.schema_string for description in newest_first(splits)}:
+        former = msgspec.structs.replace(metadata, schema_string=text, configuration={})
+        metadata = field_ids.with_retired_names(metadata, former)
+    return metadata
+
+
+def _stored_names(splits: Sequence[FoundSplit]) -> dict[int, str]:
+    """The stored name of every field that a split of ours has, by its id."""
+    found: dict[int, str] = {}
+    for text in dict.fromkeys(description.schema_string for description in newest_first(splits)):
+        found |= stored_names_by_id(text)
+    return found
 
 
 def _schema_with_ids(schema_string: str) -> pa.Schema:
@@ -173,8 +193,10 @@ def _joined(schemas: Sequence[pa.Schema], undecided: list[str]) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def _indexing(mapping: DocMapping, shape: TableShape, undecided: list[str]) -> dict[str, str]:
+def _indexing(newest: OwnDescription, shape: TableShape, undecided: list[str]) -> dict[str, str]:
     """The properties that make writers index new splits like the newest one, as far as its mapping reveals them."""
+    in_table = newest.mapping.in_table(TableShape.of(newest.schema_string, newest.partition_columns, ()))
+    mapping = DocMapping(tuple(msgspec.structs.replace(field, stored_name=None) for field in in_table))
     properties = {
         f"{INDEXING_TYPEMAP.prefix}{field.name}": _KIND_NAMES[field.kind]
         for field in mapping

@@ -2,11 +2,13 @@
 
 import pyarrow as pa
 
+from indextables.ops.columns import change_columns
 from indextables.ops.delete import DeleteRequest, delete
 from indextables.ops.repair import RepairMode, RepairRequest
 from indextables.ops.restore import RestoreRequest, restore
 from indextables.ops.write import drop_partitions
 from indextables.statements import nodes
+from indextables.statements.alter import schema_changes
 from indextables.statements.caller import Caller
 from indextables.table_reader import as_predicate
 from indextables.table_repair import repair_context
@@ -81,6 +83,12 @@ def run_delete(statement: nodes.Delete, caller: Caller) -> pa.Table:
     where = "true" if statement.where is None and statement.query is None else statement.where
     request = DeleteRequest(as_predicate(where), statement.query, dry_run=statement.is_dry_run)
     return delete(caller.table(statement.target).snapshot, request).to_arrow()
+
+
+def run_alter(statement: nodes.Alter, caller: Caller) -> pa.Table:
+    """See `ops.columns.change_columns`."""
+    snapshot = caller.table(statement.target).snapshot
+    return change_columns(snapshot, schema_changes(snapshot, statement.changes)).to_arrow()
 
 
 def run_restore(statement: nodes.Restore, caller: Caller) -> pa.Table:
