@@ -69,7 +69,7 @@ def merge(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, 
 
 
 def missing_package(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """The errors of a write, a read and a statement if the executors lack the package. Spark's own reader needs none."""
+    """The errors of operations whose executors lack the package, and the rows that Spark reads without it."""
     del options
     errors, reader = [], spark.read.format("indextables")
     rows = [row.id for row in reader.load(path).collect()]
