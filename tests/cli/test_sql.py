@@ -1,6 +1,7 @@
 """`indextables sql`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +58,8 @@ def test_options_apply(invoke: Invoke, table_path: str) -> None:
         ("DESCRIBE INDEXTABLES STAT 'p'", "did you mean STATE?"),
         ("CHECKPOINT INDEXTABLES logs", "write the path of the table in quotes"),
         ("MERGE SPLITS 'p' WHERE f(x)", "functions are not supported"),
-        ("SELECT 1", FORMS[-1].syntax),
+        ("SELEKT 1", FORMS[-1].syntax),
+        ("SELECT )", "cannot execute the query"),
     ],
 )
 def test_a_malformed_statement_is_wrong_usage(invoke: Invoke, text: str, told: str) -> None:
@@ -82,3 +84,20 @@ def test_a_failing_statement_exits_with_1(invoke: Invoke, table_path: str) -> No
     assert json.loads(broken.stdout)[0]["status"] == "FAILED"
     refused = invoke("sql", f"DROP INDEXTABLES PARTITIONS FROM '{table_path}' WHERE latency_ms = 1")
     assert refused.exit_code == 1
+
+
+def test_a_select_streams_its_rows_in_every_format(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "logs"
+    rows = [{"id": number, "message": f"timeout {number}"} for number in range(3)]
+    indextables.write(path, rows, text="message")
+    text = f"SELECT id FROM '{path}' WHERE _query = 'timeout' AND id > 0 ORDER BY id"
+    shown = invoke("sql", text)
+    assert (shown.stdout.split(), shown.stderr) == (["id", "1", "2"], "2 rows\n")
+    assert json.loads(invoke("sql", text, "--json").stdout) == [{"id": 1}, {"id": 2}]
+    assert invoke("sql", text, "--format", "jsonl").stdout.splitlines() == ['{"id": 1}', '{"id": 2}']
+    assert invoke("sql", text, "-o", str(tmp_path / "ids.parquet")).exit_code == 0
+    joined = f"SELECT count(*) AS n FROM '{path}' l JOIN '{tmp_path / 'ids.parquet'}' p ON l.id = p.id"
+    assert json.loads(invoke("sql", joined, "--json").stdout) == [{"n": 2}]
+    many = invoke("sql", "SELECT * FROM generate_series(1, 5000)")
+    assert many.stderr == "the first 1,000 rows; use --format table to see all\n"
+    assert len(many.stdout.splitlines()) == 1001

@@ -226,6 +226,12 @@ def best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[l
     return refs, merge_hits(hits, limit)
 
 
+def matching_splits(snapshot: Snapshot, request: SearchRequest) -> tuple[list[SplitRef], SearchRequest]:
+    """The splits that may have matching rows, and the request for `matching_rows_of`. Raises InvalidQueryError."""
+    entries, request = _narrow(snapshot, request)
+    return _checked_refs(snapshot, entries, request), request
+
+
 def _narrow(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, SearchRequest]:
     """The entries that may have matching rows, and the request without conditions that their partitions satisfy."""
     entries = snapshot.select(request.where).entries

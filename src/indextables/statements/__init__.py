@@ -1,9 +1,10 @@
 """The SQL statements of IndexTables: a text in, an Arrow table out, without an engine in between."""
 
 from indextables.statements.caller import Caller, TableResolver
+from indextables.statements.forms import is_select
 from indextables.statements.grammar import is_statement, parse_ours, parse_statement
 from indextables.statements.nodes import Statement, TableName, TablePath
-from indextables.statements.run import run_statement, sql
+from indextables.statements.run import run_statement, select_rows, sql
 
 __all__ = [
     "Caller",
@@ -11,9 +12,11 @@ __all__ = [
     "TableName",
     "TablePath",
     "TableResolver",
+    "is_select",
     "is_statement",
     "parse_ours",
     "parse_statement",
     "run_statement",
+    "select_rows",
     "sql",
 ]

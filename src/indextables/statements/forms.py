@@ -275,6 +275,12 @@ def is_ours(text: str) -> bool:
     return (first in _FIRST_WORDS and second in _SECOND_WORDS) or (first, second) in _PAIRS
 
 
+def is_select(text: str) -> bool:
+    """Whether a text is a query, and not a statement."""
+    words = (word.text for word in leading_words(text))
+    return next((word for word in words if word != "("), "") in ("SELECT", "WITH")
+
+
 def nearest_forms(text: str) -> tuple[Form, ...]:
     """The statements that share the most first words with a text, for error messages."""
     words = [

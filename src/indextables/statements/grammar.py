@@ -166,7 +166,7 @@ def require_statement(text: str) -> Statement:
     if statement is None:
         known = "\n".join(f"  {form.syntax}" for form in FORMS)
         raise InvalidStatementError(
-            f"not a statement of IndexTables; the statements are\n{known}", position=0
+            f"not a statement of IndexTables, nor a SELECT; the statements are\n{known}", position=0
         )
     return statement
 

@@ -11,6 +11,7 @@ from indextables.ops.runner import Progress, Runner
 from indextables.statements import nodes
 from indextables.statements.caller import Caller, TableResolver
 from indextables.statements.commands import process, tables
+from indextables.statements.forms import is_select
 from indextables.statements.grammar import require_statement
 from indextables.statements.nodes import Statement
 
@@ -25,10 +26,11 @@ def sql(
     resolve_table: TableResolver | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> pa.Table:
-    """Execute a SQL statement of IndexTables, without Spark.
+    """Execute a SQL statement of IndexTables or a SELECT, without Spark.
 
     Args:
-        text: The statement, with the table as a path in quotes; docs/sql.md lists all statements.
+        text: The statement, with the table as a path in quotes; docs/sql.md lists all statements. Or a query over
+            tables and Parquet files, in which `_query = '…'` searches; docs/guide/select.md.
         storage_options: Settings and credentials of the object store.
         options: Settings, as docs/configuration.md lists them.
         runner: Executes the tasks; threads of this process by default.
@@ -36,7 +38,7 @@ def sql(
         progress: Called with the progress of the threads.
 
     Returns:
-        The answer as an Arrow table, with the columns that docs/sql.md lists.
+        The answer as an Arrow table, with the columns that docs/sql.md lists, or those of the query.
 
     Raises:
         InvalidStatementError: The text is not a statement; the message has the position and the syntax.
@@ -47,6 +49,9 @@ def sql(
         >>> import indextables
         >>> indextables.sql("CHECKPOINT INDEXTABLES 'logs'")["status"].to_pylist()
         ['SUCCESS']
+        >>> query = "SELECT level, count(*) AS n FROM 'logs' WHERE _query = 'timeout' GROUP BY level"
+        >>> indextables.sql(query).to_pylist()
+        [{'level': 'ERROR', 'n': 2}]
     """
     check_options(options or {})
     caller = Caller(
@@ -56,7 +61,17 @@ def sql(
         resolve_table=resolve_table,
         progress=progress,
     )
+    if is_select(text):
+        return select_rows(text, caller).read_all()
     return run_statement(require_statement(text), caller)
+
+
+def select_rows(text: str, caller: Caller) -> pa.RecordBatchReader:
+    """The rows of a query, as they come. Raises what `run_select` raises."""
+    # Imports DataFusion, which no statement needs.
+    from indextables.statements.select import run_select
+
+    return run_select(text, caller)
 
 
 def run_statement(statement: Statement, caller: Caller) -> pa.Table:

@@ -14,10 +14,11 @@ from indextables.cli.progress import progressing
 from indextables.cli.row_formats import cell_text, text_cells, text_columns
 from indextables.cli.row_output import OutputFile, OutputFormat, RowOutput
 from indextables.errors import InvalidPredicateError, InvalidStatementError
-from indextables.statements import Caller, run_statement
+from indextables.statements import Caller, is_select, run_statement, select_rows
 from indextables.statements.grammar import require_statement
 
 EXAMPLES = examples(
+    "indextables sql \"SELECT level, count(*) FROM './logs' WHERE _query = 'timeout' GROUP BY 1\"",
     "indextables sql \"DESCRIBE INDEXTABLES STATE './logs'\"",
     "indextables sql \"MERGE SPLITS './logs' WHERE date < '2026-02-01' TARGET SIZE 1G\"",
     "indextables sql \"PURGE INDEXTABLE 's3://bucket/logs' OLDER THAN 7 DAYS DRY RUN\" --json",
@@ -36,12 +37,16 @@ def sql(
     option: SettingPairs = None,
     storage_option: StoragePairs = None,
 ) -> None:
-    """Execute a SQL statement, such as CHECKPOINT, MERGE SPLITS or PURGE. Does not ask for confirmation.
+    """Execute a SELECT, or a statement such as CHECKPOINT, MERGE SPLITS or PURGE. Does not ask for confirmation.
 
-    The error for a malformed statement shows its syntax; the error for an unknown one lists all statements.
+    In a SELECT, tables and Parquet files are paths in quotes, and WHERE _query = '…' searches. The error for a
+    malformed statement shows its syntax; the error for an unknown one lists all statements.
     """
     output = RowOutput.of(as_json, output_format, output_file)
     settings, storage = parse_settings(option), parse_pairs(storage_option)
+    if is_select(statement):
+        _select(statement, Caller(storage_options=storage, options=settings), output)
+        return
     with progressing() as show:
         answer = _execute(statement, Caller(storage_options=storage, options=settings, progress=show))
     if output.is_own_layout:
@@ -50,6 +55,29 @@ def sql(
         output.write(answer)
     if "status" in answer.column_names and Status.FAILED.value in answer["status"].to_pylist():
         raise typer.Exit(REFUSED)
+
+
+def _select(text: str, caller: Caller, output: RowOutput) -> None:
+    try:
+        rows = select_rows(text, caller)
+        if not output.is_own_layout:
+            output.write(rows)
+            return
+        taken: list[pa.RecordBatch] = []
+        while sum(batch.num_rows for batch in taken) <= _SHOWN and (batch := next(rows, None)) is not None:
+            taken.append(batch)
+    except InvalidStatementError as error:
+        raise _wrong_usage(error) from error
+    answer = pa.Table.from_batches(taken, rows.schema)
+    shown = answer.slice(0, _SHOWN)
+    if shown.num_rows:
+        print_table(text_columns(shown.schema), text_cells(shown))
+    is_cut = answer.num_rows > _SHOWN
+    print_summary(
+        f"the first {count(_SHOWN, 'row')}; use --format table to see all"
+        if is_cut
+        else count(shown.num_rows, "row")
+    )
 
 
 def _execute(text: str, caller: Caller) -> pa.Table:
