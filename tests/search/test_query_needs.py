@@ -124,7 +124,7 @@ def compiled(text: str | None, where: Any = None) -> IndexQuery:
 # --- random queries -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(text=queries)
 def test_random_queries_read_only_what_they_need(corpus, text):
     try:
@@ -134,7 +134,7 @@ def test_random_queries_read_only_what_they_need(corpus, text):
     check_query(corpus, query)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(where=predicates, text=st.one_of(st.none(), leaves))
 def test_random_predicates_read_only_what_they_need(corpus, where, text):
     try:
@@ -144,7 +144,7 @@ def test_random_predicates_read_only_what_they_need(corpus, where, text):
     check_query(corpus, query)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     measured=st.lists(metrics, min_size=1, max_size=3, unique=True),
     by=groupings,

@@ -1,7 +1,7 @@
 """Real processes that race for one table.
 
-They are forked from one process that has imported the package but not used it: importing it in each process would take
-longer than the race.
+They are forked from one process that has imported what they need of the package, but not used it: importing it in each
+process would take longer than the race.
 """
 
 import json
@@ -72,7 +72,8 @@ done([table.commit(adds=[split(commit)]) for commit in range(task["commits"])])
 
 _STARTER = """
 import json, multiprocessing, sys
-import indextables
+from indextables import AddAction, IndexTable
+import indextables.ops.checkpoint, indextables.ops.write, indextables.storage.remote
 
 given = json.load(sys.stdin)
 context = multiprocessing.get_context("fork")

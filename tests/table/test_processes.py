@@ -30,8 +30,8 @@ def s3(s3_server: S3Server) -> Place:
     return f"s3://{s3_server.make_bucket()}/{uuid.uuid4().hex}", s3_server.storage_options
 
 
-def test_16_processes_of_50_appends_each_on_local_disk(local):
-    race_of_appends(*local, racers=16, commits=50)
+def test_16_processes_of_20_appends_each_on_local_disk(local):
+    race_of_appends(*local, racers=16, commits=20)
 
 
 def test_16_processes_of_5_appends_each_on_s3(s3):
