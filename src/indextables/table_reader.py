@@ -175,6 +175,12 @@ class TableReader:
         columns: Sequence[str] | None = None,
         limit: int = 10,
         fields: str | Sequence[str] = (),
+        *,
+        sort: str | Sequence[str] | None = None,
+        offset: int = 0,
+        search_after: pa.Table | str | None = None,
+        highlight: bool = False,
+        count: bool = False,
     ) -> pa.Table:
         """Return the best rows for a full-text query, best first. A notebook shows them with the matches highlighted.
 
@@ -184,13 +190,22 @@ class TableReader:
             columns: The columns to return; all by default.
             limit: The most rows to return.
             fields: The columns to search for terms without a field; all text columns by default, "*" for all columns.
+            sort: A column to sort by instead of the score, or several: "ts", or "-ts" for the latest first. Nulls come
+                last in both directions.
+            offset: The number of best rows to leave out.
+            search_after: The page before, with the same sort: return the rows that follow it. Costs the same for every
+                page, while the cost of `offset` grows.
+            highlight: Add the column `_highlight`: for each text column, the parts that match the query.
+            count: Count all hits in the same pass; `schema.metadata[b"indextables.hits"]` has their number.
 
         Returns:
-            The rows, with the score in the last column, `_score`.
+            The rows, with the score in the column `_score`, unless they are sorted by columns.
 
         Raises:
             InvalidQueryError: The query cannot be parsed, or does not fit the table.
             InvalidPredicateError: `where` is not a predicate over columns of the table.
+            InvalidOptionError: A column to sort by does not exist or has no order, or the page before has another order
+                or is of another version.
 
         Example:
             >>> found = table.search("message:timeout AND level:ERROR", columns=["message"], limit=1)
@@ -198,7 +213,16 @@ class TableReader:
             ['message', '_score']
         """
         request = ops.search.SearchRequest.of(self._snapshot, query, as_predicate(where), fields)
-        found = ops.search.search(self._snapshot, request, columns, limit)
+        page = ops.search.Page(limit, offset, with_total=count)
+        if sort is None:
+            if search_after is not None:
+                raise InvalidOptionError("search_after needs a sort; by score, use offset")
+            found = ops.search.search(self._snapshot, request, columns, page)
+        else:
+            wanted = ops.sorted_search.SortedPage.of(self._snapshot, sort, page, search_after)
+            found = ops.sorted_search.search_sorted(self._snapshot, request, columns, wanted)
+        if highlight:
+            found = ops.search.with_highlights(found, self.highlighter(query, fields))
         show_highlighted(found, lambda: self.highlighter(query, fields).spans)
         return found
 

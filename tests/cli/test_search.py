@@ -89,3 +89,23 @@ def test_a_malformed_query_is_shown_with_a_caret(invoke: Invoke, path: str) -> N
     assert "this ( is not closed" in error
     assert text == "  closed AND (level:ERROR"
     assert caret == "             ^"
+
+
+def test_rows_are_sorted_by_a_column_and_paged(invoke: Invoke, path: str) -> None:
+    def ids(*arguments: str) -> list[int]:
+        result = invoke("search", path, "*", "--columns", "id", "--json", *arguments)
+        return [row["id"] for row in json.loads(result.stdout)]
+
+    everything = sorted(ids("--limit", "100"))
+    assert ids("--sort", "id:desc", "--limit", "2") == everything[::-1][:2]
+    assert ids("--sort", "id", "--offset", "1", "--limit", "2") == everything[1:3]
+    assert ids("--sort=-id", "--limit", "1") == everything[-1:]
+    shown = invoke("search", path, "*", "--sort", "id", "--limit", "1")
+    assert shown.stdout.startswith(f"id={everything[0]}  ")
+    assert f"1 of {len(everything)} hits" in shown.stderr
+
+
+def test_a_column_without_an_order_is_an_error(invoke: Invoke, path: str) -> None:
+    result = invoke("search", path, "*", "--sort", "idd")
+    assert result.exit_code == 1
+    assert "no column 'idd' to sort by" in result.stderr

@@ -104,10 +104,11 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def print_hit(
-    score: float, facts: str, texts: Mapping[str, str], highlighter: "Highlighter", indent: str = ""
+    score: float | None, facts: str, texts: Mapping[str, str], highlighter: "Highlighter", indent: str = ""
 ) -> None:
-    """Print a search hit: score and short values on one line, then each text column with the matches highlighted."""
-    print_pieces([(indent, ""), (f"{score:.2f}", "bold"), (f"  {visible(facts)}", "")])
+    """Print a search hit: score, if it has one, and short values on one line; then texts with highlighted matches."""
+    scored = [] if score is None else [(f"{score:.2f}", "bold"), ("  ", "")]
+    print_pieces([(indent, ""), *scored, (visible(facts), "")])
     for name, value in texts.items():
         print_pieces([(f"{indent}      {visible(name)}: ", "dim"), *_highlighted(value, name, highlighter)])
 

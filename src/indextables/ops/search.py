@@ -62,7 +62,15 @@ from indextables.table import Snapshot
 _CACHED_QUERIES: Final = 4096
 _CACHED_COMPILERS: Final = 256
 
+# The number of all hits, in the metadata of the schema of an answer.
+TOTAL_HITS: Final = b"indextables.hits"
+
 SCORE: Final = pa.field("_score", pa.float32(), nullable=False)
+
+# The name of the column with the matching parts of each text column.
+HIGHLIGHT: Final = "_highlight"
+
+_SPANS: Final = pa.list_(pa.struct([("start", pa.int32()), ("end", pa.int32())]))
 
 # The factor by which the number of hits grows each time that too few of them satisfy the predicate.
 _WIDENING: Final = 8
@@ -101,6 +109,32 @@ def named_fields(fields: str | Sequence[str]) -> tuple[str, ...]:
     return (fields,) if isinstance(fields, str) else tuple(fields)
 
 
+class Page(msgspec.Struct, frozen=True):
+    """Which of the hits to return.
+
+    Attributes:
+        limit: The most rows to return.
+        offset: The number of hits to leave out in front of them.
+        with_total: Whether to count all hits in the same pass.
+    """
+
+    limit: int = 10
+    offset: int = 0
+    with_total: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidOptionError for numbers that make no sense."""
+        if self.limit < 1:
+            raise InvalidOptionError(f"the limit is {self.limit}, but must be at least 1")
+        if self.offset < 0:
+            raise InvalidOptionError(f"the offset is {self.offset}, but must not be negative")
+
+    @property
+    def end(self) -> int:
+        """The number of best hits that the page is cut from."""
+        return self.offset + self.limit
+
+
 _COMPILED: LruCache[tuple["ref[Split]", SearchRequest], CompiledQuery] = shared_cache(
     "ops.search.queries", "compiled queries", max_entries=_CACHED_QUERIES
 )
@@ -126,31 +160,37 @@ def _timed(operation: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concate
 
 
 @_timed
-def search(snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int) -> pa.Table:
-    """The `limit` best rows, best first, with their score as the last column.
+def search(
+    snapshot: Snapshot, request: SearchRequest, columns: Sequence[str] | None, limit: int | Page
+) -> pa.Table:
+    """The best rows, best first, with their score as the last column.
 
-    Scores are BM25 with the term frequencies of each split. Raises InvalidQueryError for a query that does not fit the
-    table, and the errors of unreadable splits, which are never skipped.
+    Scores are BM25 with the term frequencies of each split. A page with a total has it in the metadata of the schema,
+    under TOTAL_HITS. Raises InvalidQueryError for a query that does not fit the table, and the errors of unreadable
+    splits, which are never skipped.
     """
-    if limit < 1:
-        raise InvalidOptionError(f"the limit is {limit}, but must be at least 1")
+    page = limit if isinstance(limit, Page) else Page(limit)
+    page.check()
     schema = projected_schema(snapshot.schema, columns)
-    refs, hits = best_hits(snapshot, request, limit)
-    scores = arrow_from_numpy(hits.scores)
-    if not schema.names:
-        return pa.table([scores], schema=pa.schema([SCORE]))
-    return _rows(snapshot, refs, hits, schema).append_column(SCORE, scores)
+    refs, hits = best_hits(snapshot, request, page.end, with_total=page.with_total)
+    shown = MergedHits(hits.scores[page.offset :], hits.splits[page.offset :], hits.rows[page.offset :])
+    scores = arrow_from_numpy(shown.scores)
+    if schema.names:
+        rows = take_rows(snapshot, refs, shown.splits, shown.rows, schema).append_column(SCORE, scores)
+    else:
+        rows = pa.table([scores], schema=pa.schema([SCORE]))
+    return rows.replace_schema_metadata({TOTAL_HITS: str(hits.total)}) if page.with_total else rows
 
 
 @_timed
 def count(snapshot: Snapshot, request: SearchRequest) -> int:
     """The number of matching rows. If the log alone can answer, no split is opened."""
-    entries, request = _narrow(snapshot, request)
+    entries, request = narrow(snapshot, request)
     is_decided = request.query is None and request.where is None
     if is_decided and not entries["numRecords"].null_count:
         return pc.sum(live_counts(entries)).as_py() or 0
-    refs = _checked_refs(snapshot, entries, request)
-    return sum(_on_each(snapshot, refs, partial(_count, snapshot, request)))
+    refs = checked_refs(snapshot, entries, request)
+    return sum(on_each(snapshot, refs, partial(_count, snapshot, request)))
 
 
 @_timed
@@ -166,9 +206,9 @@ def aggregate(
     """
     aggregation = Aggregation.of(metrics, by)
     aggregation.check(snapshot.schema)
-    entries, request = _narrow(snapshot, request)
-    refs = _checked_refs(snapshot, entries, request)
-    partials = _on_each(snapshot, refs, partial(_aggregate, snapshot, request, aggregation))
+    entries, request = narrow(snapshot, request)
+    refs = checked_refs(snapshot, entries, request)
+    partials = on_each(snapshot, refs, partial(_aggregate, snapshot, request, aggregation))
     return merge_aggregates(aggregation, partials, snapshot.schema)
 
 
@@ -218,21 +258,42 @@ class Highlighter(msgspec.Struct, frozen=True):
         return highlight(self.query, self.scope, column, text)
 
 
-def best_hits(snapshot: Snapshot, request: SearchRequest, limit: int) -> tuple[list[SplitRef], MergedHits]:
+def with_highlights(found: pa.Table, highlighter: Highlighter) -> pa.Table:
+    """The rows of an answer, with the matching parts of their text columns as the last column."""
+    texts = [name for name in found.column_names if highlighter.is_text(name)]
+    spans = {
+        name: [
+            None
+            if text is None
+            else [{"start": each.start, "end": each.end} for each in highlighter.spans(name, text)]
+            for text in found[name].to_pylist()
+        ]
+        for name in texts
+    }
+    arrays = [pa.array(spans[name], _SPANS) for name in texts]
+    column = (
+        pa.StructArray.from_arrays(arrays, names=texts) if texts else pa.nulls(found.num_rows, pa.struct([]))
+    )
+    return found.append_column(HIGHLIGHT, column)
+
+
+def best_hits(
+    snapshot: Snapshot, request: SearchRequest, limit: int, *, with_total: bool = False
+) -> tuple[list[SplitRef], MergedHits]:
     """The `limit` best hits, as row numbers in splits, and the splits."""
-    entries, request = _narrow(snapshot, request)
-    refs = _checked_refs(snapshot, entries, request)
-    hits = _on_each(snapshot, refs, partial(_hits, snapshot, request, limit))
+    entries, request = narrow(snapshot, request)
+    refs = checked_refs(snapshot, entries, request)
+    hits = on_each(snapshot, refs, partial(_hits, snapshot, request, limit, with_total))
     return refs, merge_hits(hits, limit)
 
 
 def matching_splits(snapshot: Snapshot, request: SearchRequest) -> tuple[list[SplitRef], SearchRequest]:
     """The splits that may have matching rows, and the request for `matching_rows_of`. Raises InvalidQueryError."""
-    entries, request = _narrow(snapshot, request)
-    return _checked_refs(snapshot, entries, request), request
+    entries, request = narrow(snapshot, request)
+    return checked_refs(snapshot, entries, request), request
 
 
-def _narrow(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, SearchRequest]:
+def narrow(snapshot: Snapshot, request: SearchRequest) -> tuple[pa.Table, SearchRequest]:
     """The entries that may have matching rows, and the request without conditions that their partitions satisfy."""
     entries = snapshot.select(request.where).entries
     if request.where is None:
@@ -256,7 +317,7 @@ def _holds_for_all(snapshot: Snapshot, entries: pa.Table, predicate: BoundPredic
     return not matches.null_count and bool(pc.all(matches).as_py())
 
 
-def _checked_refs(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) -> list[SplitRef]:
+def checked_refs(snapshot: Snapshot, entries: pa.Table, request: SearchRequest) -> list[SplitRef]:
     """The splits of entries, in a fixed order. Without entries, checks the query as `check_query` does."""
     if not entries.num_rows:
         check_query(snapshot, request)
@@ -271,14 +332,14 @@ def known_mappings(snapshot: Snapshot) -> list[DocMapping]:
     return registered or [mapping_from_settings(snapshot.shape, snapshot.context.settings)]
 
 
-def _on_each(snapshot: Snapshot, refs: Sequence[SplitRef], function: Callable[[Split], T]) -> list[T]:
+def on_each(snapshot: Snapshot, refs: Sequence[SplitRef], function: Callable[[Split], T]) -> list[T]:
     """The results of a function of each split. A split is open only while the function needs it, or in a cache."""
     return parallel_map(
         lambda each: function(open_again(snapshot, each)), refs, snapshot.context.settings[READ_PARALLELISM]
     )
 
 
-def _compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
+def compile_for(snapshot: Snapshot, request: SearchRequest, split: Split) -> CompiledQuery:
     """Compile a request for the index of a split, or take it from the cache. Raises InvalidQueryError."""
     shape, settings = snapshot.shape, snapshot.context.settings
     if shape.defaults:
@@ -303,7 +364,7 @@ def _compiler_for(snapshot: Snapshot, fields: tuple[str, ...], split: Split) -> 
     return compiler
 
 
-def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) -> NDArray[np.int64]:
+def rows_matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) -> NDArray[np.int64]:
     """The rows for which a bound predicate is true."""
     if not len(rows):
         return rows
@@ -314,15 +375,17 @@ def _matching(split: Split, rows: NDArray[np.int64], predicate: BoundPredicate) 
     return matching
 
 
-def _best_hits(snapshot: Snapshot, split: Split, query: IndexQuery, limit: int) -> Hits:
+def _best_hits(
+    snapshot: Snapshot, split: Split, query: IndexQuery, limit: int, *, with_total: bool = False
+) -> Hits:
     return split.search_index(
         index_cache(snapshot.context.settings),
         query.needs_of_best_rows(),
-        lambda searcher: search_index(searcher, query, limit),
+        lambda searcher: search_index(searcher, query, limit, with_total=with_total),
     )
 
 
-def _all_hits(snapshot: Snapshot, split: Split, query: IndexQuery) -> NDArray[np.int64]:
+def all_hits(snapshot: Snapshot, split: Split, query: IndexQuery) -> NDArray[np.int64]:
     return split.search_index(
         index_cache(snapshot.context.settings),
         query.needs_of_all_rows(),
@@ -330,24 +393,25 @@ def _all_hits(snapshot: Snapshot, split: Split, query: IndexQuery) -> NDArray[np
     )
 
 
-def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, split: Split) -> Hits:
-    compiled = _compile_for(snapshot, request, split)
+def _hits(snapshot: Snapshot, request: SearchRequest, limit: int, with_total: bool, split: Split) -> Hits:
+    compiled = compile_for(snapshot, request, split)
     if compiled.rest is None:
-        return _best_hits(snapshot, split, compiled.query, limit)
+        return _best_hits(snapshot, split, compiled.query, limit, with_total=with_total)
+    total = _count(snapshot, request, split) if with_total else 0
     # The index does not decide the whole predicate: check ever more of the best hits until enough of them satisfy it.
     wanted = limit
     while True:
         wanted = min(wanted * _WIDENING, split.num_records)
         hits = _best_hits(snapshot, split, compiled.query, wanted)
-        kept = np.isin(hits.rows, _matching(split, hits.rows, compiled.rest))
+        kept = np.isin(hits.rows, rows_matching(split, hits.rows, compiled.rest))
         if len(hits) < wanted or wanted == split.num_records or np.count_nonzero(kept) >= limit:
-            return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit])
+            return Hits(hits.scores[kept][:limit], hits.rows[kept][:limit], total)
 
 
 def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
-    compiled = _compile_for(snapshot, request, split)
+    compiled = compile_for(snapshot, request, split)
     if compiled.rest is not None:
-        return len(_matching(split, _all_hits(snapshot, split, compiled.query), compiled.rest))
+        return len(rows_matching(split, all_hits(snapshot, split, compiled.query), compiled.rest))
     return split.search_index(
         index_cache(snapshot.context.settings),
         compiled.query.needs_of_all_rows(),
@@ -357,31 +421,37 @@ def _count(snapshot: Snapshot, request: SearchRequest, split: Split) -> int:
 
 def matching_rows_of(snapshot: Snapshot, request: SearchRequest, split: Split) -> NDArray[np.int64]:
     """The numbers of the matching rows of a split that are not deleted, ascending. Raises what `search` raises."""
-    compiled = _compile_for(snapshot, request, split)
-    rows = _all_hits(snapshot, split, compiled.query)
-    return rows if compiled.rest is None else _matching(split, rows, compiled.rest)
+    compiled = compile_for(snapshot, request, split)
+    rows = all_hits(snapshot, split, compiled.query)
+    return rows if compiled.rest is None else rows_matching(split, rows, compiled.rest)
 
 
-def _rows(snapshot: Snapshot, refs: Sequence[SplitRef], hits: MergedHits, schema: pa.Schema) -> pa.Table:
-    """The rows of the hits, in their order. Each split is read once."""
-    order = np.argsort(hits.splits, kind="stable")
+def take_rows(
+    snapshot: Snapshot,
+    refs: Sequence[SplitRef],
+    splits: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    schema: pa.Schema,
+) -> pa.Table:
+    """The rows with these numbers in these splits, in this order. Each split is read once."""
+    order = np.argsort(splits, kind="stable")
     taken = parallel_map(
-        lambda split: open_again(snapshot, refs[split]).take(hits.rows[hits.splits == split], schema.names),
-        np.flatnonzero(np.bincount(hits.splits)).tolist(),
+        lambda split: open_again(snapshot, refs[split]).take(rows[splits == split], schema.names),
+        np.flatnonzero(np.bincount(splits)).tolist(),
         snapshot.context.settings[READ_PARALLELISM],
     )
     if len(taken) == 1:
         return taken[0]
-    rows = pa.concat_tables([schema.empty_table(), *taken])
+    found = pa.concat_tables([schema.empty_table(), *taken])
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
-    return rows.take(arrow_from_numpy(back))
+    return found.take(arrow_from_numpy(back))
 
 
 def _aggregate(
     snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
 ) -> PartialAggregate:
-    compiled = _compile_for(snapshot, request, split)
+    compiled = compile_for(snapshot, request, split)
     if compiled.rest is None and can_aggregate(aggregation, compiled.scope):
         return split.search_index(
             index_cache(snapshot.context.settings),
@@ -389,9 +459,9 @@ def _aggregate(
             lambda searcher: aggregate_index(searcher, compiled.query, aggregation, compiled.scope),
         )
     # The index cannot decide the predicate, or has other types: index the matching rows alone, as new splits do.
-    rows = _all_hits(snapshot, split, compiled.query)
+    rows = all_hits(snapshot, split, compiled.query)
     if compiled.rest is not None:
-        rows = _matching(split, rows, compiled.rest)
+        rows = rows_matching(split, rows, compiled.rest)
     mapping = _mapping_of(aggregation, compiled.scope, snapshot)
     columns = [field.name for field in mapping] or snapshot.schema.names[:1]
     found = row_index(split.take(rows, columns), mapping)

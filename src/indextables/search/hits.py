@@ -1,6 +1,6 @@
 """Runs queries on the index of a split, and merges the hits of many splits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -22,43 +22,49 @@ _ROWS: Final = "rows"
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
-    """Hits in one split, best first: scores and row numbers."""
+    """Hits in one split, best first: scores and row numbers; and the number of all hits, if it was asked for."""
 
     scores: NDArray[np.float32]
     rows: NDArray[np.int64]
+    total: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 class MergedHits(msgspec.Struct, frozen=True, eq=False):
-    """Hits in many splits, best first: scores, positions of the splits, and row numbers in them."""
+    """Hits in many splits, best first: scores, positions of the splits, and row numbers in them; and their number."""
 
     scores: NDArray[np.float32]
     splits: NDArray[np.int64]
     rows: NDArray[np.int64]
+    total: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def search_index(searcher: Searcher, query: IndexQuery, limit: int) -> Hits:
+def search_index(searcher: Searcher, query: IndexQuery, limit: int, *, with_total: bool = False) -> Hits:
     """Return the `limit` best rows of an index, best first; ties are ordered by row.
 
-    Scores are BM25 with the term frequencies of this index. Reads `needs_of_best_rows`. Raises SearchFailedError.
+    With a total, the number of all hits is counted in the same pass. Scores are BM25 with the term frequencies of this
+    index. Reads `needs_of_best_rows`. Raises SearchFailedError.
     """
     with translating(_FAILED, SearchFailedError):
         limit = min(limit, searcher.num_docs)
         if limit <= 0:
             return Hits(np.empty(0, np.float32), np.empty(0, np.int64))
-        found = searcher.search(query.query, limit, count=False).hits
+        answer = searcher.search(query.query, limit, count=with_total)
+        found = answer.hits
+        # Tantivy's stub lacks the attribute.
+        total = int(answer.count) if with_total else 0  # type: ignore[attr-defined]
         scores = np.fromiter(map(_score, found), np.float32, len(found))
-        rows = np.fromiter(_row_numbers(searcher, found), np.int64, len(found))
+        rows = row_numbers(searcher, found)
         if searcher.num_segments == 1:
             # In a single segment, documents are in row order.
-            return Hits(scores, rows)
+            return Hits(scores, rows, total)
     best = np.lexsort((rows, -scores))
-    return Hits(scores[best], rows[best])
+    return Hits(scores[best], rows[best], total)
 
 
 def matching_rows(searcher: Searcher, query: IndexQuery) -> NDArray[np.int64]:
@@ -85,16 +91,19 @@ def merge_hits(hits: Sequence[Hits], limit: int) -> MergedHits:
 
     The hits of each split must be sorted.
     """
+    total = sum(each.total for each in hits)
     if len(hits) == 1:
         (only,) = hits
         rows = only.rows[: max(limit, 0)]
-        return MergedHits(only.scores[: len(rows)], np.zeros(len(rows), np.int64), rows)
+        return MergedHits(only.scores[: len(rows)], np.zeros(len(rows), np.int64), rows, total)
     scores = np.concatenate([each.scores for each in hits]) if hits else np.empty(0, np.float32)
     rows = np.concatenate([each.rows for each in hits]) if hits else np.empty(0, np.int64)
     splits = np.repeat(np.arange(len(hits)), [len(each) for each in hits])
     best = np.lexsort((rows, splits, -scores))[: max(limit, 0)]
-    return MergedHits(scores[best], splits[best], rows[best])
+    return MergedHits(scores[best], splits[best], rows[best], total)
 
 
-def _row_numbers(searcher: Searcher, found: Sequence[tuple[Any, DocAddress]]) -> Iterable[Any]:
-    return searcher.fast_field_values(ROW_FIELD, list(map(_address, found)))
+def row_numbers(searcher: Searcher, found: Sequence[tuple[Any, DocAddress]]) -> NDArray[np.int64]:
+    """Return the row number of each hit."""
+    numbers = searcher.fast_field_values(ROW_FIELD, list(map(_address, found)))
+    return np.fromiter(numbers, np.int64, len(found))

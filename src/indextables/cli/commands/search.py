@@ -21,11 +21,12 @@ from indextables.cli.options import (
 from indextables.cli.output import print_hint, print_hit, print_summary
 from indextables.cli.progress import working
 from indextables.cli.row_output import OutputFile, OutputFormat, RowOutput
-from indextables.ops.search import SCORE, Highlighter
+from indextables.ops.search import SCORE, TOTAL_HITS, Highlighter
 
 EXAMPLES = examples(
     "indextables search ./logs 'timeout AND level:ERROR'",
     "indextables search ./logs 'message:\"connection reset\"' --where \"date = '2026-01-31'\"",
+    "indextables search ./logs 'timeout' --sort ts:desc --offset 10",
     "indextables search s3://bucket/logs 'hel*' --columns message --limit 100 --json",
 )
 
@@ -51,6 +52,15 @@ def search(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = 10,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Columns to sort by instead of the score: ts, or ts:desc; nulls come last."
+        ),
+    ] = None,
+    offset: Annotated[
+        int, typer.Option(metavar="N", min=0, help="The number of best rows to leave out.")
+    ] = 0,
     as_json: AsJson = False,
     output_format: OutputFormat = None,
     output_file: OutputFile = None,
@@ -65,10 +75,18 @@ def search(
     started = time.perf_counter()
     names = _names(fields) or ()
     with working("searching"):
-        found = table.search(query, where=where, columns=_names(columns), limit=limit, fields=names)
-        total = found.num_rows
-        if total == limit and not as_json:
-            total = table.count(query, where=where, fields=names)
+        found = table.search(
+            query,
+            where=where,
+            columns=_names(columns),
+            limit=limit,
+            fields=names,
+            sort=_names(sort) or None,
+            offset=offset,
+            count=not as_json,
+        )
+    total = int((found.schema.metadata or {}).get(TOTAL_HITS, found.num_rows))
+    found = found.replace_schema_metadata(None)
     seconds = time.perf_counter() - started
     highlighter = table.highlighter(query, names)
     if output.is_own_layout:
@@ -89,7 +107,7 @@ def _names(columns: str | None) -> list[str] | None:
 
 
 def _print_hit(row: dict[str, Any], highlighter: Highlighter) -> None:
-    score = row.pop(SCORE.name)
+    score = row.pop(SCORE.name, None)
     texts = {name: value for name, value in row.items() if highlighter.is_text(name) and value is not None}
     facts = "  ".join(f"{name}={value}" for name, value in row.items() if name not in texts)
     print_hit(score, facts, texts, highlighter)
