@@ -53,6 +53,10 @@ indextables sql "DROP INDEXTABLES PARTITIONS FROM 'logs' WHERE date < '2026-01-3
 Words in capitals are keywords, in any case; parts in brackets are optional. `TANTIVY4SPARK` is a synonym of
 `INDEXTABLES`, and `DESC` of `DESCRIBE`. A statement may end with `;` and contain comments (`-- …` and `/* … */`).
 
+Every statement takes the word `INDEXTABLES` after its first one: `MERGE INDEXTABLES 'logs'`, `PURGE INDEXTABLES
+'logs'`, `REPAIR INDEXTABLES 'logs'`, `DELETE INDEXTABLES FROM 'logs'` and `ALTER INDEXTABLES 'logs'` are the same as
+the spellings below. Queries (`SELECT`, `WITH`) have [a page of their own](guide/select.md).
+
 `table` is a path or URL in quotes, such as `'s3://bucket/logs'`. In Spark it can also be the name of a table in the
 catalog, if the catalog knows its location. `condition` is a Spark SQL predicate that compares columns with literals.
 Inside quotes, write a quote twice or escape it with a backslash.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indextables import errors
 from indextables.statements import Statement, TableName, TablePath, is_statement, nodes, parse_statement
-from indextables.statements.forms import FORMS
+from indextables.statements.forms import FORMS, is_ours
 from indextables.statements.grammar import GRAMMAR, MAX_STATEMENT_LENGTH
 from support.statement_texts import written
 
@@ -199,3 +199,27 @@ def test_many_comments_parse_fast():
         parse_statement(f"MERGE SPLITS 'p' TARGET {comments} WIDTH 5")
     statement = parse_statement(f"MERGE SPLITS 'p' TARGET {comments} SIZE 5")
     assert statement == nodes.MergeSplits(TablePath("p"), target_bytes=5)
+
+
+@pytest.mark.parametrize(
+    ("with_word", "documented"),
+    [
+        ("PURGE INDEXTABLES 'p' DRY RUN", "PURGE INDEXTABLE 'p' DRY RUN"),
+        ("REPAIR INDEXTABLES 'p' AT LOCATION 'q'", "REPAIR INDEXFILES TRANSACTION LOG 'p' AT LOCATION 'q'"),
+        ("REPAIR INDEXTABLES TRANSACTION LOG 'p'", "REPAIR INDEXFILES TRANSACTION LOG 'p'"),
+        ("MERGE INDEXTABLES 'p' TARGET SIZE 1G", "MERGE SPLITS 'p' TARGET SIZE 1G"),
+        ("MERGE INDEXTABLES SPLITS a.b", "MERGE SPLITS a.b"),
+        ("DELETE INDEXTABLES FROM 'p' WHERE a = 1", "DELETE FROM 'p' WHERE a = 1"),
+        ("ALTER INDEXTABLES 'p' DROP COLUMN c", "ALTER TABLE 'p' DROP COLUMN c"),
+    ],
+)
+def test_every_statement_takes_the_word_indextables(with_word, documented):
+    parsed = parse_statement(with_word)
+    assert parsed is not None
+    assert parsed == parse_statement(documented)
+
+
+def test_every_statement_with_the_word_is_ours_and_none_of_spark():
+    for form in FORMS:
+        first = form.syntax.split()[0]
+        assert is_ours(f"{first} INDEXTABLES STATE 'p'")

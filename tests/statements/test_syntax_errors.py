@@ -67,7 +67,7 @@ def test_error_in_a_condition_has_a_position():
         parse_statement("DROP INDEXTABLES PARTITIONS FROM 'p' WHERE upper(a) = 'B'")
 
 
-@pytest.mark.parametrize("text", ["", "SELECT 1", "DESCRIBE TABLE t", "CHECKPOIN INDEXTABLES 'p'"])
+@pytest.mark.parametrize("text", ["", "SELEKT 1", "DESCRIBE TABLE t", "CHECKPOIN INDEXTABLES 'p'"])
 def test_a_text_that_is_not_a_statement_raises_an_error_with_all_statements(text):
     with pytest.raises(errors.InvalidStatementError, match="not a statement of IndexTables") as caught:
         indextables.sql(text)

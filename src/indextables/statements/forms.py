@@ -49,11 +49,13 @@ _FIRST_WORDS: Final = frozenset(
         "FSCK",
         "RESTORE",
         "PREWARM",
+        "MERGE",
+        "REPAIR",
+        "DELETE",
+        "ALTER",
     }
 )
-_PAIRS: Final = frozenset(
-    {("MERGE", "SPLITS"), *(("REPAIR", word) for word in ("INDEXFILES", *_SECOND_WORDS))}
-)
+_PAIRS: Final = frozenset({("MERGE", "SPLITS"), ("REPAIR", "INDEXFILES")})
 
 # Before a path in quotes. Before a name, it is a statement of Spark.
 _DELETE: Final = ("DELETE", "FROM")

@@ -40,12 +40,12 @@ _RULES: Final = r"""
     merge_jobs: DESCRIBE OURS MERGE JOBS
     disk_cache: DESCRIBE OURS DISK CACHE
     environment: DESCRIBE OURS ENVIRONMENT
-    merge: MERGE SPLITS target (where | target_size | max_dest | max_source)*
+    merge: MERGE (OURS SPLITS? | SPLITS) target (where | target_size | max_dest | max_source)*
     purge: PURGE (OURS | INDEXTABLE) target (older_than | log_retention | dry_run)*
     truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
     drop: DROP OURS PARTITIONS FROM target where
-    delete: DELETE FROM target (where | matching | dry_run)*
-    alter: ALTER TABLE target _change
+    delete: DELETE OURS? FROM target (where | matching | dry_run)*
+    alter: ALTER (TABLE | OURS) target _change
     _change: ADD _COLUMNS (added | OPEN added (COMMA added)* CLOSE)
         | DROP _COLUMNS (dropped | OPEN dropped (COMMA dropped)* CLOSE)
         | renamed | altered
@@ -63,7 +63,7 @@ _RULES: Final = r"""
     name: NAME
     type: NAME (OPEN INTEGER (COMMA INTEGER)* CLOSE | LESS (member | type) (COMMA (member | type))* GREATER)?
     member: NAME COLON type | NAME type
-    repair: REPAIR (INDEXFILES | OURS) TRANSACTION LOG target location?
+    repair: REPAIR (INDEXFILES | OURS) (TRANSACTION LOG)? target location?
     prewarm: PREWARM OURS target for_fields? where?
     invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
     flush: FLUSH OURS DISK CACHE
