@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from indextables.ops.search import SearchRequest
     from indextables.ops.truncate import TruncateResult
     from indextables.ops.write import DropPartitionsResult
-    from indextables.search import Histogram, Metric, Terms
+    from indextables.search import DateHistogram, Histogram, Metric, Range, Ranges, Terms
     from indextables.statements import sql
     from indextables.table import ChangeSet, CommitResult, FileSelection
     from indextables.table_repair import repair_table
@@ -49,6 +49,7 @@ _HOMES = {
     "ChangeSet": "indextables.table",
     "CheckpointResult": "indextables.ops.checkpoint",
     "CommitResult": "indextables.table",
+    "DateHistogram": "indextables.search",
     "DropPartitionsResult": "indextables.ops.write",
     "Expression": "indextables.ops.expressions",
     "FileSelection": "indextables.table",
@@ -63,6 +64,8 @@ _HOMES = {
     "PrewarmResult": "indextables.ops.prewarm",
     "PurgeRequest": "indextables.ops.purge",
     "PurgeResult": "indextables.ops.purge",
+    "Range": "indextables.search",
+    "Ranges": "indextables.search",
     "RepairMode": "indextables.ops.repair",
     "RepairRequest": "indextables.ops.repair",
     "RepairResult": "indextables.ops.repair",
@@ -83,6 +86,7 @@ __all__ = [
     "ChangeSet",
     "CheckpointResult",
     "CommitResult",
+    "DateHistogram",
     "DropPartitionsResult",
     "Expression",
     "FileSelection",
@@ -97,6 +101,8 @@ __all__ = [
     "PrewarmResult",
     "PurgeRequest",
     "PurgeResult",
+    "Range",
+    "Ranges",
     "RepairMode",
     "RepairRequest",
     "RepairResult",

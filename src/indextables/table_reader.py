@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from indextables.ops.prewarm import PrewarmResult
     from indextables.ops.runner import Progress, Runner
     from indextables.ops.search import Highlighter
-    from indextables.search import Histogram, Metric, Terms
+    from indextables.search import Grouping, Metric
 
 
 @public_methods
@@ -275,20 +275,24 @@ class TableReader:
 
     def aggregate(
         self,
-        metrics: Sequence[str | Metric] = ("count",),
-        by: str | Terms | Histogram | None = None,
+        metrics: str | Metric | Sequence[str | Metric] = ("count",),
+        by: str | Grouping | Sequence[str | Grouping] | None = None,
         query: str | None = None,
         where: str | Predicate | None = None,
-        fields: str | Sequence[str] = (),
+        fields: Sequence[str] = (),
     ) -> pa.Table:
-        """Compute metrics over the matching rows, or over groups of them, from the indexes.
+        """Compute metrics over the matching rows, or over groups of them.
+
+        The indexes answer where they can, and the rows of the needed columns otherwise. All results are exact.
 
         Args:
-            metrics: Metrics such as "count" or "max(price)".
-            by: A column to group by, or a `Terms` or `Histogram`.
+            metrics: Metrics such as "count", "max(price)", "stats(price)", "cardinality(user)" or
+                "percentiles(price, 50, 99)".
+            by: A column to group by, or a `Terms`, `Histogram`, `DateHistogram` or `Ranges`; or several of them, from
+                the outer to the inner groups.
             query: A full-text query, as for `search`; all rows by default.
             where: Only rows for which this predicate is true.
-            fields: The columns to search for terms without a field, as for `search`.
+            fields: The columns to search for terms without a field.
 
         Returns:
             One row of metrics, or one row per group.

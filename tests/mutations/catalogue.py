@@ -16,6 +16,13 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
+        "groups that the index has cut off",
+        "search/split_aggregate.py",
+        'if isinstance(by, Terms) and answer[_GROUPS]["sum_other_doc_count"] > 0:\n',
+        "if False:\n",
+        ("tests/ops/test_groupings.py",),
+    ),
+    Mutation(
         "blind retry of a merge",
         "table/plan.py",
         "    live_groups = tuple(group for group in intent.groups if changed.isdisjoint(group.sources))\n"

@@ -228,7 +228,6 @@ def test_whole_numbers_stay_exact_beyond_doubles(tmp_path):
         (["count"], Histogram("level", 3), "level"),
         (["count"], Histogram("on", 3), "timedelta"),
         (["count"], Histogram("n", timedelta(days=1)), "number"),
-        (["max(body)"], None, "body"),
     ],
     ids=str,
 )

@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 
+from support.duckdb_aggregates import groupings
 from support.duckdb_oracle import Question, World, aggregates, build_world, predicates, searches
 
 SEEDS = range(4)
@@ -16,7 +17,7 @@ def world(request, tmp_path_factory) -> World:
     return build_world(tmp_path_factory.mktemp("world") / "table", request.param)
 
 
-@pytest.mark.parametrize("questions", [predicates, searches, aggregates])
+@pytest.mark.parametrize("questions", [predicates, searches, aggregates, groupings])
 def test_random_questions_have_the_answers_of_duckdb(
     world: World, questions: Callable[[World, int], Iterator[Question]]
 ) -> None:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.errors import InvalidAggregationError, SearchFailedError
+from indextables.errors import InvalidAggregationError
 from indextables.search import Aggregation, Histogram, Metric, MetricFunction, Terms
-from indextables.search.aggregation import partial_schema
+from indextables.search.aggregation import PartialAggregate, partial_schema
 from indextables.search.compile import SearchScope, compile_query
-from indextables.search.merge_aggregates import MAX_COUNT_ERROR, merge_aggregates
+from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import parse_query
-from indextables.search.split_aggregate import MAX_GROUPS, PartialAggregate, aggregate_index
+from indextables.search.split_aggregate import MAX_GROUPS, BeyondIndexError, aggregate_index
 from indextables.split.doc_mapping import DocMapping, FieldKind, FieldMapping
 from support.search_indexes import build_index, json_field, string_field, text_field
 
-COUNT, MIN, MAX, SUM, AVG = MetricFunction
+COUNT, VALUE_COUNT, MIN, MAX, SUM, AVG, *_ = MetricFunction
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")
 
 SCHEMA = pa.schema(
@@ -78,7 +78,7 @@ def one(splits, function, column, text="*"):
 
 
 def groups(splits, by, *metrics, **options):
-    answer = aggregated(splits, Aggregation(metrics or (Metric(COUNT),), by), **options)
+    answer = aggregated(splits, Aggregation(metrics or (Metric(COUNT),), (by,)), **options)
     return [tuple(row.values()) for row in answer.to_pylist()]
 
 
@@ -143,9 +143,10 @@ def test_only_matching_rows_count():
 
 @pytest.mark.parametrize("splits", [[], [table([])], SPLITS])
 def test_metrics_of_nothing_are_null(splits):
-    metrics = tuple(Metric(function, column) for function in MetricFunction for column in ("i", "f", "m"))
+    functions = (COUNT, VALUE_COUNT, MIN, MAX, SUM, AVG)
+    metrics = tuple(Metric(function, column) for function in functions for column in ("i", "f", "m"))
     row = aggregated(splits, Aggregation((Metric(COUNT), *metrics)), "s:nothing").to_pylist()[0]
-    assert all(value == 0 if name.startswith("count") else value is None for name, value in row.items())
+    assert all(value == 0 if "count" in name else value is None for name, value in row.items())
 
 
 def test_sums_beyond_the_precision_of_doubles_are_exact():
@@ -208,10 +209,9 @@ def test_nan_is_above_every_number():
     ],
 )
 def test_terms_merge_over_splits_and_keep_the_columns_type(column, expected):
-    answer = aggregated(SPLITS, Aggregation(by=Terms(column)))
+    answer = aggregated(SPLITS, Aggregation(by=(Terms(column),)))
     assert [tuple(row.values()) for row in answer.to_pylist()] == expected
     assert answer.schema.field(column).type == SCHEMA.field(column).type
-    assert answer.schema.metadata[MAX_COUNT_ERROR] == b"0"
 
 
 def test_the_most_frequent_terms_only():
@@ -240,12 +240,10 @@ def test_nan_is_one_group():
     assert math.isnan(found[1][0])
 
 
-def test_terms_beyond_the_limit_report_their_count_error(monkeypatch):
+def test_terms_beyond_the_limit_are_left_to_the_rows(monkeypatch):
     monkeypatch.setattr("indextables.search.split_aggregate.MAX_GROUPS", 2)
-    splits = [table([{"s": value} for value in "aaabbc"]), table([{"s": value} for value in "ccdd"])]
-    answer = aggregated(splits, Aggregation(by=Terms("s")))
-    assert answer.schema.metadata[MAX_COUNT_ERROR] == b"2"
-    assert answer.to_pylist()[0] == {"s": "a", "count": 3}
+    with pytest.raises(BeyondIndexError, match="more than 2 values"):
+        aggregated([table([{"s": value} for value in "aaabbc"])], Aggregation(by=(Terms("s"),)))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_terms_beyond_the_limit_report_their_count_error(monkeypatch):
     ],
 )
 def test_histograms(by, expected):
-    answer = aggregated(SPLITS, Aggregation(by=by))
+    answer = aggregated(SPLITS, Aggregation(by=(by,)))
     assert [tuple(row.values()) for row in answer.to_pylist()] == expected
 
 
@@ -280,7 +278,7 @@ def test_histogram_keys_may_lie_outside_the_columns_type():
     schema = pa.schema([("x", pa.int8())])
     scope = SearchScope(DocMapping((FieldMapping("x", FieldKind.I64),)), schema)
     answer = aggregated(
-        [pa.table({"x": pa.array([-128], pa.int8())})], Aggregation(by=Histogram("x", 100)), scope=scope
+        [pa.table({"x": pa.array([-128], pa.int8())})], Aggregation(by=(Histogram("x", 100),)), scope=scope
     )
     assert answer.to_pylist() == [{"x": -200, "count": 1}]
 
@@ -295,7 +293,7 @@ def test_partition_columns_group_and_are_measured():
     mapping = DocMapping((FieldMapping("n", FieldKind.I64),))
     partials = []
     metrics = (Metric(COUNT), Metric(SUM, "n"), Metric(SUM, "year"), Metric(MAX, "day"))
-    aggregation = Aggregation(metrics, Terms("day"))
+    aggregation = Aggregation(metrics, (Terms("day"),))
     for number, day in enumerate([date(2024, 1, 1), date(2024, 1, 2), None, date(2024, 1, 1)]):
         partition = pa.table({"day": pa.array([day], pa.date32()), "year": pa.array([2024], pa.int32())})
         scope = SearchScope(mapping, schema, partition)
@@ -335,19 +333,19 @@ def test_counts_of_columns_without_fast_values():
         (Aggregation((Metric(MAX, "nope"),)), "no column 'nope'"),
         (Aggregation((Metric(SUM, "s"),)), "does not apply to the type string"),
         (Aggregation((Metric(AVG, "d"),)), "does not apply to the type date32"),
-        (Aggregation((Metric(MAX, "text"),)), "make it a fast field"),
+        (Aggregation((Metric(MAX, "text"),)), "no fast values"),
         (Aggregation((Metric(MIN, "ip"),)), "addresses"),
-        (Aggregation((Metric(SUM, "g"),), Terms("s")), "aggregate the rows"),
-        (Aggregation(by=Terms("text")), "make it a fast field"),
-        (Aggregation((Metric(MAX, "l"),), Terms("s")), "beyond 2\\^53"),
-        (Aggregation((Metric(MAX, "s"),), Terms("i")), "values are text"),
-        (Aggregation(by=Histogram("s", 1)), "cannot group"),
-        (Aggregation(by=Histogram("g", 1)), "aggregate the rows"),
-        (Aggregation(by=Histogram("l", 1)), "beyond 2\\^53"),
-        (Aggregation(by=Histogram("i", 0.5)), "more decimal places"),
-        (Aggregation(by=Histogram("i", timedelta(days=1))), "as a number"),
-        (Aggregation(by=Histogram("d", 1)), "as a timedelta"),
-        (Aggregation(by=Histogram("d", timedelta(hours=1))), "not a multiple"),
+        (Aggregation((Metric(SUM, "g"),), (Terms("s"),)), "values are text"),
+        (Aggregation(by=(Terms("text"),)), "no fast values"),
+        (Aggregation((Metric(MAX, "l"),), (Terms("s"),)), "beyond 2\\^53"),
+        (Aggregation((Metric(MAX, "s"),), (Terms("i"),)), "values are text"),
+        (Aggregation(by=(Histogram("s", 1),)), "cannot group"),
+        (Aggregation(by=(Histogram("g", 1),)), "holds text"),
+        (Aggregation(by=(Histogram("l", 1),)), "beyond 2\\^53"),
+        (Aggregation(by=(Histogram("i", 0.5),)), "more decimal places"),
+        (Aggregation(by=(Histogram("i", timedelta(days=1)),)), "as a number"),
+        (Aggregation(by=(Histogram("d", 1),)), "as a timedelta"),
+        (Aggregation(by=(Histogram("d", timedelta(hours=1)),)), "not a multiple"),
     ],
 )
 def test_unanswerable_aggregations_are_typed_errors(aggregation, reason):
@@ -392,7 +390,7 @@ def test_column_names_may_be_tantivy_keywords():
 
 
 def test_requests_and_partial_results_pickle():
-    aggregation = Aggregation((Metric(COUNT), Metric(AVG, "m")), Histogram("t", timedelta(days=1)))
+    aggregation = Aggregation((Metric(COUNT), Metric(AVG, "m")), (Histogram("t", timedelta(days=1)),))
     query = compile_query(parse_query("*"), SCOPE)
     partial = aggregate_index(build_index(MAPPING, SPLITS[0]), query, aggregation, SCOPE)
     again = pickle.loads(pickle.dumps((aggregation, partial)))
@@ -441,7 +439,7 @@ def test_json_columns_are_rejected():
     scope = SearchScope(DocMapping((json_field("j"),)), schema)
     rows = pa.table({"j": pa.array([{"a": 1}], schema.field("j").type)})
     with pytest.raises(InvalidAggregationError, match="cannot group"):
-        aggregated([rows], Aggregation(by=Terms("j")), scope=scope)
+        aggregated([rows], Aggregation(by=(Terms("j"),)), scope=scope)
 
 
 def test_more_groups_than_tantivy_allows():
@@ -449,9 +447,6 @@ def test_more_groups_than_tantivy_allows():
     scope = SearchScope(DocMapping((FieldMapping("n", FieldKind.I64),)), schema)
     rows = pa.table({"n": range(MAX_GROUPS + 1)})
     index, query = build_index(scope.mapping, rows), compile_query(parse_query("*"), scope)
-    by_term = Aggregation(by=Terms("n", size=3))
-    answer = merge_aggregates(by_term, [aggregate_index(index, query, by_term, scope)], schema)
-    assert answer.num_rows == 3
-    assert answer.schema.metadata[MAX_COUNT_ERROR] == b"1"
-    with pytest.raises(SearchFailedError, match="limit"):
-        aggregate_index(index, query, Aggregation(by=Histogram("n", 1)), scope)
+    for by in (Terms("n", size=3), Histogram("n", 1)):
+        with pytest.raises(BeyondIndexError, match=r"more than 65,000"):
+            aggregate_index(index, query, Aggregation(by=(by,)), scope)

@@ -145,7 +145,7 @@ def predicates(world: World, seed: int) -> Iterator[Question]:
     """Questions for the rows for which a random predicate is true, and for their number."""
     dice = random.Random(seed)
     while True:
-        where = _condition(dice, world.columns, depth=2)
+        where = random_condition(dice, world.columns, depth=2)
         read = partial(world.table.to_arrow, where=where.predicate, columns=[ID])
         yield Question(f"{where}", partial(_ids, read), partial(_duck_ids, world, where))
         count = partial(world.table.count, where=where.predicate)
@@ -156,8 +156,8 @@ def searches(world: World, seed: int) -> Iterator[Question]:
     """Questions for the rows that match a random query, alone or together with a predicate."""
     dice = random.Random(seed)
     while True:
-        query, matches = _query(dice, depth=2)
-        where = _condition(dice, world.columns, depth=1) if dice.random() < 0.5 else Condition()
+        query, matches = random_query(dice, depth=2)
+        where = random_condition(dice, world.columns, depth=1) if dice.random() < 0.5 else Condition()
         both = Condition(where.predicate, f"coalesce({matches}, FALSE) AND ({where.sql})", where.values)
         ask = {"where": where.predicate, "fields": [TEXT]}
         search = partial(world.table.search, query, columns=[ID], limit=ALL, **ask)
@@ -176,7 +176,7 @@ def aggregates(world: World, seed: int) -> Iterator[Question]:
             "count",
             *dict.fromkeys(_metric(dice, world.columns, by) for _ in range(dice.randint(1, 3))),
         ]
-        where = _condition(dice, world.columns, depth=1) if dice.random() < 0.5 else Condition()
+        where = random_condition(dice, world.columns, depth=1) if dice.random() < 0.5 else Condition()
         terms = None if by is None else Terms(by, ALL)
         aggregate = partial(world.table.aggregate, metrics, by=terms, where=where.predicate)
         text = f"{metrics} by {by} {where}"
@@ -212,13 +212,14 @@ def _duck_count(world: World, where: Condition) -> int:
     return len(_duck_ids(world, where))
 
 
-def _condition(dice: random.Random, columns: Sequence[str], depth: int) -> Condition:
+def random_condition(dice: random.Random, columns: Sequence[str], depth: int) -> Condition:
+    """A random condition on some of the columns."""
     if not depth or dice.random() < 0.4:
         return _leaf(dice, dice.choice(columns))
     if dice.random() < 0.3:
-        inner = _condition(dice, columns, depth - 1)
+        inner = random_condition(dice, columns, depth - 1)
         return Condition(Not(_predicate(inner)), f"NOT ({inner.sql})", inner.values)
-    operands = [_condition(dice, columns, depth - 1) for _ in range(dice.randint(2, 3))]
+    operands = [random_condition(dice, columns, depth - 1) for _ in range(dice.randint(2, 3))]
     combine, word = dice.choice([(And, " AND "), (Or, " OR ")])
     return Condition(
         combine(*map(_predicate, operands)),
@@ -271,10 +272,10 @@ _SQL_TYPES = {
 }
 
 
-def _query(dice: random.Random, depth: int) -> tuple[str, str]:
+def random_query(dice: random.Random, depth: int) -> tuple[str, str]:
     """A query, and the condition in SQL."""
     if depth and dice.random() < 0.5:
-        one, two = _query(dice, depth - 1), _query(dice, depth - 1)
+        one, two = random_query(dice, depth - 1), random_query(dice, depth - 1)
         word, sql = dice.choice([("AND", "AND"), ("OR", "OR"), ("AND NOT", "AND NOT")])
         return f"({one[0]}) {word} ({two[0]})", f"({one[1]}) {sql} ({two[1]})"
     word, other = dice.choice([*WORDS, "absent"]), dice.choice(WORDS)

@@ -6,7 +6,9 @@ predicate is evaluated on the rows.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial, wraps
+from itertools import chain
 from typing import Concatenate, Final, ParamSpec, TypeVar
 from weakref import ref
 
@@ -35,25 +37,30 @@ from indextables.predicates import (
     to_arrow_filter,
 )
 from indextables.pruning import match_partitions
-from indextables.search.aggregation import Aggregation, Histogram, Metric, Terms
+from indextables.search.aggregation import Aggregation, Metric, PartialAggregate
 from indextables.search.compile import (
     CompiledQuery,
-    ConstantColumn,
     QueryCompiler,
     SearchScope,
     Target,
     compile_query,
 )
+from indextables.search.groupings import Grouping
 from indextables.search.highlight import Span, highlight
 from indextables.search.hits import Hits, MergedHits, count_index, matching_rows, merge_hits, search_index
-from indextables.search.index_query import IndexQuery, all_rows
+from indextables.search.index_query import IndexQuery
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.search.parser import QueryNode, parse_query
-from indextables.search.split_aggregate import PartialAggregate, aggregate_index, aggregate_needs
+from indextables.search.row_aggregate import aggregate_rows, needed_columns
+from indextables.search.split_aggregate import (
+    BeyondIndexError,
+    aggregate_index,
+    aggregate_needs,
+    is_for_index,
+)
 from indextables.search.split_scope import can_aggregate, constant_columns, split_scope
 from indextables.split.doc_mapping import DocMapping, FieldKind
 from indextables.split.doc_mapping_settings import mapping_from_settings
-from indextables.split.index_builder import row_index
 from indextables.split.index_cache import index_cache
 from indextables.split.split import Split
 from indextables.table import Snapshot
@@ -197,10 +204,10 @@ def count(snapshot: Snapshot, request: SearchRequest) -> int:
 def aggregate(
     snapshot: Snapshot,
     request: SearchRequest,
-    metrics: Sequence[str | Metric],
-    by: str | Terms | Histogram | None,
+    metrics: str | Metric | Sequence[str | Metric],
+    by: str | Grouping | Sequence[str | Grouping] | None,
 ) -> pa.Table:
-    """Metrics over all matching rows, or over groups of them, computed from the indexes.
+    """Metrics over all matching rows, or over groups of them: from the indexes, or else from rows.
 
     Raises InvalidAggregationError for columns that do not exist or have the wrong type, and what `search` raises.
     """
@@ -209,7 +216,7 @@ def aggregate(
     entries, request = narrow(snapshot, request)
     refs = checked_refs(snapshot, entries, request)
     partials = on_each(snapshot, refs, partial(_aggregate, snapshot, request, aggregation))
-    return merge_aggregates(aggregation, partials, snapshot.schema)
+    return merge_aggregates(aggregation, list(chain.from_iterable(partials)), snapshot.schema)
 
 
 def check_query(snapshot: Snapshot, request: SearchRequest) -> None:
@@ -450,30 +457,20 @@ def take_rows(
 
 def _aggregate(
     snapshot: Snapshot, request: SearchRequest, aggregation: Aggregation, split: Split
-) -> PartialAggregate:
+) -> list[PartialAggregate]:
     compiled = compile_for(snapshot, request, split)
-    if compiled.rest is None and can_aggregate(aggregation, compiled.scope):
-        return split.search_index(
-            index_cache(snapshot.context.settings),
-            aggregate_needs(compiled.query, aggregation, compiled.scope),
-            lambda searcher: aggregate_index(searcher, compiled.query, aggregation, compiled.scope),
-        )
-    # The index cannot decide the predicate, or has other types: index the matching rows alone, as new splits do.
-    rows = all_hits(snapshot, split, compiled.query)
-    if compiled.rest is not None:
-        rows = rows_matching(split, rows, compiled.rest)
-    mapping = _mapping_of(aggregation, compiled.scope, snapshot)
-    columns = [field.name for field in mapping] or snapshot.schema.names[:1]
-    found = row_index(split.take(rows, columns), mapping)
-    return aggregate_index(found, all_rows(), aggregation, replace(compiled.scope, mapping=mapping))
-
-
-def _mapping_of(aggregation: Aggregation, scope: SearchScope, snapshot: Snapshot) -> DocMapping:
-    """The mapping of the columns that an aggregation needs: that of the split, unless it has them otherwise."""
-    by = () if aggregation.by is None else (aggregation.by.column,)
-    targets = map(scope.find_column, (*by, *aggregation.columns))
-    fields = [target.field for target in targets if isinstance(target, Target | ConstantColumn)]
-    if scope.narrow_schema is not None:
-        current = mapping_from_settings(snapshot.shape, snapshot.context.settings)
-        fields = [current.find(field.name) or field for field in fields]
-    return DocMapping(tuple(dict.fromkeys(fields)))
+    is_asked = compiled.rest is None and is_for_index(aggregation, snapshot.schema)
+    if is_asked and can_aggregate(aggregation, compiled.scope):
+        with suppress(BeyondIndexError):
+            found = split.search_index(
+                index_cache(snapshot.context.settings),
+                aggregate_needs(compiled.query, aggregation, compiled.scope),
+                lambda searcher: aggregate_index(searcher, compiled.query, aggregation, compiled.scope),
+            )
+            return [found]
+    columns = needed_columns(aggregation, snapshot.schema) or snapshot.schema.names[:1]
+    if request.query is None:
+        batches = split.scan(columns, request.where)
+    else:
+        batches = iter(split.take(matching_rows_of(snapshot, request, split), columns).to_batches())
+    return aggregate_rows(batches, aggregation, snapshot.schema)

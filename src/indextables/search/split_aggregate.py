@@ -1,10 +1,14 @@
-"""Aggregates the rows of one split with its index, without reading rows."""
+"""Aggregates the rows of one split with its index, without reading rows.
+
+The index answers what Tantivy computes exactly: counts, sums, averages and extremes, of all rows or of the groups of
+one column by value or by intervals of one length. Everything else raises `BeyondIndexError`: `row_aggregate` computes
+it.
+"""
 
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import msgspec
@@ -15,21 +19,20 @@ from tantivy import Order, Schema, Searcher
 from indextables._caching import lazy_property
 from indextables.errors import InvalidAggregationError, SearchFailedError
 from indextables.predicates import IsNotNull
+from indextables.schema import find_column
 from indextables.search.aggregation import (
-    KEY,
     ROWS,
     SUM_DIGITS,
+    VALUE_FUNCTIONS,
     Aggregation,
-    Histogram,
     MetricFunction,
+    PartialAggregate,
     PartialColumns,
-    Step,
-    Terms,
     column_of,
-    is_number,
     partial_schema,
 )
 from indextables.search.compile import AbsentColumn, PartitionValue, SearchScope, Target
+from indextables.search.groupings import DateHistogram, Histogram, Terms, is_number
 from indextables.search.index_query import IndexField, IndexQuery, TermSpan, all_rows, rows_between
 from indextables.search.predicate_query import PredicateQueries
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, ROW_FIELD, FieldKind, FieldMapping
@@ -44,11 +47,8 @@ _RANGE: Final = "range"
 _FAILED: Final = "the index cannot aggregate"
 
 
-class PartialAggregate(msgspec.Struct, frozen=True):
-    """The groups of one split. A group that is not among them has at most `hidden_rows` rows."""
-
-    groups: pa.Table
-    hidden_rows: int = 0
+class BeyondIndexError(InvalidAggregationError):
+    """The index cannot answer an aggregation exactly; its rows can."""
 
 
 class _Bucket(msgspec.Struct, frozen=True):
@@ -62,18 +62,36 @@ def aggregate_index(
 ) -> PartialAggregate:
     """Aggregate the matching rows of an index, of which `aggregate_needs` are read; `scope.schema` is the table's.
 
-    Counts, minima, maxima, and sums of integers and decimals are exact. Terms are complete up to MAX_GROUPS per split.
-    Raises InvalidAggregationError for columns that do not exist or have an unsuitable type, and for metrics that the
-    index cannot compute exactly; SearchFailedError if the index is damaged or its limits are exceeded.
+    The answer is exact. Raises InvalidAggregationError for columns that do not exist or have an unsuitable type,
+    BeyondIndexError for what the index cannot answer exactly, and SearchFailedError if it is damaged.
     """
     aggregation.check(scope.schema)
+    if not is_for_index(aggregation, scope.schema):
+        raise BeyondIndexError("the index has no answer to these metrics or groupings")
     return _Run(searcher, query, aggregation, scope).partial()
+
+
+def is_for_index(aggregation: Aggregation, schema: pa.Schema) -> bool:
+    """Whether an index may be able to answer an aggregation, whatever its values."""
+    columns = [*(by.column for by in aggregation.by), *aggregation.columns]
+    if len(aggregation.by) > 1 or any(find_column(schema, name) is None for name in columns):
+        return False
+    is_grouped = not aggregation.by or _grouping_of(aggregation) is not None
+    return is_grouped and not any(metric.function in VALUE_FUNCTIONS for metric in aggregation.metrics)
+
+
+def _grouping_of(aggregation: Aggregation) -> Terms | Histogram | None:
+    """The grouping as Tantivy knows it; None if there is none, or Tantivy knows none like it."""
+    by = aggregation.by[0] if aggregation.by else None
+    if isinstance(by, DateHistogram):
+        return by.fixed()
+    return by if isinstance(by, (Terms, Histogram)) else None
 
 
 def aggregate_needs(query: IndexQuery, aggregation: Aggregation, scope: SearchScope) -> Needs:
     """Return what `aggregate_index` reads of an index."""
     predicates = PredicateQueries(scope.mapping)
-    by = () if aggregation.by is None else (aggregation.by.column,)
+    by = (each.column for each in aggregation.by)
     needs = query.needs_of_all_rows()
     for column in (*by, *aggregation.columns):
         target = scope.find_column(column)
@@ -92,45 +110,49 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
     aggregation: Aggregation
     scope: SearchScope
 
+    @lazy_property
+    def by(self) -> Terms | Histogram | None:
+        return _grouping_of(self.aggregation)
+
     def partial(self) -> PartialAggregate:
-        buckets, hidden_rows = self.buckets()
+        buckets = self.buckets()
         columns: dict[str, Any] = {ROWS: [bucket.rows for bucket in buckets]}
-        if self.aggregation.by is not None:
-            columns[KEY] = self.keys(self.aggregation.by, buckets)
+        if self.by is not None:
+            (key,) = self.aggregation.keys
+            columns[key] = self.keys(self.by, buckets)
         for index, column in enumerate(self.aggregation.columns):
             columns |= self.metrics(PartialColumns(index), column, buckets)
         schema = partial_schema(self.aggregation, self.scope.schema)
         missing = {name: [None] * len(buckets) for name in schema.names if name not in columns}
-        return PartialAggregate(pa.table({**columns, **missing}, schema=schema), hidden_rows)
+        return PartialAggregate(pa.table({**columns, **missing}, schema=schema))
 
-    def buckets(self) -> tuple[list[_Bucket], int]:
-        """Return the groups, and the most rows that any other group can have."""
-        by = self.aggregation.by
+    def buckets(self) -> list[_Bucket]:
+        """Return the groups."""
+        by = self.by
         requests = {ROWS: {"value_count": {"field": ROW_FIELD}}, **self.metric_requests}
         if by is None:
             answers = self.aggregate(self.query, requests)
-            return [_Bucket(None, int(answers[ROWS]["value"]), answers)], 0
+            return [_Bucket(None, int(answers[ROWS]["value"]), answers)]
         match self.scope.find_column(by.column):
             case Target(field=field):
                 return self.field_buckets(by, field)
             case PartitionValue(row=row):
                 if isinstance(by, Histogram):
-                    raise InvalidAggregationError(
-                        f"column {by.column!r} is a partition column; group by its values, or aggregate the rows"
+                    raise BeyondIndexError(
+                        f"column {by.column!r} is a partition column, which has no intervals"
                     )
                 answers = self.aggregate(self.query, requests)
                 key, rows = row.column(0)[0].as_py(), int(answers[ROWS]["value"])
-                return ([_Bucket(key, rows, answers)] if rows and key is not None else []), 0
-        return [], 0
+                return [_Bucket(key, rows, answers)] if rows and key is not None else []
+        return []
 
-    def field_buckets(self, by: Terms | Histogram, field: FieldMapping) -> tuple[list[_Bucket], int]:
+    def field_buckets(self, by: Terms | Histogram, field: FieldMapping) -> list[_Bucket]:
         answer = self.aggregate(
             self.query, {_GROUPS: {**self.group_request(by, field), "aggs": self.metric_requests}}
         )
-        found = answer[_GROUPS]["buckets"]
-        buckets = [_Bucket(each["key"], each["doc_count"], each) for each in found]
-        is_cut = isinstance(by, Terms) and answer[_GROUPS]["sum_other_doc_count"] > 0
-        return buckets, buckets[-1].rows if is_cut else 0
+        if isinstance(by, Terms) and answer[_GROUPS]["sum_other_doc_count"] > 0:
+            raise BeyondIndexError(f"column {field.name!r} has more than {MAX_GROUPS:,} values")
+        return [_Bucket(each["key"], each["doc_count"], each) for each in answer[_GROUPS]["buckets"]]
 
     def group_request(self, by: Terms | Histogram, field: FieldMapping) -> dict[str, Any]:
         if not is_countable(field):
@@ -138,24 +160,24 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         if isinstance(by, Terms):
             return {"terms": {"field": field.index_name, "size": MAX_GROUPS}}
         if field.kind is FieldKind.BIG_DECIMAL:
-            raise InvalidAggregationError(
-                f"histogram of {by.column!r}: the index holds text for numbers of this size; aggregate the rows"
-            )
-        self.check_range(field)
-        return {"histogram": histogram_request(by, field)}
+            raise BeyondIndexError(f"the index holds text for the numbers of column {by.column!r}")
+        data_type = column_of(self.scope.schema, by.column).type
+        self.check_range(field, by.steps(data_type)[0])
+        return {"histogram": histogram_request(by, field, data_type)}
 
-    def check_range(self, field: FieldMapping) -> None:
-        """Reject integers that doubles cannot represent: they could fall into the wrong interval."""
-        if field.kind is FieldKind.F64:
-            return
+    def check_range(self, field: FieldMapping, interval: float) -> None:
+        """Reject too many intervals, and integers that doubles lack: they could fall into the wrong interval."""
         found = self.aggregate(self.query, {_RANGE: {"stats": {"field": field.index_name}}})[_RANGE]
-        if found["count"] and max(abs(found["min"]), abs(found["max"])) >= EXACT_DOUBLES:
-            raise InvalidAggregationError(
-                f"histogram of {field.name!r}: the column has values beyond 2^53; aggregate the rows instead"
-            )
+        if not found["count"]:
+            return
+        low, high = found["min"], found["max"]
+        if field.kind is not FieldKind.F64 and max(abs(low), abs(high)) >= EXACT_DOUBLES:
+            raise BeyondIndexError(f"column {field.name!r} has values beyond 2^53")
+        if found["count"] > MAX_GROUPS and not (high - low) / interval < MAX_GROUPS - 1:
+            raise BeyondIndexError(f"column {field.name!r} may have more than {MAX_GROUPS:,} intervals")
 
     def keys(self, by: Terms | Histogram, buckets: Sequence[_Bucket]) -> pa.Array:
-        data_type = partial_schema(self.aggregation, self.scope.schema).field(KEY).type
+        data_type = partial_schema(self.aggregation, self.scope.schema).field(0).type
         target = self.scope.find_column(by.column)
         terms = [bucket.key for bucket in buckets]
         if not isinstance(target, Target):
@@ -209,7 +231,7 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         found = metrics_of_answer(field, functions, answer)
         if found is not None:
             return found
-        if self.aggregation.by is not None:
+        if self.by is not None:
             raise groups_error(field, functions)
         count = int(answer["count"] if "count" in answer else answer["value"])
         with translating(_FAILED, SearchFailedError):
@@ -251,14 +273,14 @@ class _Run(msgspec.Struct, frozen=True, dict=True):
         # By the fast values, which are needed anyway, and not by the terms.
         equal = IndexField(self.predicates.schema, target.field).range(TermSpan(value, value))
         run = replace(self, query=self.query.filtered(equal), aggregation=Aggregation(by=self.aggregation.by))
-        found, _ = run.buckets()
+        found = run.buckets()
         # By their text, because a key may be NaN, which does not equal itself.
         counts = {repr(bucket.key): bucket.rows for bucket in found}
         return [counts.get(repr(bucket.key), 0) for bucket in buckets]
 
     def count_present(self, field: FieldMapping, functions: frozenset[MetricFunction]) -> int:
         present = self.predicates.where_true(IsNotNull(field.name))
-        is_count = functions == {MetricFunction.COUNT} and self.aggregation.by is None
+        is_count = functions <= _COUNTS and self.by is None
         if present is None or not is_count:
             raise _not_fast(field)
         counted = self.aggregate(self.query.filtered(present), {ROWS: {"value_count": {"field": ROW_FIELD}}})
@@ -300,16 +322,16 @@ def _sum(field: FieldMapping, total: float | None) -> Any:
     return decimal_value(int(total), field.scale)
 
 
-def _not_fast(field: FieldMapping) -> InvalidAggregationError:
-    return InvalidAggregationError(
-        f"column {field.name!r} has no fast values in the index (it is indexed as {field.kind.value}); "
-        f"make it a fast field, or aggregate the rows instead"
+def _not_fast(field: FieldMapping) -> BeyondIndexError:
+    return BeyondIndexError(
+        f"column {field.name!r} has no fast values in the index (it is indexed as {field.kind.value})"
     )
 
 
 # Metrics of one field. Tantivy computes with doubles, so integers are exact as long as they, and their sums, stay below
 # 2^53. Beyond that, `ValueReader` reads the values themselves if all rows are one group; several groups are an error.
 
+_COUNTS: Final = frozenset({MetricFunction.COUNT, MetricFunction.VALUE_COUNT})
 SUMMED: Final = frozenset({MetricFunction.SUM, MetricFunction.AVG})
 EXTREMES: Final = frozenset({MetricFunction.MIN, MetricFunction.MAX})
 
@@ -374,12 +396,11 @@ def metrics_of_answer(
     return GroupMetrics(count, int(total), int(lowest), int(highest))
 
 
-def groups_error(field: FieldMapping, functions: frozenset[MetricFunction]) -> InvalidAggregationError:
+def groups_error(field: FieldMapping, functions: frozenset[MetricFunction]) -> BeyondIndexError:
     """Return the error for metrics that the index computes over all rows only."""
     names = ", ".join(sorted(function.value for function in functions))
-    return InvalidAggregationError(
-        f"{names} of {field.name!r} cannot be computed by the index for groups of rows, because the values are "
-        f"text or beyond 2^53; aggregate the rows instead"
+    return BeyondIndexError(
+        f"{names} of {field.name!r} cannot be computed for groups, because the values are text or beyond 2^53"
     )
 
 
@@ -396,10 +417,7 @@ class ValueReader:
     def metrics(self, field: FieldMapping, functions: frozenset[MetricFunction], count: int) -> GroupMetrics:
         """Return the requested metrics. Raises InvalidAggregationError for extremes of addresses."""
         if functions & EXTREMES and field.kind is FieldKind.IP:
-            raise InvalidAggregationError(
-                f"column {field.name!r} holds addresses, which the index does not order as text; "
-                f"aggregate the rows instead"
-            )
+            raise BeyondIndexError(f"column {field.name!r} holds addresses, which are not ordered as text")
         has_extremes = bool(functions & EXTREMES)
         return GroupMetrics(
             count,
@@ -443,24 +461,15 @@ def has_nan(groups: Sequence[GroupMetrics]) -> bool:
     return any(isinstance(group.total, float) and math.isnan(group.total) for group in groups)
 
 
-# Histogram steps in the units of the index: days, microseconds, and unscaled decimals.
-
-TIME_UNITS: Final = {
-    FieldKind.DATE: timedelta(days=1),
-    FieldKind.TIMESTAMP: timedelta(microseconds=1),
-    FieldKind.TIMESTAMP_NTZ: timedelta(microseconds=1),
-}
-
 # Tantivy computes buckets with doubles, which represent all integers below this one.
 EXACT_DOUBLES: Final = 1 << 53
 
 
-def histogram_request(by: Histogram, field: FieldMapping) -> dict[str, Any]:
-    """Return the Tantivy request. Raises InvalidAggregationError for steps that do not fit the column."""
-    interval = _units(by.interval, by, field)
-    offset = _units(by.offset, by, field) % interval if by.offset is not None else 0
-    if not 0 < interval < EXACT_DOUBLES:
-        raise _error(by, "the interval is too small or too large for the column")
+def histogram_request(by: Histogram, field: FieldMapping, data_type: pa.DataType) -> dict[str, Any]:
+    """Return the Tantivy request."""
+    interval, offset = by.steps(data_type)
+    if interval >= EXACT_DOUBLES:
+        raise BeyondIndexError(f"the interval is too large for column {by.column!r}")
     # No empty buckets: there is no bound on their number between two distant values.
     return {
         "field": field.index_name,
@@ -468,37 +477,6 @@ def histogram_request(by: Histogram, field: FieldMapping) -> dict[str, Any]:
         "offset": float(offset),
         "min_doc_count": 1,
     }
-
-
-def _units(step: Step, by: Histogram, field: FieldMapping) -> float:
-    if field.kind in TIME_UNITS:
-        return _time_units(step, by, TIME_UNITS[field.kind])
-    if isinstance(step, timedelta):
-        raise _error(by, "the column holds numbers; give the interval as a number")
-    if field.kind is FieldKind.F64:
-        return float(step)
-    try:
-        # The shortest decimal of a float is what the caller wrote.
-        unscaled = Decimal(repr(step) if isinstance(step, float) else step).scaleb(field.scale)
-        whole = int(unscaled.to_integral_exact())
-    except (InvalidOperation, OverflowError, ValueError) as error:
-        raise _error(by, f"{step} is not a number") from error
-    if whole != unscaled:
-        raise _error(by, f"{step} has more decimal places than the column")
-    return whole
-
-
-def _time_units(step: Step, by: Histogram, unit: timedelta) -> int:
-    if not isinstance(step, timedelta):
-        raise _error(by, "the column holds dates or timestamps; give the interval as a timedelta")
-    units, remainder = divmod(step, unit)
-    if remainder:
-        raise _error(by, f"{step} is not a multiple of {unit}")
-    return units
-
-
-def _error(by: Histogram, reason: str) -> InvalidAggregationError:
-    return InvalidAggregationError(f"histogram of {by.column!r}: {reason}")
 
 
 # Terms of the index → values of the column's type.

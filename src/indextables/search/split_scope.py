@@ -7,7 +7,7 @@ import pyarrow as pa
 from indextables.config import Settings
 from indextables.pruning import parse_values
 from indextables.schema import TableShape
-from indextables.search.aggregation import Aggregation, Histogram
+from indextables.search.aggregation import Aggregation
 from indextables.search.compile import ConstantColumn, SearchScope, Target
 from indextables.search.typed_query import is_narrow
 from indextables.split.doc_mapping_settings import mapping_from_settings
@@ -36,10 +36,8 @@ def split_scope(
 
 def can_aggregate(aggregation: Aggregation, scope: SearchScope) -> bool:
     """Return whether the index of a split has the columns of an aggregation in the types that the table has."""
-    by = aggregation.by
-    if isinstance(by, Histogram) and isinstance(scope.find_column(by.column), ConstantColumn):
-        return False
-    targets = map(scope.find_column, (*(() if by is None else (by.column,)), *aggregation.columns))
+    columns = (*(by.column for by in aggregation.by), *aggregation.columns)
+    targets = map(scope.find_column, columns)
     fields = (target.field for target in targets if isinstance(target, Target))
     return not any(is_narrow(field, scope.schema.field(field.name)) for field in fields)
 

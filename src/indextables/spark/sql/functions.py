@@ -16,7 +16,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 from indextables.errors import InvalidOptionError
 from indextables.ops.read import projected_schema
 from indextables.ops.search import SCORE, SearchRequest, aggregate, check_query, search
-from indextables.search.aggregation import Aggregation
+from indextables.search.aggregation import Aggregation, split_list
 from indextables.search.merge_aggregates import merge_aggregates
 from indextables.spark.options import PATH, TablePlace, as_options, parse_names, session_settings
 from indextables.spark.types import spark_schema
@@ -76,7 +76,7 @@ def _aggregate_function(session: Mapping[str, str]) -> type:
         ) -> AnalyzeResult:
             snapshot = _open(session, _constant("path", path))
             column = None if by is None else _optional("by", by)
-            aggregation = Aggregation.of(parse_names(_constant("metrics", metrics)), column)
+            aggregation = Aggregation.of(split_list(_constant("metrics", metrics)), _groupings(column))
             aggregation.check(snapshot.schema)
             text = None if query is None else _optional("query", query)
             check_query(snapshot, SearchRequest.of(snapshot, text, None))
@@ -87,9 +87,13 @@ def _aggregate_function(session: Mapping[str, str]) -> type:
         ) -> Iterator[tuple[Any, ...]]:
             snapshot = _open(session, path)
             request = SearchRequest.of(snapshot, query, None)
-            return _tuples(aggregate(snapshot, request, parse_names(metrics), by))
+            return _tuples(aggregate(snapshot, request, split_list(metrics), _groupings(by)))
 
     return Aggregate
+
+
+def _groupings(by: str | None) -> tuple[str, ...] | None:
+    return None if by is None else split_list(by)
 
 
 def _open(session: Mapping[str, str], path: str) -> Snapshot:
