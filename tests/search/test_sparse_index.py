@@ -72,7 +72,9 @@ def test_terms_and_ranges_are_counted_without_stored_documents_and_positions(spa
 
 def test_aggregations_are_answered_without_stored_documents_and_positions(sparse):
     index = open_index(sparse, MAPPING, "here")
-    aggregation = Aggregation((Metric(MetricFunction.COUNT), Metric(MetricFunction.MAX, "n")), Terms("level"))
+    aggregation = Aggregation(
+        (Metric(MetricFunction.COUNT), Metric(MetricFunction.MAX, "n")), (Terms("level"),)
+    )
     partial = aggregate_index(index, query("body:w3"), aggregation, SCOPE)
     found = merge_aggregates(aggregation, [partial], SCHEMA).to_pylist()
     matching = range(3, COUNT, 7)

@@ -148,12 +148,12 @@ PREDICATES = st.none() | st.sampled_from(
     ]
 )  # fmt: skip
 
-COUNT, MIN, MAX, SUM, AVG = MetricFunction
+COUNT, _, MIN, MAX, SUM, AVG, *_ = MetricFunction
 AGGREGATIONS = (
     Aggregation((Metric(COUNT), Metric(SUM, "n"), Metric(AVG, "price"), Metric(MIN, "ts"), Metric(MAX, "f"))),
-    Aggregation((Metric(COUNT), Metric(MAX, "n")), Terms("tag")),
-    Aggregation((Metric(COUNT), Metric(COUNT, "total")), Terms("flag")),
-    Aggregation((Metric(COUNT),), Histogram("n", 2)),
+    Aggregation((Metric(COUNT), Metric(MAX, "n")), (Terms("tag"),)),
+    Aggregation((Metric(COUNT), Metric(COUNT, "total")), (Terms("flag"),)),
+    Aggregation((Metric(COUNT),), (Histogram("n", 2),)),
 )
 
 

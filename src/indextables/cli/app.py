@@ -23,6 +23,9 @@ _LEARN: Final = "Explore IndexTables"
 COMMANDS: Final = {
     "index": _USE,
     "search": _USE,
+    "count": _USE,
+    "facets": _USE,
+    "histogram": _USE,
     "files": _INSPECT,
     "history": _INSPECT,
     "describe": _INSPECT,

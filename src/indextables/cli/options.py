@@ -77,7 +77,24 @@ StoragePairs = Annotated[
         rich_help_panel=CONNECTION,
     ),
 ]
+OptionalQuery = Annotated[
+    str | None,
+    typer.Argument(metavar="[QUERY]", help="Terms, fields, phrases or ranges; default: every row."),
+]
+Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that satisfy this condition.")]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B",
+        help="Columns that terms without a field search; default: all text columns; * means all columns.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def split_names(names: str | None) -> list[str] | None:
+    """Split names at their commas."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 
 
 def parse_pairs(pairs: Sequence[str] | None) -> dict[str, str]:

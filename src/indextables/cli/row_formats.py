@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables._results import moment_texts, plain_rows
 from indextables.cli.output import Column, text_of_table
@@ -22,6 +23,8 @@ from indextables.cli.output import Column, text_of_table
 # A Parquet row group holds at least so many rows, or so many bytes of them.
 _GROUP_ROWS: Final = 100_000
 _GROUP_BYTES: Final = 64 << 20
+
+_NULL: Final = "-"
 
 WriteRows = Callable[[pa.Schema, Iterable[pa.Table], BinaryIO], None]
 """Writes chunks of rows to a stream, and flushes it after each of them."""
@@ -107,24 +110,27 @@ def text_columns(schema: pa.Schema) -> list[Column]:
 
 def text_cells(rows: pa.Table) -> list[tuple[str, ...]]:
     """Return the rows as text for people; null is a dash."""
-    columns = [_texts(column) for column in rows.columns]
+    columns = [value_texts(column).to_pylist() for column in rows.columns]
     return list(zip(*columns, strict=True))
 
 
-def _texts(column: pa.ChunkedArray) -> Iterator[str]:
+def value_texts(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return values as text for people; null is a dash."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        column = moment_texts(column)
-    elif not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        column = column.cast(pa.string())  # the shortest text of a float
-    return (cell_text(value) for value in column.to_pylist(maps_as_pydicts="lossy"))
+        texts = moment_texts(column)
+    elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.array(map(cell_text, column.to_pylist(maps_as_pydicts="lossy")), pa.string())
+    else:
+        texts = column.cast(pa.string())  # the shortest text of a float
+    return pc.fill_null(texts, _NULL)
 
 
 def cell_text(value: Any) -> str:
     """Return a value as text for people; null is a dash."""
     match value:
         case None:
-            return "-"
+            return _NULL
         case bool():
             return str(value).lower()
         case dict():
