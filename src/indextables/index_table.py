@@ -161,13 +161,15 @@ class IndexTable(TableSchemaWriter):
 
     # --- Changes -------------------------------------------------------------------------------------
 
-    def append(self, data: Any, *, progress: bool = False) -> int:
+    def append(self, data: Any, *, merge_schema: bool = False, progress: bool = False) -> int:
         """Write rows as new splits, and add them in one commit.
 
         Args:
             data: The rows: a pandas or Polars DataFrame, a DuckDB relation, a list of dicts, a dict of columns, a
                 pyarrow Table or RecordBatchReader, or any object with the Arrow PyCapsule interface. Columns match by
                 name; missing columns are null. Without rows nothing is committed.
+            merge_schema: Whether to add columns, and members of structs, that the table does not have, in the same
+                commit. They are null in the rows that are there.
             progress: Whether to show a bar on stderr: rows, rate, share and time left.
 
         Returns:
@@ -183,8 +185,9 @@ class IndexTable(TableSchemaWriter):
             >>> table.append(pa.table({"date": ["2026-02-01"], "level": ["WARN"], "message": ["slow request"]}))
             3
         """
+        write = ops.write.append_with_new_columns if merge_schema else ops.write.append
         with showing_rows(as_arrow(data), is_shown=progress) as rows:
-            return self._after(ops.write.append(self._writable(), rows).snapshot)
+            return self._after(write(self._writable(), rows).snapshot)
 
     def overwrite(self, data: Any, where: str | Predicate | None = None) -> int:
         """Replace all rows, or the rows of the partitions that a predicate selects, in one commit.

@@ -10,6 +10,7 @@ import msgspec
 
 from indextables.config import Settings
 from indextables.errors import ConcurrentMaintenanceError, VersionNotFoundError
+from indextables.ops import columns
 from indextables.ops.after_commit import after_commit
 from indextables.ops.checkpoint.with_cleanup import checkpoint_with_cleanup, compact_with_cleanup
 from indextables.ops.merge import MergeRequest, merge_splits
@@ -139,6 +140,26 @@ def drop(actor: Actor) -> Acknowledged:
 
 def change_properties(actor: Actor) -> Acknowledged:
     result = set_properties(actor.snapshot(), {"owner": str(actor.dice.randrange(4))})
+    actor.handle = result.snapshot
+    return Acknowledged(result.version if result.is_committed else None)
+
+
+def change_columns(actor: Actor) -> Acknowledged:
+    """Add, rename or drop one of the columns that only this task has made."""
+    snapshot, name = actor.snapshot(), f"extra{actor.dice.randrange(3)}"
+    extras = [known for known in snapshot.schema.names if known.startswith("extra")]
+    if name not in extras:
+        old = actor.dice.choice([None, *extras])
+        change = (
+            columns.add_column(
+                snapshot, name, actor.dice.choice(["int", "string"]), actor.dice.choice([None, "7"])
+            )
+            if old is None
+            else columns.rename_column(snapshot, old, name)
+        )
+    else:
+        change = columns.drop_column(snapshot, name)
+    result = columns.change_columns(snapshot, [change])
     actor.handle = result.snapshot
     return Acknowledged(result.version if result.is_committed else None)
 
@@ -280,6 +301,7 @@ TASKS = (
     Task("overwrite a partition", overwrite_partition, 4),
     Task("drop a partition", drop, 3),
     Task("set a property", change_properties, 2),
+    Task("change columns", change_columns, 4),
     Task("merge", merge, 5),
     Task("restore", restore_older, 4),
     Task("checkpoint", checkpoint, 6),

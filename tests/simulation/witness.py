@@ -33,6 +33,9 @@ LOG_FILE_FLOOR_MS = HOUR * 1000
 BEYOND_HELP_MS = 20 * HOUR * 1000
 
 
+_WITHOUT_FILES = ("COMPACT", "PURGE", "SET PROPERTIES", "ADD COLUMN", "RENAME COLUMN", "DROP COLUMN")
+
+
 class InvariantError(AssertionError):
     """An invariant is broken."""
 
@@ -99,6 +102,8 @@ class WitnessStore(ClockedStore):
         self.named_late: set[str] = set()
         self.uploads: dict[str, Upload] = {}
         self.sample_of: dict[str, int] = {}
+        self.stored_names: dict[int, str] = {}
+        self.column_ids: dict[str, int] = {}
         self.ghosts: dict[int, str] = {}
         self.vouched: set[str] = set()
         self.given_up: set[str] = set()
@@ -178,6 +183,8 @@ class WitnessStore(ClockedStore):
         adds = [_file(action["add"]) for action in actions if "add" in action]
         removes = [action["remove"]["path"] for action in actions if "remove" in action]
         for action in actions:
+            if "metaData" in action:
+                self._check_columns(version, json.loads(action["metaData"]["schemaString"]))
             if "remove" in action:
                 self.said_removed_ms[action["remove"]["path"]] = action["remove"]["deletionTimestamp"]
         if before is not None:
@@ -207,6 +214,17 @@ class WitnessStore(ClockedStore):
         )
         self.notes.commits[operation] += 1
 
+    def _check_columns(self, version: int, schema: dict) -> None:
+        """A column has one id and one stored name, for ever."""
+        for column in schema["fields"]:
+            metadata = column["metadata"]
+            field_id = metadata["parquet.field.id"]
+            stored = metadata.get("indextables.storedName", column["name"])
+            if self.stored_names.setdefault(field_id, stored) != stored:
+                self._break(f"version {version}: column {field_id} is stored as {stored!r} now")
+            if self.column_ids.setdefault(stored.lower(), field_id) != field_id:
+                self._break(f"version {version}: the name {stored!r} passes to column {field_id}")
+
     def _check_changes(self, version, operation, info, before: Commit, adds, removes) -> None:
         place = f"version {version} ({operation} by {self.author.name})"
         if any(commit.id == info.get("commitId") for commit in self.history):
@@ -235,7 +253,7 @@ class WitnessStore(ClockedStore):
                 self._break(f"{place}: a merge changes how many rows there are")
             case "RESTORE":
                 self._check_restored(place, info, live, gone, adds)
-            case "COMPACT" | "PURGE" | "SET PROPERTIES" if gone or adds:
+            case _ if operation in _WITHOUT_FILES and (gone or adds):
                 self._break(f"{place}: changes files")
 
     def _check_restored(

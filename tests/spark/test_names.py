@@ -170,3 +170,22 @@ def test_alter_table_changes_columns_of_names_and_paths(spark, path):
             spark.sql("ALTER TABLE altered DROP COLUMN n")
     finally:
         spark.sql("DROP TABLE IF EXISTS altered")
+
+
+def test_an_append_adds_the_columns_of_its_rows(spark, path):
+    spark.createDataFrame([(1, "a")], "id long, body string").write.format("indextables").save(path)
+    new = spark.createDataFrame(
+        [(2, "b", 5, ("x",))], "id long, body string, n int, who struct<name: string>"
+    )
+    writer = new.write.format("indextables").mode("append")
+    with pytest.raises(errors.InvalidSchemaError, match="n"):
+        writer.save(path)
+    writer.option("mergeSchema", "true").save(path)
+    table = IndexTable(path)
+    assert table.schema.names == ["id", "body", "n", "who"]
+    assert table.to_arrow(where="n = 5").to_pylist() == [{"id": 2, "body": "b", "n": 5, "who": {"name": "x"}}]
+    assert table.history()["operation"].to_pylist() == ["WRITE", "WRITE", "CREATE TABLE"]
+    with pytest.raises(errors.InvalidOptionError, match="mergeSchema"):
+        new.withColumnRenamed("n", "m").write.format("indextables").option("mergeSchema", "true").mode(
+            "overwrite"
+        ).save(path)

@@ -97,8 +97,8 @@ class Columns:
 def new_field_error(place: object, name: str, owner: str) -> InvalidSchemaError:
     """The error for a field that the table, or the first input, does not have."""
     return InvalidSchemaError(
-        f"{place}: field {name!r} is not in {owner}; pass --new-fields ignore to leave such fields out, or index into "
-        f"a new table with --new-fields add. Nothing was committed"
+        f"{place}: field {name!r} is not in {owner}; pass --new-fields add to make columns of such fields, or "
+        f"--new-fields ignore to leave them out. Nothing was committed"
     )
 
 

@@ -145,14 +145,16 @@ class _Ingestion:
         if table is not None:
             self._check_unchanged(table)
             new_fields = IGNORE if request.new_fields == IGNORE else FAIL
-            target = Target(table.schema, new_fields)
-            columns = column_reports(table.snapshot)
+            target = Target(self._with_new_fields(table), new_fields)
             if request.dry_run:
-                return self._result(self._count(target), columns, None)
+                return self._result(self._count(target), column_reports(table.snapshot), None)
             rows = self._rows(target)
             reader = pa.RecordBatchReader.from_batches(target.schema, rows.batches())
-            _ = table.overwrite(reader) if request.overwrite else table.append(reader)
-            return self._result(rows.count, columns, table)
+            if request.overwrite:
+                table.overwrite(reader)
+            else:
+                table.append(reader, merge_schema=request.new_fields == ADD)
+            return self._result(rows.count, column_reports(table.snapshot), table)
         schema = self._infer()
         text, chosen = self._text_columns(schema)
         planned = self._plan(schema, text)
@@ -211,8 +213,23 @@ class _Ingestion:
             yield each, open_source(each, format_, self._read_options)
             self._meter.end_input(each)
 
-    def _infer(self) -> pa.Schema:
-        columns = Columns(self._declared.types, self._request.new_fields or ADD)
+    def _with_new_fields(self, table: IndexTable) -> pa.Schema:
+        """The schema of an existing table, with the new columns of all inputs if they are to be added."""
+        request = self._request
+        if request.new_fields != ADD:
+            return table.schema
+        if request.overwrite:
+            raise InvalidOptionError(
+                "--new-fields add: --overwrite keeps the columns of the table; add them with `indextables alter`, or "
+                "append"
+            )
+        known = {field.name: field.type for field in table.schema}
+        added = [field for field in self._infer(known) if find_column(table.schema, field.name) is None]
+        return pa.schema([*table.schema, *added])
+
+    def _infer(self, known: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
+        """The columns of all inputs; the types of `known` ones are given."""
+        columns = Columns({**(known or {}), **self._declared.types}, self._request.new_fields or ADD)
         # Bad lines are recorded in the second pass, which meets them again.
         bad_lines = BadLines(FAIL if self._bad_lines.fails else SKIP)
         for each, source in self._sources("reading"):

@@ -31,6 +31,7 @@ def write(
     *,
     text: str | Sequence[str] | None = None,
     partition_by: str | Sequence[str] = (),
+    merge_schema: bool = False,
     properties: Mapping[str, str] | None = None,
     name: str | None = None,
     description: str | None = None,
@@ -49,6 +50,7 @@ def write(
         text: The string columns to tokenize for full-text search: a name, or several. By default, the values of a new
             table decide: `indextables describe` shows the choice. Pass `[]` for none.
         partition_by: The columns to partition a new table by: a name, or several.
+        merge_schema: Whether to add columns that an existing table does not have, in the same commit.
         properties: Settings that are stored in a new table.
         name: A name of the new table, for its readers.
         description: A description of the new table, likewise.
@@ -99,7 +101,12 @@ def write(
             rows = _conformed(reader, planned.schema)
             return table_at(ops.write.create_with_rows(planned, rows).snapshot)
     _check_same(table, chosen, partitions)
-    table.append(_conformed(reader, table.schema))
+    schema = table.schema
+    if merge_schema:
+        known = {name.lower() for name in schema.names}
+        added = [field for field in _table_schema(reader) if field.name.lower() not in known]
+        schema = pa.schema([*schema, *added])
+    table.append(_conformed(reader, schema), merge_schema=merge_schema)
     return table
 
 
@@ -127,8 +134,8 @@ def _conformed(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatc
     new = next((name for name in reader.schema.names if find_column(schema, name) is None), None)
     if new is not None:
         raise InvalidSchemaError(
-            f"column {new!r} is not in the table, whose columns are {', '.join(schema.names)}; drop it, or write to a "
-            f"new table"
+            f"column {new!r} is not in the table, whose columns are {', '.join(schema.names)}; drop it, or add it with "
+            f"merge_schema=True"
         )
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -48,6 +48,7 @@ from indextables.ops.after_commit import after_commit, after_write
 from indextables.ops.runner import parallel_map
 from indextables.predicates import BoundPredicate, Predicate, bind, parse_predicate
 from indextables.pruning import match_partitions
+from indextables.schema.evolution import new_columns
 from indextables.schema.spark_json import hash_or_none
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
@@ -62,6 +63,7 @@ from indextables.table.intent import (
     Append,
     ChangeMetadata,
     ChangeProperties,
+    ChangeSchema,
     DropPartitions,
     Intent,
     Merge,
@@ -70,6 +72,7 @@ from indextables.table.intent import (
     RemoveFiles,
     UpgradeProtocol,
 )
+from indextables.table.schema_change import planned_snapshot
 from indextables.table.split_protocol import check_accepts_splits
 
 # Errors that prove that the commit did not land: `commit` raises them before it writes a version file, or after it has
@@ -106,6 +109,25 @@ def append(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitR
         check = uploads_check(files)
         result = commit(snapshot, intent, Operation("WRITE"), before_each_try=check)
     return _with_housekeeping(result, intent)
+
+
+def append_with_new_columns(snapshot: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:
+    """Append rows; columns, and members of structs, that the table does not have are added in the same commit.
+
+    They are null in the rows before. Raises the errors of `append`, and CommitConflictError if concurrent commits
+    change the table's columns.
+    """
+    reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+    changes = new_columns(snapshot.schema, reader.schema)
+    if not changes:
+        return append(snapshot, reader)
+    planned = planned_snapshot(snapshot, changes)
+    files = write_splits(planned, reader)
+    with deleting_unless_landed(snapshot.context.store, [file.path for file in files]):
+        rows = Append(_adds(files), _mappings(files), has_new_paths=True)
+        intent = ChangeSchema(tuple(changes), rows, planned.metadata.schema_string)
+        result = commit(snapshot, intent, Operation("WRITE"), before_each_try=uploads_check(files))
+    return _with_housekeeping(result, rows)
 
 
 def create_with_rows(planned: Snapshot, data: pa.Table | pa.RecordBatchReader) -> CommitResult:

@@ -4,7 +4,7 @@ A change is applied to the schema in JSON that the log has, so everything else i
 its path: the names from the column on, with `element`, `key` and `value` as the steps into arrays and maps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
@@ -133,6 +133,30 @@ def change_schema(
     changed = orjson.dumps(document).decode()
     from_spark_json(changed)  # raises for names that clash
     return EvolvedSchema(changed, last_id)
+
+
+def new_columns(table: pa.Schema, given: pa.Schema) -> list[AddColumn]:
+    """Return the changes that add what a table lacks of the columns, and the members of structs, of some data."""
+    return list(_new_fields(list(table), list(given), ()))
+
+
+def _new_fields(known: Sequence[pa.Field], given: Sequence[pa.Field], parent: Path) -> Iterator[AddColumn]:
+    names = {field.name.lower(): field for field in known}
+    for field in given:
+        found = names.get(field.name.lower())
+        if found is None:
+            yield AddColumn((*parent, field.name), field.type)
+        else:
+            yield from _new_members(found.type, field.type, (*parent, found.name))
+
+
+def _new_members(known: pa.DataType, given: pa.DataType, path: Path) -> Iterator[AddColumn]:
+    if pa.types.is_struct(known) and pa.types.is_struct(given):
+        yield from _new_fields(list(known), list(given), path)
+    elif pa.types.is_list(known) and (pa.types.is_list(given) or pa.types.is_large_list(given)):
+        yield from _new_members(known.value_type, given.value_type, (*path, "element"))
+    elif pa.types.is_map(known) and pa.types.is_map(given):
+        yield from _new_members(known.item_type, given.item_type, (*path, "value"))
 
 
 def find_field(schema_string: str, path: Path) -> Mapping[str, Any] | None:

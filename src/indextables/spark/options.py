@@ -63,6 +63,7 @@ PARTITION_BY: Final = "partitionBy"
 REPLACE_WHERE: Final = "replaceWhere"
 OVERWRITE_MODE: Final = "partitionOverwriteMode"
 SAVE_MODE: Final = "saveMode"
+MERGE_SCHEMA: Final = "mergeSchema"
 TXN_APP_ID: Final = "txnAppId"
 TXN_VERSION: Final = "txnVersion"
 
@@ -225,7 +226,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     `partition_by` is None if the option is not set. `save_mode` is the requested mode where an enabled session replaced
     it, because Spark rejects it. A `transaction` makes a repeated write a no-op. `is_speculative` is False only if an
     enabled session says that speculation is off. `is_dynamic` comes from the call; `is_session_dynamic` comes from the
-    session and applies if the call sets neither `partitionOverwriteMode` nor `replaceWhere`.
+    session and applies if the call sets neither `partitionOverwriteMode` nor `replaceWhere`. With `merges_schema`, an
+    append adds the columns that the table does not have.
     """
 
     partition_by: tuple[str, ...] | None = None
@@ -235,6 +237,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     save_mode: str | None = None
     transaction: TransactionAction | None = None
     is_speculative: bool = True
+    merges_schema: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -253,6 +256,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
             save_mode=options.get(SAVE_MODE.lower()),
             transaction=_transaction(options),
             is_speculative=options.get(f"{SESSION_PREFIX}{SPECULATION}".lower()) != "false",
+            merges_schema=_flag(options, MERGE_SCHEMA, default="false"),
         )
 
     def where(self) -> Predicate | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Final
 
+from msgspec.structs import replace
 from pyspark.sql.types import StructType
 
 from indextables.errors import (
@@ -16,8 +17,10 @@ from indextables.log.entries import empty_entries
 from indextables.predicates import bind
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape, new_field_ids
+from indextables.schema.evolution import new_columns
 from indextables.spark.option_names import options_of_source
 from indextables.spark.options import (
+    MERGE_SCHEMA,
     OVERWRITE_MODE,
     PARTITION_BY,
     REPLACE_WHERE,
@@ -34,6 +37,7 @@ from indextables.spark.stream_write import StreamWriter
 from indextables.spark.types import check_written, nullable_schema, table_schema
 from indextables.spark.write import DiscardingWriter, Job, Replacement, TableWriter, WriteTarget
 from indextables.table import Snapshot, load_snapshot
+from indextables.table.schema_change import planned_snapshot
 from indextables.table.split_protocol import check_accepts_splits
 
 
@@ -95,7 +99,15 @@ class IndexTablesSource(DataSource):
             raise TableAlreadyExistsError(
                 f"{place.url}: the table already exists; write with mode('append') or mode('overwrite')"
             )
-        target = self._existing_table(schema, options, snapshot)
+        new = new_columns(snapshot.schema, table_schema(schema)) if options.merges_schema else []
+        if new and overwrite:
+            raise InvalidOptionError(
+                f"{place.url}: {MERGE_SCHEMA} adds columns with mode('append'); add them before you overwrite, with "
+                f"ALTER TABLE"
+            )
+        target = self._existing_table(schema, options, planned_snapshot(snapshot, new) if new else snapshot)
+        if new:
+            target = replace(target, base=snapshot.shape, new_columns=tuple(new))
         replacement = _replacement(options, overwrite, target)
         return TableWriter(place, target, replacement, options.transaction, job)
 
@@ -159,6 +171,7 @@ class IndexTablesSource(DataSource):
             properties={},
             table_id=snapshot.metadata.id,
             version=snapshot.version,
+            planned=snapshot.metadata.schema_string,
         )
 
 

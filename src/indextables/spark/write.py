@@ -34,12 +34,13 @@ from indextables.ops.write import (
 from indextables.predicates import Comparison, IsNull, Operator, Predicate, all_of, any_of, bind
 from indextables.pruning import match_partitions
 from indextables.schema import TableShape
+from indextables.schema.evolution import AddColumn
 from indextables.spark.options import TablePlace
 from indextables.spark.releases import DataSourceArrowWriter, WriterCommitMessage
 from indextables.split.split import SplitFile
 from indextables.split.writer import SplitWriter, WriterOptions
 from indextables.table import CommitResult, Operation, Snapshot, TableContext, create_table, load_snapshot
-from indextables.table.intent import Append, Intent, Overwrite
+from indextables.table.intent import Append, ChangeSchema, Intent, Overwrite
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,8 @@ _JOB_BYTES: Final = 8
 class WriteTarget(msgspec.Struct, frozen=True):
     """The table that splits are written for, as of planning.
 
-    If the table did not exist, `table_id` is None, `version` is -1, and the commit creates it with `properties`.
+    If the table did not exist, `table_id` is None, `version` is -1, and the commit creates it with `properties`. If the
+    commit adds `new_columns`, the table has the shape `base` before it, and the schema `planned` after it.
     """
 
     shape: TableShape
@@ -57,6 +59,9 @@ class WriteTarget(msgspec.Struct, frozen=True):
     properties: dict[str, str]
     table_id: str | None
     version: int
+    base: TableShape | None = None
+    new_columns: tuple[AddColumn, ...] = ()
+    planned: str = ""
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -228,7 +233,7 @@ class TableWriter(DataSourceArrowWriter):
             snapshot = load_snapshot(context)
         if target.table_id not in (None, snapshot.metadata.id):
             changed = "was dropped and recreated"
-        elif snapshot.shape != target.shape:
+        elif snapshot.shape != (target.base or target.shape):
             changed = "changed its schema or partition columns"
         else:
             return snapshot
@@ -240,7 +245,10 @@ class TableWriter(DataSourceArrowWriter):
         if self._replacement is None:
             # A write without rows makes no version; repeating it does no harm.
             transaction = self._transaction if adds else None
-            return Append(adds, mappings, has_new_paths=True, transaction=transaction)
+            append = Append(adds, mappings, has_new_paths=True, transaction=transaction)
+            if not adds or not self._target.new_columns:
+                return append
+            return ChangeSchema(self._target.new_columns, append, self._target.planned)
         where = self._replacement.where
         if where is not None:
             _check_within(snapshot, files, where)

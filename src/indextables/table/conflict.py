@@ -304,6 +304,8 @@ def _misfit(before: Metadata, after: Metadata) -> str | None:
 def _changed_column(intent: ChangeSchema, before: Metadata, after: Metadata) -> str | None:
     """The column that a schema change and another one both change, or None."""
     before, after = _with_field_ids(before), _with_field_ids(after)
+    if intent.append is not None and (lost := _misfit(before, after)):
+        return lost
     for change in intent.changes:
         name = ".".join(change.path)
         planned = find_field(before.schema_string, change.path)

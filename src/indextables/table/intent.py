@@ -140,9 +140,15 @@ class ChangeMetadata(msgspec.Struct, frozen=True):
 
 
 class ChangeSchema(msgspec.Struct, frozen=True):
-    """Change columns, one change after the other, in one commit."""
+    """Change columns, one change after the other, in one commit.
+
+    With `append`, the same commit adds splits that have the new columns already. `planned` is the schema that they were
+    written for, in JSON: if the columns got other ids on top of a concurrent commit, the splits do not fit.
+    """
 
     changes: tuple[SchemaChange, ...]
+    append: Append | None = None
+    planned: str = ""
     kind = Kind.SCHEMA
 
 

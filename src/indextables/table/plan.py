@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CommitConflictError, InvalidActionError, UnsafePathError
+from indextables.errors import CommitConflictError, InvalidActionError, InvalidSchemaError, UnsafePathError
 from indextables.log.actions import (
     DELETION_VECTORS,
     AddAction,
@@ -42,7 +42,7 @@ from indextables.table.intent import (
     Restore,
     UpgradeProtocol,
 )
-from indextables.table.schema_change import changed_metadata, check_exact, needed_feature
+from indextables.table.schema_change import changed_metadata, check_exact, has_same_new_fields, needed_feature
 from indextables.table.snapshot import Snapshot, files_of_partitions
 from indextables.table.split_protocol import protocol_for_splits
 
@@ -319,13 +319,32 @@ def _plan_properties(properties: Mapping[str, str | None], snapshot: Snapshot) -
 
 
 def _plan_schema(intent: ChangeSchema, snapshot: Snapshot) -> Plan:
-    metadata = snapshot.metadata
-    for change in intent.changes:
-        check_exact(change, snapshot)
-        metadata = changed_metadata(change, metadata)
-    if metadata == snapshot.metadata:
+    append, metadata = intent.append, snapshot.metadata
+    if append is not None and _is_done(append.transaction, snapshot):
         return Plan()
-    return Plan((*protocol_for_splits(snapshot, needed_feature(metadata)), metadata))
+    try:
+        for change in intent.changes:
+            check_exact(change, snapshot)
+            metadata = changed_metadata(change, metadata)
+        is_other = append is not None and not has_same_new_fields(intent, metadata)
+    except InvalidSchemaError:
+        if append is None:
+            raise
+        is_other = True
+    if is_other:
+        raise CommitConflictError(
+            f"{snapshot.context.url}: nothing was committed, because concurrent commits changed the table's columns, "
+            f"so the new ones would be others than those of the new splits; write again"
+        )
+    if append is None and metadata == snapshot.metadata:
+        return Plan()
+    protocol = protocol_for_splits(snapshot, needed_feature(metadata))
+    if append is None:
+        return Plan((*protocol, metadata))
+    check_adds(append.adds, snapshot)
+    transaction = () if append.transaction is None else (append.transaction,)
+    registered = with_doc_mappings(append.doc_mappings, metadata)
+    return Plan((*protocol, registered, *append.adds, *transaction))
 
 
 def _registration(doc_mappings: Mapping[str, str], snapshot: Snapshot) -> tuple[Metadata, ...]:
@@ -334,11 +353,14 @@ def _registration(doc_mappings: Mapping[str, str], snapshot: Snapshot) -> tuple[
     A state may have the mappings already. They are registered all the same: the version files must be complete
     without it.
     """
-    registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in doc_mappings.items()}
-    metadata = with_field_ids(snapshot.metadata)
-    configuration = {**registered, **metadata.configuration}
-    metadata = msgspec.structs.replace(metadata, configuration=configuration)
+    metadata = with_doc_mappings(doc_mappings, with_field_ids(snapshot.metadata))
     return () if metadata == snapshot.metadata else (metadata,)
+
+
+def with_doc_mappings(doc_mappings: Mapping[str, str], metadata: Metadata) -> Metadata:
+    """The metadata with doc mappings, which are given by their hashes."""
+    registered = {f"{DOC_MAPPING_PROPERTY_PREFIX}{hash_}": mapping for hash_, mapping in doc_mappings.items()}
+    return msgspec.structs.replace(metadata, configuration={**registered, **metadata.configuration})
 
 
 def _live(snapshot: Snapshot) -> pa.Table:

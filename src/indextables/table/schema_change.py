@@ -1,6 +1,6 @@
 """A schema change as part of the log: what it does to the metadata and the protocol of a table, and what still fits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from indextables.schema.evolution import (
     RenameColumn,
     SchemaChange,
     change_schema,
+    find_field,
 )
 from indextables.schema.field_ids import ids_by_field
 from indextables.schema.stored_names import column_defaults, stored_schema, widened_columns
@@ -32,6 +33,7 @@ from indextables.table.field_ids import (
     with_field_ids,
     with_retired_names,
 )
+from indextables.table.intent import ChangeSchema
 from indextables.table.snapshot import Snapshot
 
 # Above this, doubles do not have all integers.
@@ -94,6 +96,32 @@ def check_exact(change: SchemaChange, snapshot: Snapshot) -> None:
                 f"column {field.name!r} has integers beyond 2^53, or splits without statistics of it, so that a double "
                 f"might be another number; make it decimal(20,0)"
             )
+
+
+def planned_snapshot(snapshot: Snapshot, changes: Sequence[SchemaChange]) -> Snapshot:
+    """The table as it will be after changes of columns that are committed with their first rows.
+
+    Raises InvalidSchemaError for a change that the schema does not allow.
+    """
+    metadata = snapshot.metadata
+    for change in changes:
+        metadata = changed_metadata(change, metadata)
+    return Snapshot(
+        snapshot.context.with_properties(metadata),
+        snapshot.segment,
+        snapshot.header,
+        snapshot.protocol,
+        metadata,
+        snapshot.source,
+    )
+
+
+def has_same_new_fields(intent: ChangeSchema, metadata: Metadata) -> bool:
+    """Whether the columns that a commit adds together with rows are those that the rows were written for."""
+    return all(
+        find_field(metadata.schema_string, change.path) == find_field(intent.planned, change.path)
+        for change in intent.changes
+    )
 
 
 def needed_feature(metadata: Metadata) -> str | None:

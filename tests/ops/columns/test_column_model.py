@@ -138,6 +138,18 @@ class ColumnModel(RuleBasedStateMachine):
         self.next_key += 1
         self._now([column, *self.columns] if first else [*self.columns, column])
 
+    @precondition(lambda self: len(self.columns) < 7)
+    @rule(name=st.sampled_from(NAMES), type_=st.sampled_from(sorted(TYPES)), number=st.integers(0, 7))
+    def append_with_a_new_column(self, name, type_, number):
+        if self._has(name):
+            return
+        column, value = Column(self.next_key, name, type_), VALUES[type_](number)
+        rows = pa.table({"id": [self.next_id], name: pa.array([value], TYPES[type_])})
+        self.table.append(rows, merge_schema=True)
+        row = {each.key: None for each in self.columns} | {ID.key: self.next_id, column.key: value}
+        self.next_key, self.next_id = self.next_key + 1, self.next_id + 1
+        self._now([*self.columns, column], {**self.rows, row[ID.key]: row})
+
     @rule(data=st.data())
     def drop(self, data):
         column = self._draw(data)

@@ -112,3 +112,13 @@ def test_splits_of_the_state_and_of_the_log_have_their_names(table):
     reopened = IndexTable(table.snapshot.context.url)
     assert ids(reopened, where="m = 1") == [1]
     assert reopened.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "m": 1}, {"id": 2, "m": 2}]
+
+
+def test_rows_are_sorted_by_columns_that_changed(table):
+    append(table, 1, 2, 3, n=[5, 1, 9])
+    table.alter_column("n", "double")
+    table.add_column("rank", "int", default=7)
+    schema = pa.schema([*table.schema])
+    table.append(pa.table({"id": [4, 5], "n": [4.5, 9.5], "rank": [1, 8]}, schema=schema))
+    assert table.search("*", sort="-n", columns=["id"])["id"].to_pylist() == [5, 3, 1, 4, 2]
+    assert table.search("*", sort=["rank", "n"], columns=["id"])["id"].to_pylist() == [4, 2, 1, 3, 5]
