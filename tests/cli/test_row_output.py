@@ -125,6 +125,20 @@ def test_a_device_is_written_to_and_not_replaced(run_process: RunProcess, path: 
         assert result.stderr == "error: /dev/full cannot be written: No space left on device\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_a_full_disk_behind_stdout_is_one_line(command: list[str], path: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [*command, "files", path],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr == b"error: stdout cannot be written: No space left on device\n"
+
+
 def test_rows_on_a_terminal_are_a_table_without_control_characters(
     command: list[str], terminal_environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ import io
 import os
 import sys
 
+from indextables.errors import StorageError
+
 
 class _Pipe(io.FileIO):
     """The process's stdout, which drops what is written after its reader is gone."""
@@ -20,6 +22,10 @@ class _Pipe(io.FileIO):
                 return super().write(data) or 0
             except BrokenPipeError:
                 self.is_reader_gone = True
+            except OSError as error:
+                # Said once: the streams above would try again to write what they hold.
+                self.is_reader_gone = True
+                raise StorageError(f"stdout cannot be written: {error.strerror or error}") from error
         return memoryview(data).nbytes
 
 
