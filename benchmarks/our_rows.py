@@ -35,6 +35,18 @@ def search(table: IndexTable, words: str, limit: int) -> pa.Table:
     return table.search(words, fields=[TEXT_COLUMN], limit=limit)
 
 
+def latest_ids(table: IndexTable, words: str, limit: int) -> list[int]:
+    """The ids of the latest rows for some terms in the messages."""
+    found = table.search(words, columns=["id"], fields=[TEXT_COLUMN], limit=limit, sort="-ts")
+    ids: list[int] = found["id"].to_pylist()
+    return ids
+
+
+def counted_search(table: IndexTable, words: str, limit: int) -> pa.Table:
+    """What `search` returns, with the number of all hits."""
+    return table.search(words, fields=[TEXT_COLUMN], limit=limit, count=True)
+
+
 def open_search(path: Path, cache: Path, limit: int) -> Callable[[str], list[int]]:
     """Search an open table: from the query text to the row numbers of the best hits."""
     context = TableContext(open_store(str(path)), Settings.resolve({_CACHE_PATH: str(cache)}))

@@ -47,6 +47,20 @@ def open_search(path: Path, limit: int) -> Search:
     return search
 
 
+def open_sorted_search(path: Path, limit: int) -> Search:
+    """Search an open index: from the query text to the ids of the latest hits."""
+    index = tantivy.Index.open(str(path))
+    index.reload()
+    searcher = index.searcher()
+
+    def search(text: str) -> Sequence[object]:
+        query = index.parse_query(text, [TEXT_COLUMN])
+        hits = searcher.search(query, limit, count=False, order_by_field="ts").hits
+        return searcher.fast_field_values("id", [address for _, address in hits])
+
+    return search
+
+
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_integer_field("id", indexed=True, fast=True)

@@ -34,6 +34,8 @@ _NOTE = (
 def _measure(workshop: Workshop) -> Iterator[Figure]:
     sizes = workshop.sizes
     yield from _row_numbers(workshop)
+    yield from _sorted_rows(workshop)
+    yield from _counted_rows(workshop)
     yield from _best_rows(workshop, sizes.rows, _BEST, MostTimes(2))
     yield from _best_rows(workshop, sizes.few_rows, _BEST, MostTimes(1))
     for rows in sizes.curve_rows:
@@ -56,6 +58,29 @@ def _row_numbers(workshop: Workshop) -> Iterator[Figure]:
     yield from _compared(
         workshop, name, search_ours, "tantivy", search_raw, batch, MostTimes(1.3), MostTimes(1.5)
     )
+
+
+def _sorted_rows(workshop: Workshop) -> Iterator[Figure]:
+    count = workshop.sizes.rows
+    table = our_rows.open_table(workshop.our_rows(count), workshop.new_path())
+    search_ours = partial(our_rows.latest_ids, table, limit=_BEST)
+    search_raw = raw_tantivy.open_sorted_search(workshop.tantivy_rows(count), _BEST)
+    batch = partial(_word_queries, workshop, count)
+    for query in batch(0):
+        if search_ours(query) != search_raw(query):
+            raise WrongResultError(f"ours and tantivy disagree about the latest rows for {query!r}")
+    name = f"the {_BEST} latest of {count:,} rows, one column"
+    yield from _compared(workshop, name, search_ours, "tantivy", search_raw, batch, MostTimes(2))
+
+
+def _counted_rows(workshop: Workshop) -> Iterator[Figure]:
+    count = workshop.sizes.rows
+    table = our_rows.open_table(workshop.our_rows(count), workshop.new_path())
+    counted = partial(our_rows.counted_search, table, limit=_BEST)
+    alone = partial(our_rows.search, table, limit=_BEST)
+    batch = partial(_word_queries, workshop, count)
+    name = f"the {_BEST} best of {count:,} rows and the number of hits"
+    yield from _compared(workshop, name, counted, "without the number", alone, batch, MostTimes(1.3))
 
 
 def _best_rows(workshop: Workshop, count: int, limit: int, goal: Goal | None) -> Iterator[Figure]:
