@@ -131,3 +131,17 @@ def test_a_column_name_with_a_dot_wins_over_a_path():
     index = build_index(mapping, pa.table({"a": ['{"b":"x","c":"x"}', None], "a.b": [None, "x"]}))
     assert found_rows(index, mapping, "a.b:x") == [1]
     assert found_rows(index, mapping, "a.c:x") == [0]
+
+
+@pytest.mark.parametrize("values", [[-4, -3, 0, 3, 4], [-4, -3, 0, 3, 4, 0.5]])
+def test_a_fraction_is_not_rounded_whether_or_not_other_values_are_whole(values):
+    mapping = DocMapping((json_field("j"),))
+    index = build_index(mapping, pa.table({"j": [json.dumps({"a": value}) for value in values]}))
+
+    def found(text: str) -> list[float]:
+        return sorted(values[row] for row in found_rows(index, mapping, text))
+
+    assert found("j.a:>=3.5") == [4]
+    assert found("j.a:<=-3.5") == [-4]
+    assert found("j.a:[-3.5 TO 3.5]") == sorted({-3, 0, 3} | (set(values) & {0.5}))
+    assert found("j.a:[3.25 TO 3.75]") == []
