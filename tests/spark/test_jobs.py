@@ -147,3 +147,28 @@ def test_a_run_that_was_closed_leaves_no_job(spark: SparkSession, tmp_path: Path
             assert time.monotonic() < deadline
     while tracker.getActiveJobsIds():
         assert time.monotonic() < deadline
+
+
+def test_jobs_of_writes_and_operations_say_what_they_do(spark: SparkSession, tmp_path: Path) -> None:
+    """A description of the caller stays."""
+    context = spark.sparkContext._jsc.sc()
+
+    def described() -> set[str]:
+        context.listenerBus().waitUntilEmpty()
+        jobs = context.statusStore().jobsList(None)
+        found = (jobs.apply(number).description() for number in range(jobs.size()))
+        return {text.get() for text in found if text.isDefined()}
+
+    place = (tmp_path / "described").as_posix()
+    rows = spark.range(2)
+    rows.write.format("indextables").save(place)
+    rows.write.format("indextables").mode("append").save(place)
+    spark.sql(f"MERGE SPLITS '{place}'").collect()
+    assert {f"IndexTables: write to {place}", "merging splits: 1 of 1"} <= described()
+    spark.sparkContext.setJobDescription("nightly load")
+    try:
+        rows.write.format("indextables").mode("append").save(place)
+    finally:
+        spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]  # None removes it
+    assert "nightly load" in described()
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None

@@ -265,12 +265,14 @@ def test_optimized_write_aims_at_the_size_of_splits(spark: SparkSession, path: s
 
 @needs_sources
 def test_optimized_write_of_one_partition_needs_no_shuffle(spark: SparkSession, path: str) -> None:
-    frame = logs(spark).coalesce(1)
+    frame, size = logs(spark).coalesce(1), spark.conf.get(TASK_SIZE)
     given = {"path": path, OPTIMIZED.lower(): "true"}
     with rebalanced(frame, ["day"], given, {}) as balanced:
         assert balanced is frame
     with rebalanced(frame.repartition(2), ["day"], given, {}) as balanced:
         assert "REBALANCE_PARTITIONS_BY_COL" in balanced._jdf.queryExecution().toString()
+        # Concurrent queries of the session keep their own size of tasks.
+        assert balanced.sparkSession.conf.get(TASK_SIZE) != spark.conf.get(TASK_SIZE) == size
         spark.conf.set("spark.sql.adaptive.enabled", "false")
         try:
             with rebalanced(frame.repartition(2), ["day"], given, {}) as shuffled:

@@ -50,7 +50,7 @@ def deleted_keys(snapshot: Snapshot, files: Sequence[ScanFile]) -> Keys:
     Raises NotNativeError if Spark cannot leave them out, and what `read_vector` raises.
     """
     context = snapshot.context
-    if find_column(snapshot.schema, _METADATA) is not None:
+    if find_column(snapshot.shape.stored.schema, _METADATA) is not None:
         raise NotNativeError(f"its column {_METADATA!r} hides from which rows the deleted ones are told")
     count = sum(file.deleted.cardinality for file in files if file.deleted is not None)
     if count > _MAX_DELETED:

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
@@ -25,12 +24,10 @@ from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_ENGINE, READ_NATIVE_MAX_FILES
 from indextables.errors import InvalidOptionError, StorageError
 from indextables.log.actions import SPLIT_PROTOCOL_VERSION
-from indextables.log.deletion_vectors import live_counts
-from indextables.predicates import columns_of
-from indextables.pruning import match_partitions
 from indextables.spark.conditions import partition_literal, spark_condition
 from indextables.spark.deleted_rows import deleted_keys, numbered, without_deleted
 from indextables.spark.jobs import is_connect
+from indextables.spark.loaded import LoadedTable
 from indextables.spark.options import VERSION_AS_OF, ReadOptions, TablePlace
 from indextables.spark.read import schema_to_read
 from indextables.spark.scan_files import COLUMNS, FileGroup, NotNativeError, file_groups, write_file_list
@@ -61,55 +58,9 @@ _IGNORED_LISTS: Final = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _SAME_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
 
-_COUNTED: Final = ("numRecords", "deletionVector")
-
 _LOGGED: LruCache[tuple[str, str], bool] = shared_cache(
     "spark.native.logged", "reasons why a table is not read natively, logged once", max_entries=256
 )
-
-
-class LoadedTable:
-    """What a DataFrame was loaded from."""
-
-    def __init__(self, snapshot: Snapshot, options: ReadOptions, engine: str) -> None:
-        self.engine = engine
-        self._snapshot = snapshot
-        self._options = options
-
-    def __str__(self) -> str:
-        options, snapshot = self._options, self._snapshot
-        where = "" if options.where is None else f", where {options.where}"
-        columns = "" if options.columns is None else f", columns {', '.join(options.columns)}"
-        query = f", {self._searched()}" if options.is_search else ""
-        url = snapshot.context.url
-        return f"IndexTables {url}, version {snapshot.version}{query}{where}{columns}, engine {self.engine}"
-
-    @property
-    def version(self) -> int:
-        """The version of the table."""
-        return self._snapshot.version
-
-    def _searched(self) -> str:
-        options = self._options
-        return f"condition {options.condition}" if options.query is None else f"query {options.query}"
-
-    def num_rows(self) -> int | None:
-        """The number of rows of the DataFrame if the log alone knows it, else None."""
-        snapshot = self._snapshot
-        if self._options.is_search:
-            return None
-        where = self._options.predicate(snapshot.schema)
-        if where is None:
-            counts = live_counts(snapshot.select(None, _COUNTED).entries)
-        elif columns_of(where) <= snapshot.shape.partition_keys.keys():
-            entries = snapshot.select(where, ["partitionValues", *_COUNTED]).entries
-            matches = match_partitions(entries, where, snapshot.shape)
-            if matches.null_count:
-                return None
-            counts = live_counts(entries).filter(matches)
-        else:
-            return None
-        return None if counts.null_count else pc.sum(counts).as_py() or 0
 
 
 class Loading(msgspec.Struct, frozen=True):
@@ -308,12 +259,8 @@ class _Scan:
 
 def _output(field: StructField, column: Column) -> Column:
     """A column of the result, without field ids: Spark would write them into files that are not the table's."""
-    clean = column.cast(field.dataType) if _holds_struct(field.dataType) else column
-    return clean.alias(field.name, metadata=field.metadata or {})
-
-
-def _holds_struct(data_type: DataType) -> bool:
-    return isinstance(data_type, StructType) or any(map(_holds_struct, _members(data_type)))
+    # A cast removes the metadata of nested fields, and before 4.1 that of the column, too. Others are optimized away.
+    return column.cast(field.dataType).alias(field.name, metadata=field.metadata or {})
 
 
 def _holds_void(data_type: DataType) -> bool:

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 from indextables.errors import InvalidOptionError, InvalidSchemaError, SparkUnavailableError
 from indextables.spark.failures import raise_own_errors
 from indextables.spark.jobs import check_workers, describe_jobs
-from indextables.spark.native import LoadedTable, load_table
+from indextables.spark.loaded import Origin, answered, note_origin, origin_of, shown_aggregates
+from indextables.spark.native import load_table
 from indextables.spark.option_names import (
     READER,
     STREAM_OPTIONS_OF_SPARK,
@@ -43,7 +44,6 @@ from indextables.spark.sql.run import run_sql
 from indextables.spark.sql.tables import (
     at_version,
     options_of_view,
-    remember_options,
     remember_view,
 )
 from indextables.spark.statements import execute_statement
@@ -223,11 +223,8 @@ def _patch_reader(reader_type: type[Any]) -> None:
                 pinned = {key.lower(): value for key, value in loading.options.items()}
                 frame = load_frame(spark, {**session, **given, **pinned}, wanted)
         assert frame is not None
-        if wanted is None:
-            remember_options(
-                frame, given if loading.table is None else at_version(given, loading.table.version)
-            )
-        return _remember(frame, loading.table)
+        again = given if loading.table is None else at_version(given, loading.table.version)
+        return note_origin(frame, Origin(again if wanted is None else None, loading.table))
 
     reader_type.load = load
     original_table = reader_type.table
@@ -259,13 +256,6 @@ def _noting_view(original: Callable[..., Any], prefix: str) -> Callable[..., Any
 
 # DataFrames that are a loaded table, without any further operation.
 
-_LOADED: Final = "_indextables_loaded"
-
-
-def _remember(frame: DataFrame, table: LoadedTable | None) -> DataFrame:
-    setattr(frame, _LOADED, table)
-    return frame
-
 
 def _patch_frame(frame_type: type[Any]) -> None:
     if _is_patched(frame_type):
@@ -276,20 +266,36 @@ def _patch_frame(frame_type: type[Any]) -> None:
 
     @functools.wraps(original_count)
     def count(self: Any) -> int:
-        table: LoadedTable | None = self.__dict__.get(_LOADED)
+        table = origin_of(self).table
         # Counting the rows of a cached DataFrame fills the cache.
         num_rows = None if table is None or self.is_cached else table.num_rows()
         return int(original_count(self)) if num_rows is None else num_rows
 
     @functools.wraps(original_explain)
     def explain(self: Any, *args: Any, **kwargs: Any) -> None:
-        table: LoadedTable | None = self.__dict__.get(_LOADED)
+        table = origin_of(self).table
         if table is not None:
             print(table)  # noqa: T201  # Spark prints the plan
         original_explain(self, *args, **kwargs)
 
     frame_type.count = count
     frame_type.explain = explain
+    for name in ("agg", "select"):
+        setattr(frame_type, name, _aggregating(getattr(frame_type, name)))
+
+
+def _aggregating(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """A method whose result comes from the log if it asks for nothing but aggregates that the log knows."""
+
+    @functools.wraps(original)
+    def method(self: Any, *columns: Any) -> DataFrame:
+        result = original(self, *columns)
+        if origin_of(self).table is None:
+            return result
+        aggregates = shown_aggregates(columns)
+        return result if aggregates is None else answered(self, aggregates, result)
+
+    return method
 
 
 def _patch_sql(session_type: type[Any]) -> None:
@@ -323,7 +329,7 @@ def _patch_sql(session_type: type[Any]) -> None:
         frame: DataFrame = original_table(self, tableName)
         options = options_of_view(self, ".".join(parts))
         if options is not None:
-            remember_options(frame, options)
+            note_origin(frame, Origin(options))
         return frame
 
     session_type.table = table

@@ -7,13 +7,14 @@ many rows get several tasks of about the size of a split, and values with few ro
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from indextables.config import Settings
 from indextables.config.registry import WRITE_OPTIMIZE_ENABLED, WRITE_TARGET_SPLIT_SIZE
 from indextables.errors import IndexTablesError
+from indextables.spark.jobs import is_connect
 from indextables.spark.options import PARTITION_BY, TablePlace, as_options, parse_names
 from indextables.spark.releases import HAS_SOURCES
 from indextables.spark.types import quote_name
@@ -45,8 +46,12 @@ def rebalanced(
     if not HAS_SOURCES or spark.conf.get(_ADAPTIVE) != "true":
         yield frame.repartition(*columns) if columns else frame
         return
-    with _task_size(spark, settings[WRITE_TARGET_SPLIT_SIZE]):
-        yield frame.hint("rebalance", *columns)
+    size = settings[WRITE_TARGET_SPLIT_SIZE]
+    if is_connect(spark):
+        with _task_size(spark, size):
+            yield frame.hint("rebalance", *columns)
+    else:
+        yield _with_task_size(frame, size).hint("rebalance", *columns)
 
 
 def by_partition(
@@ -95,9 +100,20 @@ def _is_one_partition(frame: DataFrame) -> bool:
     return bool(plan.nodeName() == "Repartition" and plan.numPartitions() == 1)
 
 
+def _with_task_size(frame: DataFrame, size: int) -> DataFrame:
+    """The frame in a copy of its session that aims at tasks of this size: other queries keep that of the session."""
+    spark = frame.sparkSession
+    jvm_session = spark._jsparkSession.cloneSession()
+    jvm_session.conf().set(_TASK_SIZE, f"{size}b")
+    jvm: Any = spark._jvm
+    datasets = getattr(getattr(jvm.org.apache.spark.sql.classic, "Dataset$"), "MODULE$")
+    java_frame = datasets.ofRows(jvm_session, frame._jdf.queryExecution().analyzed())
+    return DataFrame(java_frame, SparkSession(spark.sparkContext, jvm_session))
+
+
 @contextlib.contextmanager
 def _task_size(spark: SparkSession, size: int) -> Iterator[None]:
-    """Let Spark aim at tasks of this size. The setting belongs to the session, and so to its concurrent queries."""
+    """Let a Connect server aim at tasks of this size. The concurrent queries of the session see the setting, too."""
     if spark.conf.get(_TASK_SIZE_BEFORE, None) is None:
         spark.conf.set(_TASK_SIZE_BEFORE, spark.conf.get(_TASK_SIZE) or "")
     spark.conf.set(_TASK_SIZE, f"{size}b")

@@ -1,4 +1,4 @@
-"""CREATE TABLE and INSERT, read from the tokens of a statement."""
+"""CREATE TABLE, INSERT and CREATE TEMPORARY VIEW … USING, read from the tokens of a statement."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from indextables.spark.options import PATH
 from indextables.spark.source import FORMATS
 from indextables.spark.sql.names import Insertion, NewTable
 from indextables.spark.sql.operators import sql_error
+from indextables.spark.sql.views import NewView
 
 _QUERY_STARTS: Final = frozenset({"select", "with", "from", "values", "table"})
 _CLAUSES: Final = frozenset(
@@ -109,6 +110,32 @@ def read_insert(
     if not reader.is_at_query(0):
         raise reader.error("this clause of INSERT does not work for IndexTables")
     return Insert(Insertion(parts, is_overwrite, columns, is_by_name, partition), reader.position())
+
+
+class ViewOfTable(msgspec.Struct, frozen=True):
+    """A statement CREATE TEMPORARY VIEW … USING indextables OPTIONS (…)."""
+
+    view: NewView
+    options: dict[str, str]
+
+
+def read_view_of_table(
+    text: str, tokens: Sequence[Token], read_literal: Callable[[str], Any]
+) -> ViewOfTable | None:
+    """Read a statement that shows a table of ours by its options; None for any other, and with a list of columns."""
+    reader = _Reader(text, tokens, read_literal)
+    if not reader.take("create"):
+        return None
+    is_replacing, is_global = reader.take("or", "replace"), reader.take("global")
+    if not (reader.take("temporary", "view") or reader.take("temp", "view")) or not reader.creates_ours():
+        return None
+    name = reader.name()[-1]
+    if not reader.take("using"):
+        return None
+    reader.name()
+    if not reader.take("options"):
+        return None
+    return ViewOfTable(NewView(name, (), 0, is_global, is_replacing), reader.options())
 
 
 class _Word(msgspec.Struct, frozen=True):

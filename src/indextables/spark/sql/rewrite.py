@@ -14,9 +14,18 @@ from sqlglot.errors import SqlglotError
 from indextables.errors import InvalidStatementError
 from indextables.search.conditions import TextCondition, columns_searched
 from indextables.spark.catalog import CatalogTable
+from indextables.spark.loaded import answered, origin_of
 from indextables.spark.options import PATH, TIMESTAMP_AS_OF, VERSION_AS_OF
 from indextables.spark.source import FORMATS
-from indextables.spark.sql.ddl import CreateTable, Insert, read_create_table, read_insert
+from indextables.spark.sql.aggregates import plain_aggregates
+from indextables.spark.sql.ddl import (
+    CreateTable,
+    Insert,
+    ViewOfTable,
+    read_create_table,
+    read_insert,
+    read_view_of_table,
+)
 from indextables.spark.sql.matching import register_matcher, row_matcher
 from indextables.spark.sql.names import location_of, our_table
 from indextables.spark.sql.operators import (
@@ -36,12 +45,11 @@ from indextables.spark.sql.tables import (
     SearchableTable,
     definition_of,
     forget_view,
-    options_of,
     options_of_view,
     remember_definition,
     remember_options_of_view,
 )
-from indextables.spark.sql.views import TABLE_NAME, NewView, ViewOfTable, created_view, new_table_name
+from indextables.spark.sql.views import TABLE_NAME, NewView, created_view, new_table_name
 from indextables.spark.types import quote_name
 from indextables.split.doc_mapping import FieldKind
 
@@ -85,7 +93,7 @@ class Rewriter:
             tokens = tokenize(blank)
         except SqlglotError:
             return None  # Spark's error is better
-        using = ViewOfTable.of(text, tokens)
+        using = read_view_of_table(text, tokens, self._read_literal)
         if using is not None:
             return self._create_view_of_table(using)
         created = read_create_table(text, tokens, self._read_literal)
@@ -127,7 +135,11 @@ class Rewriter:
         keep = str if self._call.frames or not frames else _escape_braces
         rewritten = splice(marked.text, edits, keep)
         prefix = text[: self._start] if keep is str else _escape_braces(text[: self._start])
-        return SqlCall(prefix + rewritten[self._start :], self._remaining_args(tokens, calls), frames)
+        call = SqlCall(prefix + rewritten[self._start :], self._remaining_args(tokens, calls), frames)
+        aggregates = None if self._start else plain_aggregates(tree)
+        if aggregates is None or list(frames) != [f"{_RELATION}0"]:
+            return call
+        return answered(frames[f"{_RELATION}0"], aggregates, call.run(self._sql))
 
     # Tables with names.
 
@@ -198,8 +210,8 @@ class Rewriter:
             edits.append(place)
         definition = splice(query, edits).rstrip().rstrip(";")
         rewritten = Rewriter(self._spark, self._sql, SqlCall(definition, None, {})).rewrite()
-        assert isinstance(rewritten, SqlCall)  # the names of the tables are none that Spark knows
-        frame = rewritten.run(self._sql)
+        assert rewritten is not None  # the names of the tables are none that Spark knows
+        frame = rewritten if isinstance(rewritten, DataFrame) else rewritten.run(self._sql)
         view.create(frame)
         columns = view.columns or tuple(frame.columns)
         listed = ", ".join(quote_name(column) for column in view.columns)
@@ -208,8 +220,7 @@ class Rewriter:
         return self._nothing()
 
     def _create_view_of_table(self, using: ViewOfTable) -> DataFrame:
-        options = {key: str(self._read_literal(value)) for key, value in using.options.items()}
-        using.view.create(self._spark.read.format(FORMAT).options(**options).load())
+        using.view.create(self._spark.read.format(FORMAT).options(**using.options).load())
         return self._nothing()
 
     def _nothing(self) -> DataFrame:
@@ -326,7 +337,7 @@ class Rewriter:
         """The table of ours that a FROM clause reads."""
         if isinstance(node.this, exp.Placeholder):
             frame = self._call.frames.get(node.this.name)
-            options = None if frame is None else options_of(frame)
+            options = None if frame is None else origin_of(frame).options
             return None if options is None else SearchableTable.of(self._spark, options)
         parts = _parts(node)
         options = options_of_view(self._spark, ".".join(parts))

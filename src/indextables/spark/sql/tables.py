@@ -1,7 +1,7 @@
 """The tables that SQL searches: by path, and behind the temporary views of a session."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -11,6 +11,7 @@ from indextables._caching import LruCache, lazy_property, shared_cache
 from indextables.ops.search import known_mappings
 from indextables.search.compile import SearchScope
 from indextables.search.conditions import AllOf, Condition, condition_to_json
+from indextables.spark.loaded import origin_of
 from indextables.spark.options import (
     CONDITION,
     PATH,
@@ -26,9 +27,6 @@ from indextables.split.doc_mapping_settings import mapping_from_settings
 from indextables.table import Snapshot
 
 FORMAT: Final = "indextables"
-
-# The attribute of a DataFrame that holds the options it was loaded with.
-_OPTIONS: Final = "_indextables_options"
 
 _VIEWS: LruCache[tuple[str, str], "dict[str, str]"] = shared_cache(
     "spark.sql.views", "the options of tables behind temporary views", max_entries=100_000
@@ -103,20 +101,9 @@ def at_version(options: Mapping[str, str], version: int) -> dict[str, str]:
     return {**others, VERSION_AS_OF.lower(): str(version)}
 
 
-def remember_options(frame: DataFrame, options: dict[str, str]) -> None:
-    """Note on a DataFrame what it was loaded with."""
-    setattr(frame, _OPTIONS, options)
-
-
-def options_of(frame: Any) -> dict[str, str] | None:
-    """What a DataFrame was loaded with; None for other DataFrames, and for results of transformations."""
-    found: dict[str, str] | None = vars(frame).get(_OPTIONS)
-    return found
-
-
 def remember_view(spark: SparkSession, name: str, frame: DataFrame) -> None:
     """Note which table a temporary view shows, if any."""
-    options = options_of(frame)
+    options = origin_of(frame).options
     forget_view(spark, name)
     if options is not None:
         remember_options_of_view(spark, name, options)

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from sqlglot import Token, TokenType, exp
 
 from indextables.errors import InvalidStatementError
-from indextables.spark.source import FORMATS
 from indextables.spark.sql.operators import sql_error
 
 # The name by which the text of a view refers to a table, whatever its own name means later.
@@ -85,54 +84,6 @@ def _query_start(tokens: Sequence[Token]) -> int:
 def new_table_name() -> str:
     """A name for a table in the text of a view."""
     return f"{TABLE_NAME}{uuid.uuid4().hex}"
-
-
-# CREATE TEMPORARY VIEW … USING.
-
-
-class ViewOfTable(msgspec.Struct, frozen=True):
-    """A statement CREATE TEMPORARY VIEW … USING indextables OPTIONS (…); values are as they are written."""
-
-    view: NewView
-    options: dict[str, str]
-
-    @classmethod
-    def of(cls, text: str, tokens: Sequence[Token]) -> "ViewOfTable | None":
-        """Read the statement; None for any other, and for one with a list of columns."""
-        words = [token.text.lower() for token in tokens]
-        if "view" not in words or "using" not in words or words[0] != "create":
-            return None
-        view, using = words.index("view"), words.index("using")
-        provider = "".join(words[using + 1 : words.index("options")]) if "options" in words else ""
-        if using != view + 2 or provider not in FORMATS or not {"temporary", "temp"} & set(words[:view]):
-            return None
-        options = _read_options(text, tokens[words.index("options") + 1 :])
-        if options is None:
-            return None
-        head = set(words[:view])
-        name = NewView(tokens[view + 1].text, (), 0, "global" in head, "replace" in head)
-        return cls(name, options)
-
-
-def _read_options(text: str, tokens: Sequence[Token]) -> dict[str, str] | None:
-    """Read `(key 'value', other.key = 1)`; None if it is not that."""
-    if not tokens or tokens[0].token_type is not TokenType.L_PAREN:
-        return None
-    options: dict[str, str] = {}
-    entry: list[Token] = []
-    for token in tokens[1:]:
-        if token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
-            if len(entry) < 2:
-                return None
-            value = entry.pop()
-            key = "".join(each.text for each in entry if each.token_type is not TokenType.EQ)
-            options[key] = text[value.start : value.end + 1]
-            entry = []
-            if token.token_type is TokenType.R_PAREN:
-                return options
-        else:
-            entry.append(token)
-    return None
 
 
 def created_view(tokens: Sequence[Token]) -> str | None:
