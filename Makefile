@@ -57,7 +57,8 @@ bench-check: $(BENCH_READY) ## measure as `make bench` does, and fail if a figur
 	@$(BIN)/python -m benchmarks --check
 
 soak: $(READY) ## races and crashes for MINUTES=n (default 5)
-	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak tests/spark/test_cluster.py
+	@$(BIN)/python -m pytest -m soak --soak-minutes $(MINUTES) -s tests/soak tests/spark/test_cluster.py \
+	  tests/spark/test_hive_metastore.py
 
 # Older releases do not close their sockets, and use what Python and pandas deprecate. None of them is news.
 spark-matrix: $(READY) ## run the tests of Spark on SPARKS="3.5 4.0 4.1" and on the newest release

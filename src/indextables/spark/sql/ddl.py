@@ -24,11 +24,13 @@ _CLAUSES: Final = frozenset(
 class CreateTable(msgspec.Struct, frozen=True):
     """A statement CREATE TABLE … USING indextables.
 
-    `name_end` is where the name of the table ends. `query` is where AS and the query start; None without AS.
+    `name_end` is where the name of the table ends, and `columns_end` where the list of columns does, if there is one.
+    `query` is where AS and the query start; None without AS.
     """
 
     table: NewTable
     name_end: int
+    columns_end: int
     query: tuple[int, int] | None
 
 
@@ -54,6 +56,7 @@ def read_create_table(
     parts = reader.name()
     name_end = reader.end()
     columns = reader.columns() if reader.is_at("(") else None
+    columns_end = reader.end()
     partition_by: tuple[str, ...] | None = None
     options: dict[str, str] = {}
     location: str | None = None
@@ -85,7 +88,7 @@ def read_create_table(
     table = NewTable(parts, columns, partition_by, options, location or path, is_optional)
     if query is not None and columns is not None:
         raise reader.error("the columns of CREATE TABLE … AS are those of its query; omit the list")
-    return CreateTable(table, name_end, query)
+    return CreateTable(table, name_end, columns_end, query)
 
 
 def read_insert(

@@ -78,6 +78,12 @@ class NewTable(msgspec.Struct, frozen=True):
     location: str | None
     is_optional: bool
 
+    def listed(self, columns: StructType) -> str:
+        """The list of columns for Spark's statement. A Hive Metastore wants the partition columns at the end."""
+        last = {name.lower(): number for number, name in enumerate(self.partition_by or ())}
+        ordered = sorted(columns, key=lambda field: last.get(field.name.lower(), -1))
+        return f" ({StructType(ordered).toDDL()}) "
+
     def create(self, spark: SparkSession, statement: str, sql: Any) -> None:
         """Create the entry of the catalog with Spark's own statement, and the table itself if it does not exist.
 

@@ -146,12 +146,16 @@ class Rewriter:
     def _create_table(self, created: CreateTable) -> DataFrame:
         text, table = self._call.text, created.table
         if created.query is None:
-            table.create(self._spark, text, self._sql)
+            statement = text
+            if table.columns is not None:
+                statement = (
+                    text[: created.name_end] + table.listed(table.columns) + text[created.columns_end :]
+                )
+            table.create(self._spark, statement, self._sql)
             return self._nothing()
         as_start, query_start = created.query
         frame = self._run(text[query_start:])
-        columns = f" ({frame.schema.toDDL()}) "
-        statement = text[: created.name_end] + columns + text[created.name_end : as_start]
+        statement = text[: created.name_end] + table.listed(frame.schema) + text[created.name_end : as_start]
         table.create_and_fill(self._spark, statement, self._sql, frame)
         return self._nothing()
 
