@@ -120,13 +120,8 @@ def test_a_table_that_does_not_fit_its_name_is_refused(spark, table, path):
     with pytest.raises(errors.InvalidStatementError, match="write CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE VIEW named AS SELECT * FROM indextables.`{path}`")
     assert spark.sql("SHOW TABLES LIKE 'named'").count() == 0
-    for statement in (
-        f"WITH q AS (SELECT 1) INSERT INTO indextables.`{path}` SELECT 1, 'a', 'b' FROM q",
-        f"DELETE FROM indextables.`{path}` WHERE id = 1",
-        f"MERGE INTO indextables.`{path}` t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
-    ):
-        with pytest.raises(errors.InvalidStatementError, match="cannot change an IndexTables table"):
-            spark.sql(statement)
+    with pytest.raises(errors.InvalidStatementError, match="cannot change an IndexTables table"):
+        spark.sql(f"WITH q AS (SELECT 1) INSERT INTO indextables.`{path}` SELECT 1, 'a', 'b' FROM q")
 
 
 def test_tables_of_other_formats_are_not_touched(spark, table, path):

@@ -207,7 +207,7 @@ REFUSED = [
      "column 'm' of t is not a column of"),
     ("SELECT id FROM (SELECT id, message FROM logs) t WHERE message indexquery 'a OR title:b' OR id = 1",
      "reads column 'title', which t does not return"),
-    ("DELETE FROM logs WHERE message TEXTSEARCH 'x'", "does not select rows to delete or update"),
+    ("DELETE FROM names WHERE name TEXTSEARCH 'x'", "does not select rows to delete or update"),
     ("CACHE TABLE c AS SELECT * FROM logs WHERE message TEXTSEARCH 'x'", "create a temporary view first"),
     ("CREATE VIEW v AS SELECT id FROM logs WHERE message TEXTSEARCH 'x'", "write CREATE TEMPORARY VIEW v AS"),
     ("FROM logs |> WHERE message TEXTSEARCH 'x'", "does not work in a query with |>"),

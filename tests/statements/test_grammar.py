@@ -210,6 +210,7 @@ def test_many_comments_parse_fast():
         ("MERGE INDEXTABLES 'p' TARGET SIZE 1G", "MERGE SPLITS 'p' TARGET SIZE 1G"),
         ("MERGE INDEXTABLES SPLITS a.b", "MERGE SPLITS a.b"),
         ("DELETE INDEXTABLES FROM 'p' WHERE a = 1", "DELETE FROM 'p' WHERE a = 1"),
+        ("UPDATE INDEXTABLES 'p' SET a = 1", "UPDATE 'p' SET a = 1"),
         ("ALTER INDEXTABLES 'p' DROP COLUMN c", "ALTER TABLE 'p' DROP COLUMN c"),
     ],
 )

@@ -35,6 +35,8 @@ COMMANDS: Final = {
     "purge": _MAINTAIN,
     "truncate": _MAINTAIN,
     "delete": _MAINTAIN,
+    "update": _MAINTAIN,
+    "upsert": _MAINTAIN,
     "alter": _MAINTAIN,
     "drop-partitions": _MAINTAIN,
     "restore": _MAINTAIN,

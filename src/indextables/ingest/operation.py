@@ -117,6 +117,14 @@ def ingest(
     return _Ingestion(request, show, planned).run()
 
 
+def read_all(request: IngestRequest) -> pa.Table:
+    """The rows of inputs, in memory, with the columns and types that they show; the request has no path of a table.
+
+    Raises what `ingest` raises.
+    """
+    return _Ingestion(request, lambda _: None, lambda _: None).read_all()
+
+
 class _Ingestion:
     def __init__(
         self, request: IngestRequest, show: ShowProgress, planned: Callable[[tuple[ColumnReport, ...]], None]
@@ -168,6 +176,10 @@ class _Ingestion:
             reader = pa.RecordBatchReader.from_batches(target.schema, rows.batches())
             snapshot = ops.write.create_with_rows(planned, reader).snapshot
         return self._result(rows.count, columns, table_at(snapshot))
+
+    def read_all(self) -> pa.Table:
+        target = Target(self._infer(), FAIL)
+        return pa.concat_tables([target.schema.empty_table(), *self._tables("reading", target)])
 
     def _result(
         self, num_rows: int, columns: tuple[ColumnReport, ...], table: IndexTable | None
@@ -414,6 +426,8 @@ class _Meter:
 
 
 def _open(request: IngestRequest) -> IndexTable | None:
+    if not request.path:
+        return None
     try:
         return IndexTable(
             request.path, options=dict(request.options), storage_options=dict(request.storage_options)

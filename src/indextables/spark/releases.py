@@ -11,7 +11,7 @@ Other modules import Spark's classes for data sources from here, and ask here wh
 
 import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -138,6 +138,14 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFra
     return spark.createDataFrame(
         [tuple(row.values()) for row in rows.to_pylist(maps_as_pydicts="strict")], schema
     )
+
+
+def arrow_of(frame: DataFrame) -> pa.Table:
+    """The rows of a DataFrame, in this process."""
+    if HAS_SOURCES:
+        return frame.toArrow()
+    # Spark before 4.0 has no public way, and the batches of no rows have no schema.
+    return pa.Table.from_batches(cast("Any", frame)._collect_as_arrow(), arrow_schema(frame.schema))
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:

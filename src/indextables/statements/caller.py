@@ -3,17 +3,23 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from indextables.config import Settings
 from indextables.errors import InvalidStatementError
 from indextables.index_table import IndexTable, open_context
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Progress, Runner
-from indextables.statements.nodes import TableName, Target
+from indextables.statements.nodes import Relation, TableName, Target
 from indextables.storage import StoreLocation
 from indextables.table import TableContext
 
 TableResolver = Callable[[TableName], str]
 """Returns the path of a table in a catalog. Raises an IndexTablesError if the catalog has no such table."""
+
+
+RelationReader = Callable[[str], pa.Table]
+"""Returns the rows of a name or a subquery in SQL."""
 
 
 # A dataclass, because rich prints all fields of a Struct, and these may hold credentials.
@@ -29,6 +35,7 @@ class Caller:
     session: Mapping[str, str] = field(default_factory=dict, repr=False)
     runner: Runner | None = None
     resolve_table: TableResolver | None = None
+    read_relation: RelationReader | None = None
     progress: Callable[[Progress], None] | None = None
 
     def settings(self) -> Settings:
@@ -44,6 +51,20 @@ class Caller:
     def table(self, target: Target) -> IndexTable:
         """The newest version of a table. Raises what `load_snapshot` raises."""
         return open_context(self.context(target))
+
+    def rows(self, relation: Relation) -> pa.Table:
+        """The rows of a source. Raises InvalidStatementError for a name or a subquery without a catalog."""
+        if relation.path is not None:
+            # Imported here, because other statements do not read files.
+            from indextables.ingest.rows import read_rows
+
+            return read_rows(relation.path, self.storage_options, {**self.session, **self.options})
+        assert relation.sql is not None
+        if self.read_relation is None:
+            raise InvalidStatementError(
+                f"there is no catalog to look {relation.sql} up in; write the path of a table or of files in quotes"
+            )
+        return self.read_relation(relation.sql)
 
     def _path(self, target: Target) -> str:
         if not isinstance(target, TableName):

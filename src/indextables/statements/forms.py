@@ -23,6 +23,8 @@ from indextables.ops.purge import PurgeResult
 from indextables.ops.repair import RepairResult
 from indextables.ops.restore import RestoreResult
 from indextables.ops.truncate import TruncateResult
+from indextables.ops.update import UpdateResult
+from indextables.ops.upsert import UpsertResult
 from indextables.ops.write import DropPartitionsResult
 from indextables.statements import nodes
 from indextables.statements.commands.process import (
@@ -52,14 +54,17 @@ _FIRST_WORDS: Final = frozenset(
         "MERGE",
         "REPAIR",
         "DELETE",
+        "UPDATE",
         "ALTER",
     }
 )
 _PAIRS: Final = frozenset({("MERGE", "SPLITS"), ("REPAIR", "INDEXFILES")})
 
 # Before a path in quotes. Before a name, it is a statement of Spark.
-_DELETE: Final = ("DELETE", "FROM")
+_ROW_CHANGES: Final = (("DELETE", "FROM"), ("UPDATE",), ("MERGE", "INTO"))
 _ALTER: Final = ("ALTER", "TABLE")
+# After these, `UPDATE indextables` is Spark's statement about a table or a path.
+_IN_A_NAME: Final = frozenset({".", "SET", "AS"})
 _QUOTES: Final = frozenset("'\"")
 
 _DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
@@ -181,6 +186,28 @@ FORMS: Final = (
         "DELETE FROM 'logs' WHERE date < '2026-01-31' MATCHING QUERY 'timeout' DRY RUN",
     ),
     Form(
+        nodes.Update,
+        "UPDATE 'path' SET column = expression, … [WHERE condition] [MATCHING QUERY 'query'] [DRY RUN]",
+        "Set columns of the rows for which the condition is true and that match the full-text query, in one commit; "
+        "without both, of all rows. An expression sees the columns of the row. `DRY RUN` only counts the rows.",
+        UpdateResult.columns,
+        "UPDATE 'logs' SET date = concat('x', date) WHERE date < '2026-01-31' MATCHING QUERY 'timeout' DRY RUN",
+    ),
+    Form(
+        nodes.MergeInto,
+        "MERGE INTO 'path' [AS name] USING 'source' [AS name] ON name.column = name.column [AND …] "
+        "{WHEN MATCHED [AND condition] THEN UPDATE SET (* | column = expression, …) | "
+        "WHEN MATCHED [AND condition] THEN DELETE | "
+        "WHEN NOT MATCHED [AND condition] THEN INSERT (* | (column, …) VALUES (expression, …))} [DRY RUN]",
+        "Update, delete and insert rows by the rows of a source with the same keys, in one commit. The source is the "
+        "path of a table, or of files that `indextables index` reads; without a name the two are called `target` and "
+        "`source`. The first clause whose condition is true applies to a row. `*` takes the columns of the source. A "
+        "null in a key matches nothing, and several rows of the source must not match the same row. `DRY RUN` only "
+        "counts the rows.",
+        UpsertResult.columns,
+        "MERGE INTO 'logs' AS t USING 'logs' AS s ON t.date = s.date WHEN NOT MATCHED THEN INSERT * DRY RUN",
+    ),
+    Form(
         nodes.Alter,
         "ALTER TABLE 'path' ADD COLUMNS (column type [DEFAULT value] [COMMENT 'text'] [FIRST | AFTER column], …) "
         "| DROP COLUMNS (column, …) | RENAME COLUMN column TO name "
@@ -266,14 +293,28 @@ FORMS: Final = (
 )
 
 
+def row_change_target(text: str) -> int | None:
+    """Where the table stands in a text that begins like DELETE FROM, UPDATE or MERGE INTO; None for other texts."""
+    words = [word for word, _ in zip(leading_words(text), range(3), strict=False)]
+    for head in _ROW_CHANGES:
+        if tuple(word.text for word in words[: len(head)]) == head and len(words) > len(head):
+            return words[len(head)].start
+    return None
+
+
 def is_ours(text: str) -> bool:
     """Whether a text begins like a statement of IndexTables, valid or not."""
     words = leading_words(text)
     first, second, third = (next(words, Word("", len(text))).text for _ in range(3))
     if first in _DESCRIBE:
         return second in KEYWORDS and third not in _AFTER_A_NAME
-    if (first, second) in (_DELETE, _ALTER):
+    changed = row_change_target(text)
+    if changed is not None and text[changed] in _QUOTES:
+        return True
+    if (first, second) == _ALTER:
         return third in _QUOTES
+    if first == "UPDATE" and third in _IN_A_NAME:
+        return False
     return (first in _FIRST_WORDS and second in _SECOND_WORDS) or (first, second) in _PAIRS
 
 

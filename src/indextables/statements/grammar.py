@@ -10,15 +10,17 @@ from typing import Any, Final, NoReturn
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from indextables._syntax import caret_lines, error_position
+from indextables._syntax import error_position
 from indextables.config.kinds import Size
 from indextables.errors import InvalidOptionError, InvalidStatementError
 from indextables.predicates import parse_predicate
 from indextables.predicates.literals import timestamp_ms
 from indextables.schema.evolution import AFTER, FIRST
 from indextables.statements import nodes
-from indextables.statements.forms import FORMS, is_ours, nearest_forms
+from indextables.statements.forms import FORMS, is_ours
 from indextables.statements.nodes import Statement, TableName, TablePath, Target
+from indextables.statements.row_changes import RowsReader
+from indextables.statements.texts import statement_error, unquote
 
 # The length limit of a predicate, which is the longest part of a statement.
 MAX_STATEMENT_LENGTH: Final = 1_000_000
@@ -30,7 +32,8 @@ _GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
 _RULES: Final = r"""
     start: _statement SEMICOLON*
     _statement: checkpoint | compact | state | transaction_log | history | merge_jobs | disk_cache | environment
-        | merge | purge | truncate | drop | delete | alter | repair | prewarm | invalidate | flush | fsck | restore
+        | merge | purge | truncate | drop | delete | update | merge_into | alter | repair | prewarm | invalidate | flush
+        | fsck | restore
 
     checkpoint: CHECKPOINT OURS target
     compact: COMPACT OURS target
@@ -45,6 +48,8 @@ _RULES: Final = r"""
     truncate: TRUNCATE OURS TIME TRAVEL target dry_run?
     drop: DROP OURS PARTITIONS FROM target where
     delete: DELETE OURS? FROM target (where | matching | dry_run)*
+    update: UPDATE OURS? target set (where | matching | dry_run)*
+    merge_into: MERGE OURS? INTO target alias? using on (matched | not_matched)+ dry_run?
     alter: ALTER (TABLE | OURS) target _change
     _change: ADD _COLUMNS (added | OPEN added (COMMA added)* CLOSE)
         | DROP _COLUMNS (dropped | OPEN dropped (COMMA dropped)* CLOSE)
@@ -76,6 +81,16 @@ _RULES: Final = r"""
     field: NAME | STRING
     where: WHERE _piece+
     _piece: STRING | PIECE
+    set: SET _piece+
+    alias: AS? NAME
+    using: USING (STRING | NAME (DOT NAME)* | SUBQUERY) alias?
+    on: ON _piece+
+    matched: WHEN_MATCHED condition? (then_update | then_delete)
+    not_matched: WHEN_NOT_MATCHED condition? then_insert
+    condition: AND _piece+
+    then_update: THEN_UPDATE _piece+
+    then_delete: THEN_DELETE
+    then_insert: THEN_INSERT _piece+
     target_size: TARGET_SIZE (SIZE | STRING)
     max_dest: MAX_DEST SPLITS INTEGER
     max_source: MAX_SOURCE SPLITS PER MERGE INTEGER
@@ -89,8 +104,18 @@ _RULES: Final = r"""
     timestamp: TIMESTAMP (AS_OF)? STRING
 """
 
+# What stands between the parentheses of a subquery: texts in quotes, and parentheses up to a depth.
+_NESTED: Final = 6
+_INNER: Final = r"""[^()'"`]|'(?:\\.|[^'\\])*+'|"(?:\\.|[^"\\])*+"|`[^`]*+`"""
+
+
+def _parenthesised(depth: int) -> str:
+    inner = _INNER if depth == 0 else f"{_INNER}|{_parenthesised(depth - 1)}"
+    return rf"\((?:{inner})*+\)"
+
+
 _TERMINALS: Final = rf"""
-    OURS.2: /(INDEXTABLES|TANTIVY4SPARK)(?!\w)/i
+    OURS.2: /(INDEXTABLES|TANTIVY4SPARK)(?!\w|\s*\.)/i
     INDEXTABLE.2: /INDEXTABLE(?!\w)/i
     INDEXFILES.2: /INDEXFILES(?!\w)/i
     DESCRIBE.2: /DESC(RIBE)?(?!\w)/i
@@ -112,6 +137,7 @@ _TERMINALS: Final = rf"""
     DOT: "."
     COMMA: ","
     OPEN: "("
+    SUBQUERY: /{_parenthesised(_NESTED)}/s
     CLOSE: ")"
     SEMICOLON: ";"
     COMMENT.3: /--[^\n]*|\/\*.*?\*\//s
@@ -123,6 +149,11 @@ _TERMINALS: Final = rf"""
     AS_OF.2: /AS{_GAP}OF(?!\w)/is
     DRY_RUN.2: /DRY{_GAP}RUN(?!\w)/is
     MATCHING_QUERY.2: /MATCHING{_GAP}QUERY(?!\w)/is
+    WHEN_MATCHED.2: /WHEN{_GAP}MATCHED(?!\w)/is
+    WHEN_NOT_MATCHED.2: /WHEN{_GAP}NOT{_GAP}MATCHED(?!\w)/is
+    THEN_UPDATE.2: /THEN{_GAP}UPDATE{_GAP}SET(?!\w)/is
+    THEN_DELETE.2: /THEN{_GAP}DELETE(?!\w)/is
+    THEN_INSERT.2: /THEN{_GAP}INSERT(?!\w)/is
 """
 
 # Every other word in capitals is a keyword, in any case.
@@ -227,13 +258,28 @@ class _Reader:
 
     def delete(self, tree: Any) -> Statement:
         clauses = self.clauses(tree)
-        query = clauses["matching"].children[-1] if "matching" in clauses else None
-        return nodes.Delete(
-            self.target(tree),
-            self.condition(clauses),
-            None if query is None else unquote(query),
-            "dry_run" in clauses,
-        )
+        return nodes.Delete(self.target(tree), *self.choice(clauses), is_dry_run="dry_run" in clauses)
+
+    def update(self, tree: Any) -> Statement:
+        clauses = self.clauses(tree)
+        values = RowsReader(self.text).assignments(clauses["set"].children[1:])
+        return nodes.Update(self.target(tree), values, *self.choice(clauses), is_dry_run="dry_run" in clauses)
+
+    def choice(self, clauses: dict[str, Any]) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """Which rows: a predicate, a query, and the columns that the query searches."""
+        where = clauses.get("where")
+        found = RowsReader(self.text).choice(() if where is None else where.children[1:])
+        if found.where is not None:
+            parse_predicate(found.where)
+        if "matching" not in clauses:
+            return found.where, found.query, found.fields
+        query = clauses["matching"].children[-1]
+        if found.query is not None:
+            self.fail(query, "WHERE has a search already; combine the two queries in one")
+        return found.where, unquote(query), ()
+
+    def merge_into(self, tree: Any) -> Statement:
+        return RowsReader(self.text).merge_into(tree, self.target(tree))
 
     def alter(self, tree: Any) -> Statement:
         changes = [
@@ -305,7 +351,10 @@ class _Reader:
         return found
 
     def target(self, tree: Any) -> Target:
-        return self.named(self.clauses(tree)["target"])
+        [found] = (
+            child for child in tree.children if not isinstance(child, Token) and child.data == "target"
+        )
+        return self.named(found)
 
     def named(self, target: Any) -> Target:
         names = target.children
@@ -374,39 +423,14 @@ _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     "drop": _Reader.drop,
     "delete": _Reader.delete,
     "alter": _Reader.alter,
+    "update": _Reader.update,
+    "merge_into": _Reader.merge_into,
     "repair": _Reader.repair,
     "prewarm": _Reader.prewarm,
     "invalidate": _Reader.invalidate,
     "fsck": _Reader.fsck,
     "restore": _Reader.restore,
 }
-
-
-# --- Quoted texts and names, as Spark reads them --------------------------------------------------------
-
-# The characters after a backslash that have a meaning; any other character stands for itself.
-_ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
-
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-
-
-def unquote(token: str) -> str:
-    """The value of a quoted literal, of a name in backticks, or of a bare name.
-
-    Within quotes, a quote is doubled or, in a literal, escaped with a backslash.
-    """
-    quote = token[0]
-    if quote not in "'\"`":
-        return str(token)  # not lark's subclass of str
-    inner = str(token)[1:-1]
-    if quote == "`":
-        return inner.replace("``", "`")
-    # Split at the escapes first: a doubled quote counts only outside of them.
-    parts = _ESCAPED.split(inner)
-    return "".join(
-        _ESCAPES.get(part, part) if index % 2 else part.replace(quote * 2, quote)
-        for index, part in enumerate(parts)
-    )
 
 
 # --- Syntax errors: the position, what is expected there, and the syntax --------------------------------
@@ -434,8 +458,14 @@ _NAMES: Final = {
     "LESS": "<",
     "GREATER": ">",
     "COLON": "a colon",
+    "WHEN_MATCHED": "WHEN MATCHED",
+    "WHEN_NOT_MATCHED": "WHEN NOT MATCHED",
+    "THEN_UPDATE": "THEN UPDATE SET",
+    "THEN_DELETE": "THEN DELETE",
+    "THEN_INSERT": "THEN INSERT",
     "COMMA": "a comma",
     "OPEN": "(",
+    "SUBQUERY": "a subquery in parentheses",
     "CLOSE": ")",
     "$END": "the end of the statement",
 }
@@ -460,16 +490,6 @@ def syntax_error(text: str, error: UnexpectedInput) -> InvalidStatementError:
     near = difflib.get_close_matches(word[0].upper(), _words(error), n=1, cutoff=_NEAR_ENOUGH)
     meant = f"; did you mean {near[0]}?" if near and near[0] != _expected(error) else ""
     return statement_error(text, start, word.end(), f"expected {_expected(error)}{meant}")
-
-
-def statement_error(text: str, start: int, end: int, reason: str) -> InvalidStatementError:
-    """An error with a reason, the position (from 1), a caret under it, and the syntax of the nearest statements."""
-    syntax = "\n".join(f"  {form.syntax}" for form in nearest_forms(text))
-    return InvalidStatementError(
-        f"cannot parse the statement at character {start + 1}: {reason}\n{caret_lines(text, start, end)}\n"
-        f"the syntax is\n{syntax}",
-        position=start,
-    )
 
 
 def _about_quotes(text: str, start: int, error: UnexpectedInput) -> str:

@@ -112,6 +112,46 @@ class Delete(Statement, frozen=True):
     target: Target
     where: str | None = None
     query: str | None = None
+    fields: tuple[str, ...] = ()
+    is_dry_run: bool = False
+
+
+class Update(Statement, frozen=True):
+    """UPDATE. `values` are columns and SQL expressions. Without `where` and `query`, all rows."""
+
+    target: Target
+    values: tuple[tuple[str, str], ...]
+    where: str | None = None
+    query: str | None = None
+    fields: tuple[str, ...] = ()
+    is_dry_run: bool = False
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """The source of MERGE INTO: a path, or a name or subquery for a caller that can read it (`sql`)."""
+
+    path: str | None = None
+    sql: str | None = None
+
+
+class MergeClause(msgspec.Struct, frozen=True):
+    """A clause of MERGE INTO. Without `values`, those of the source."""
+
+    is_delete: bool = False
+    values: tuple[tuple[str, str], ...] | None = None
+    condition: str | None = None
+
+
+class MergeInto(Statement, frozen=True):
+    """MERGE INTO. `on` are the key columns of the table, and of the source."""
+
+    target: Target
+    source: Relation
+    on: tuple[tuple[str, str], ...]
+    matched: tuple[MergeClause, ...]
+    not_matched: tuple[MergeClause, ...]
+    target_name: str = "target"
+    source_name: str = "source"
     is_dry_run: bool = False
 
 

@@ -43,6 +43,7 @@ def sql(
     Raises:
         InvalidStatementError: The text is not a statement; the message has the position and the syntax.
         InvalidPredicateError: The condition is not a predicate, or does not fit the table.
+        InvalidExpressionError: An expression cannot be evaluated.
         IndexTablesError: The operation failed; docs/sql.md and the methods of `IndexTable` list the causes.
 
     Example:
@@ -98,6 +99,8 @@ _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = 
     nodes.DropPartitions: tables.run_drop_partitions,
     nodes.Delete: tables.run_delete,
     nodes.Alter: tables.run_alter,
+    nodes.Update: tables.run_update,
+    nodes.MergeInto: tables.run_merge_into,
     nodes.Repair: tables.run_repair,
     nodes.Prewarm: tables.run_prewarm,
     nodes.InvalidateLogCache: process.run_invalidate,

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from indextables.cli.command import examples
-from indextables.cli.formatting import count
 from indextables.cli.json_output import print_json
 from indextables.cli.options import AsJson, SettingPairs, StoragePairs, TablePath, open_table
-from indextables.cli.output import Column, Yes, confirm, print_line, print_table
+from indextables.cli.output import Yes, confirm, print_line
 from indextables.cli.progress import working
+from indextables.cli.row_changes import print_partitions, spoken_rows
 from indextables.ops.delete import DeleteRequest, DeleteResult
 from indextables.ops.delete import delete as delete_rows
 from indextables.table_reader import as_predicate
@@ -53,7 +53,7 @@ def delete(
             _print(plan, as_json=as_json)
             return
         if plan.partitions:
-            confirm(f"Delete {_rows(plan)} of {path}?", is_agreed=False)
+            confirm(f"Delete {spoken_rows(plan.deleted_rows)} of {path}?", is_agreed=False)
     with working("deleting rows"):
         result = delete_rows(table.snapshot, DeleteRequest(request.where, query))
     _print(result, as_json=as_json)
@@ -63,23 +63,10 @@ def _print(result: DeleteResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result.to_dict())
         return
-    if result.is_dry_run and any(each.partition for each in result.partitions):
-        shown = [
-            (", ".join(f"{name}={value}" for name, value in each.partition.items()), _number(each.rows))
-            for each in result.partitions
-        ]
-        print_table([Column("partition"), Column("rows", "right")], shown)
     if result.is_dry_run:
-        print_line(f"{_rows(result)} would be deleted")
+        print_partitions(result.partitions)
+        print_line(f"{spoken_rows(result.deleted_rows)} would be deleted")
     elif not result.is_committed:
         print_line("no row matches; nothing was committed")
     else:
-        print_line(f"version {result.version}: {_rows(result)} deleted")
-
-
-def _rows(result: DeleteResult) -> str:
-    return "rows" if result.deleted_rows is None else count(result.deleted_rows, "row")
-
-
-def _number(rows: int | None) -> str:
-    return "unknown" if rows is None else f"{rows:,}"
+        print_line(f"version {result.version}: {spoken_rows(result.deleted_rows)} deleted")

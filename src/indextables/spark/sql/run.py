@@ -27,7 +27,7 @@ _NAMES: Final = re.compile(
     rf"(?is)\b(?:FROM|JOIN|INTO|OVERWRITE|USING)\s+(?:TABLE\s+)?((?:{_LISTED}\s*,\s*)*{_NAME})"
 )
 _EACH_NAME: Final = re.compile(rf"(?is){_LISTED}")
-_ONE_NAME: Final = re.compile(_NAME)
+ONE_NAME: Final = re.compile(_NAME)
 
 
 def _concerns_us(spark: SparkSession, text: str) -> bool:
@@ -38,7 +38,7 @@ def _concerns_us(spark: SparkSession, text: str) -> bool:
         name[0]
         for listed in _NAMES.findall(text)
         for each in _EACH_NAME.findall(listed)
-        if (name := _ONE_NAME.match(each))
+        if (name := ONE_NAME.match(each))
     }
     return any(our_table(spark, split_name(name)) is not None for name in names)
 

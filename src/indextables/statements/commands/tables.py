@@ -2,10 +2,15 @@
 
 import pyarrow as pa
 
+from indextables.errors import InvalidStatementError
 from indextables.ops.columns import change_columns
 from indextables.ops.delete import DeleteRequest, delete
+from indextables.ops.expressions import Expression, expr
 from indextables.ops.repair import RepairMode, RepairRequest
 from indextables.ops.restore import RestoreRequest, restore
+from indextables.ops.update import UpdateRequest, update
+from indextables.ops.upsert import UpsertRequest, upsert
+from indextables.ops.upsert_clauses import WhenMatched, WhenNotMatched
 from indextables.ops.write import drop_partitions
 from indextables.statements import nodes
 from indextables.statements.alter import schema_changes
@@ -81,7 +86,9 @@ def run_drop_partitions(statement: nodes.DropPartitions, caller: Caller) -> pa.T
 def run_delete(statement: nodes.Delete, caller: Caller) -> pa.Table:
     """See `ops.delete.delete`. As in SQL, all rows without a condition."""
     where = "true" if statement.where is None and statement.query is None else statement.where
-    request = DeleteRequest(as_predicate(where), statement.query, dry_run=statement.is_dry_run)
+    request = DeleteRequest(
+        as_predicate(where), statement.query, statement.fields, dry_run=statement.is_dry_run
+    )
     return delete(caller.table(statement.target).snapshot, request).to_arrow()
 
 
@@ -89,6 +96,45 @@ def run_alter(statement: nodes.Alter, caller: Caller) -> pa.Table:
     """See `ops.columns.change_columns`."""
     snapshot = caller.table(statement.target).snapshot
     return change_columns(snapshot, schema_changes(snapshot, statement.changes)).to_arrow()
+
+
+def run_update(statement: nodes.Update, caller: Caller) -> pa.Table:
+    """See `ops.update.update`. As in SQL, all rows without a condition."""
+    where = "true" if statement.where is None and statement.query is None else statement.where
+    values = {name: expr(sql) for name, sql in statement.values}
+    if len(values) != len(statement.values):
+        raise InvalidStatementError("UPDATE sets a column twice; name it once", position=0)
+    request = UpdateRequest(
+        values, as_predicate(where), statement.query, statement.fields, dry_run=statement.is_dry_run
+    )
+    return update(caller.table(statement.target).snapshot, request).to_arrow()
+
+
+def run_merge_into(statement: nodes.MergeInto, caller: Caller) -> pa.Table:
+    """See `ops.upsert.upsert`."""
+    request = UpsertRequest(
+        caller.rows(statement.source),
+        dict(statement.on),
+        tuple(WhenMatched(_values(each), _condition(each), each.is_delete) for each in statement.matched),
+        tuple(WhenNotMatched(_values(each), _condition(each)) for each in statement.not_matched),
+        statement.target_name,
+        statement.source_name,
+        statement.is_dry_run,
+    )
+    return upsert(caller.table(statement.target).snapshot, request).to_arrow()
+
+
+def _values(clause: nodes.MergeClause) -> dict[str, Expression] | None:
+    if clause.values is None:
+        return None
+    values = {name: expr(sql) for name, sql in clause.values}
+    if len(values) != len(clause.values):
+        raise InvalidStatementError("MERGE INTO sets a column twice in one clause; name it once", position=0)
+    return values
+
+
+def _condition(clause: nodes.MergeClause) -> Expression | None:
+    return None if clause.condition is None else expr(clause.condition)
 
 
 def run_restore(statement: nodes.Restore, caller: Caller) -> pa.Table:
