@@ -455,3 +455,39 @@ def test_room_is_what_entries_that_were_not_used_since_a_moment_leave(tmp_path):
 def test_caches_in_different_directories_have_different_identities(tmp_path):
     one, other = IndexCache(tmp_path / "one", 10**6), IndexCache(tmp_path / "other", 10**6)
     assert one.identity == IndexCache(tmp_path / "one", 10**6).identity != other.identity
+
+
+def test_a_forked_process_does_not_remove_the_directory_of_its_parent(tmp_path):
+    script = """
+        import os, sys
+        from pathlib import Path
+        from indextables.split.index_cache import new_guarded_directory, sweep_abandoned
+        parent = Path(sys.argv[1])
+        guarded = new_guarded_directory(parent, "work-")
+        child = os.fork()
+        if not child:
+            guarded.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        sweep_abandoned(parent, "work-")
+        assert guarded.path.is_dir()
+        guarded.close()
+        assert not guarded.path.exists()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], check=True)
+
+
+def test_a_sweep_spares_a_directory_that_took_the_place_of_an_abandoned_one(tmp_path, monkeypatch):
+    path = tmp_path / "work-1"
+    path.mkdir()
+    lock = cache_module.fcntl.flock
+
+    def lock_after_replacement(descriptor, operation):
+        path.rename(tmp_path / "other")
+        path.mkdir()
+        (path / "live").touch()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(cache_module.fcntl, "flock", lock_after_replacement)
+    cache_module.sweep_abandoned(tmp_path, "work-")
+    assert (path / "live").exists()

@@ -462,10 +462,15 @@ class GuardedDirectory(msgspec.Struct, frozen=True):
 
     path: Path
     guard: int
+    process: int = msgspec.field(default_factory=os.getpid)
 
     def close(self) -> None:
-        """Remove the directory, unless it was renamed, and release the lock."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the directory, unless it was renamed, and release the lock.
+
+        A forked process that leaves a block of its parent does not remove the directory of that block.
+        """
+        if self.process == os.getpid():
+            shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.guard)
 
     def close_shared(self) -> None:
@@ -516,8 +521,9 @@ def _is_created(path: Path) -> bool:
 def sweep_abandoned(parent: Path, prefix: str) -> None:
     """Remove the unlocked directories with this prefix."""
     with contextlib.suppress(FileNotFoundError):
-        for path in parent.glob(f"{prefix}*"):
-            _remove_if_abandoned(path)
+        for name in os.listdir(parent):  # noqa: PTH208  # a Path for each of many files takes long
+            if name.startswith(prefix):
+                _remove_if_abandoned(parent / name)
 
 
 def _remove_if_abandoned(path: Path) -> None:
@@ -526,7 +532,9 @@ def _remove_if_abandoned(path: Path) -> None:
         guard = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
+            # Before the lock was taken, the directory may have been removed, and another one created by this name.
+            if os.path.samestat(os.fstat(guard), path.lstat()):
+                shutil.rmtree(path, ignore_errors=True)
         except BlockingIOError:
             return
         finally:
