@@ -5,14 +5,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tantivy import Document
 
 from indextables.errors import SearchFailedError
 from indextables.search.compile import SearchScope, compile_query
 from indextables.search.hits import Hits, count_index, matching_rows, merge_hits, search_index
 from indextables.search.parser import parse_query
-from indextables.split.doc_mapping import DocMapping
+from indextables.split.doc_mapping import ROW_FIELD, DocMapping
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_opener import open_index
+from indextables.split.slim_index import create_index
 from support.search_indexes import build_index, text_field
 
 MAPPING = DocMapping((text_field("body"),))
@@ -124,3 +126,17 @@ def test_a_tantivy_panic_is_a_typed_error(index):
     for ask in (search_index, matching_rows, count_index):
         with pytest.raises(SearchFailedError, match="Tantivy panicked"):
             ask(index, foreign, 10) if ask is search_index else ask(index, foreign)
+
+
+def test_an_index_of_several_segments_is_refused(tmp_path):
+    built = create_index(tmp_path, MAPPING)
+    writer = built.writer(15_000_000, num_threads=1)
+    for row in range(2):
+        document = Document()
+        document.add_text("body", "spark")
+        document.add_integer(ROW_FIELD, row)
+        writer.add_document(document)
+        writer.commit()
+    built.reload()
+    with pytest.raises(SearchFailedError, match="it has 2 segments, and should have one"):
+        search_index(built.searcher(), query("spark"), 10)

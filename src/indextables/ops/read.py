@@ -33,8 +33,8 @@ _COLUMNS = (
     "numRecords",
 )
 
-# The memory for recently opened splits: their footers, and the Parquet metadata once rows have been read.
-_OPEN_BYTES: Final = 64 * 1024**2
+# The memory for recently opened splits: as much as ten thousand small ones take.
+_OPEN_BYTES: Final = 256 * 1024**2
 # The references of a snapshot with more splits are not cached.
 _MAX_CACHED_REFS: Final = 1024
 
@@ -170,7 +170,7 @@ def open_again(snapshot: Snapshot, ref: SplitRef) -> Split:
     (CACHE_MISSES if split is None else CACHE_HITS).record(1, snapshot.context.url, cache="splits")
     if split is None:
         split = open_ref(snapshot, ref)
-        _OPEN_SPLITS.put(key, split, split.footer_bytes)
+        _OPEN_SPLITS.put(key, split, split.memory_bytes)
     return split
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 import pyarrow as pa
 
+from indextables._caching import shared_memo
 from indextables.errors import InvalidSchemaError
 from indextables.schema.spark_json import FIELD_ID_KEY, NESTED_IDS_KEY, spark_fields
 
@@ -74,6 +75,7 @@ def assign_field_ids(document: Mapping[str, Any], last_id: int) -> int:
     return last_id
 
 
+@shared_memo("schema.field_ids.recorded", "field ids by the JSON of their schema", max_entries=64)
 def recorded_field_ids(schema_string: str) -> FieldIds:
     """Return the ids that a valid Spark schema in JSON records; none if it has none at all.
 

@@ -1,7 +1,7 @@
 """Runs queries on the index of a split, and merges the hits of many splits."""
 
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from indextables.split.index_files import translating
 
 _score = itemgetter(0)
 _address = itemgetter(1)
+_document = attrgetter("doc")
 
 _FAILED: Final = "the index cannot be searched"
 _ROWS: Final = "rows"
@@ -58,13 +59,8 @@ def search_index(searcher: Searcher, query: IndexQuery, limit: int, *, with_tota
         found = answer.hits
         # Tantivy's stub lacks the attribute.
         total = int(answer.count) if with_total else 0  # type: ignore[attr-defined]
-        scores = np.fromiter(map(_score, found), np.float32, len(found))
-        rows = row_numbers(searcher, found)
-        if searcher.num_segments == 1:
-            # In a single segment, documents are in row order.
-            return Hits(scores, rows, total)
-    best = np.lexsort((rows, -scores))
-    return Hits(scores[best], rows[best], total)
+    scores = np.fromiter(map(_score, found), np.float32, len(found))
+    return Hits(scores, row_numbers(searcher, found), total)
 
 
 def matching_rows(searcher: Searcher, query: IndexQuery) -> NDArray[np.int64]:
@@ -104,6 +100,8 @@ def merge_hits(hits: Sequence[Hits], limit: int) -> MergedHits:
 
 
 def row_numbers(searcher: Searcher, found: Sequence[tuple[Any, DocAddress]]) -> NDArray[np.int64]:
-    """Return the row number of each hit."""
-    numbers = searcher.fast_field_values(ROW_FIELD, list(map(_address, found)))
-    return np.fromiter(numbers, np.int64, len(found))
+    """Return the row number of each hit. Raises SearchFailedError if the index has several segments."""
+    if searcher.num_segments != 1:
+        raise SearchFailedError(f"{_FAILED}: it has {searcher.num_segments} segments, and should have one")
+    # In a single segment, documents are in row order: their numbers are those of the rows.
+    return np.fromiter(map(_document, map(_address, found)), np.int64, len(found))

@@ -77,8 +77,8 @@ class IndexQuery(msgspec.Struct, frozen=True):
         return boolean(must=[self], must_not=[excluded])
 
     def needs_of_best_rows(self) -> Needs:
-        """Return what a search for the best rows reads: scores, and the row numbers."""
-        return self.needs | _ROW_NUMBERS
+        """Return what a search for the best rows reads: scores. Documents have the numbers of their rows."""
+        return self.needs
 
     def needs_of_all_rows(self) -> Needs:
         """Return what a search for all rows, or their number, reads: no scores, but the row numbers."""

@@ -42,6 +42,9 @@ _GROUPS_PER_SPLIT: Final = 4
 # with fewer bytes of rows is built in a file system in memory, if that has room for many times its rows.
 _SMALL_BYTES: Final = 8 * 1024**2
 _ROOM_FACTOR: Final = 16
+# Tantivy makes its hash tables as large as the heap allows, and walks through them when it writes a segment. An index
+# of few rows does not fill a heap of this many times their size.
+_HEAP_FACTOR: Final = 16
 
 _INDEX_FOLDER: Final = "index"
 
@@ -205,12 +208,13 @@ class SplitBuilder:
     def _bundle_path(self) -> Path:
         return self._directory / "bundle"
 
-    def _new_index(self, parent: Path) -> IndexBuilder:
+    def _new_index(self, parent: Path, most_heap_bytes: int | None = None) -> IndexBuilder:
         directory = parent / _INDEX_FOLDER
         with _writing(parent):
             # A discarded index may have left its folder: Tantivy's thread that watches it created its lock again.
             directory.mkdir(parents=True, exist_ok=True)
-        return IndexBuilder(directory, self._shape.mapping, self._shape.heap_bytes, is_sorted=self._is_sorted)
+        heap_bytes = min(self._shape.heap_bytes, most_heap_bytes or self._shape.heap_bytes)
+        return IndexBuilder(directory, self._shape.mapping, heap_bytes, is_sorted=self._is_sorted)
 
     def _indexed_on_disk(self, rows: RowsFile) -> list[Path]:
         """Complete the index, which is built now unless `flush` did, and return the files."""
@@ -248,7 +252,7 @@ class SplitBuilder:
         if directory is None or _free_bytes(directory.parent) < rows.nbytes * _ROOM_FACTOR:
             return None
         try:
-            self._index = self._new_index(directory)
+            self._index = self._new_index(directory, rows.nbytes * _HEAP_FACTOR)
             _add_all(self._index, rows)
             return self._index.finish()
         except SplitWriteError:

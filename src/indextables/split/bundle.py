@@ -122,9 +122,9 @@ class Bundle(msgspec.Struct, frozen=True, eq=False):
     info: SplitInfo
     members: Mapping[str, IndexMember]
     chunks: ChunkTable
-    pages: PageTable
-    # See `ColdData`.
-    cold_index: bytes
+    # Encoded, because not every split that is opened is searched or read: see `PageTable` and `ColdData`.
+    page_data: memoryview
+    cold_index: memoryview
     metadata: pq.FileMetaData
     checksum: str
     tail: bytes
@@ -142,6 +142,17 @@ class Bundle(msgspec.Struct, frozen=True, eq=False):
     def index_start(self) -> int:
         """Where the chunks of the index start."""
         return min((member.start for member in self.members.values()), default=self.footer_start)
+
+    def pages(self, place: str) -> PageTable:
+        """Decode the page table. Raises SplitCorruptedError; `place` starts its message."""
+        try:
+            pages = PageTable.decode(self.page_data)
+        except (ValueError, pa.ArrowException) as error:
+            raise SplitCorruptedError(f"{place}: the page table is invalid: {error!r}") from error
+        counted = (int(pages.first_rows[-1]), len(pages.first_pages) - 1)
+        if counted != (self.metadata.num_rows, self.metadata.num_row_groups):
+            raise SplitCorruptedError(f"{place}: the page table does not match the Parquet metadata")
+        return pages
 
     def parquet_metadata(self) -> Struct:
         """Decode the Parquet metadata."""
@@ -261,14 +272,9 @@ def decode_tail(tail: bytes, start: int, place: str) -> Bundle:
         manifest = msgspec.json.decode(tail[listed.start - start : listed.end - start], type=_Manifest)
         places = (manifest.chunks, manifest.pages, manifest.cold_index)
         chunk_data, page_data, cold_index = (
-            tail[place.start - start : place.end - start] for place in places
+            memoryview(tail)[place.start - start : place.end - start] for place in places
         )
-        chunks, pages = ChunkTable.decode(chunk_data), PageTable.decode(page_data)
-        if (
-            int(pages.first_rows[-1]) != metadata.num_rows
-            or len(pages.first_pages) != metadata.num_row_groups + 1
-        ):
-            raise ValueError("the page table does not match the Parquet metadata")  # noqa: TRY301
+        chunks = ChunkTable.decode(chunk_data)
         info = _info(document)
     except (
         msgspec.MsgspecError,
@@ -280,7 +286,7 @@ def decode_tail(tail: bytes, start: int, place: str) -> Bundle:
     ) as error:
         raise SplitCorruptedError(f"{place}: the tail is invalid: {error!r}") from error
     _check_members(manifest, chunks, start, place)
-    return Bundle(info, manifest.files, chunks, pages, cold_index, metadata, checksum, tail, start)
+    return Bundle(info, manifest.files, chunks, page_data, cold_index, metadata, checksum, tail, start)
 
 
 def _read_from_end(store: ObjectStore, key: str, size: int, end: bytes, place: str) -> Bundle:

@@ -162,7 +162,7 @@ class ColdData(msgspec.Struct, frozen=True, array_like=True):
         return len(data).to_bytes(_LENGTH_BYTES, "little") + packed
 
     @classmethod
-    def decode(cls, data: bytes) -> "ColdData":
+    def decode(cls, data: bytes | memoryview) -> "ColdData":
         """Decode cold data. Raises ValueError if it is damaged or has an unknown version."""
         length = int.from_bytes(data[:_LENGTH_BYTES], "little")
         if length > _MAX_DECODED_BYTES:

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import tantivy
 
-from indextables._caching import LruCache, shared_cache
+from indextables._caching import LruCache, lazy_property, shared_cache
 from indextables.errors import IndexCacheError, SplitCorruptedError
 from indextables.metrics import CACHE_HITS, CACHE_MISSES, INDEX_PREDICTION_MISSES
 from indextables.split.cold_data import ColdData
@@ -257,8 +257,13 @@ def _create_entry(directory: Path, cached: CachedIndex, index: ChunkedIndex, col
     return fetched_bytes
 
 
+def is_small(index: ChunkedIndex) -> bool:
+    """Whether the cache gets the whole index with its first search."""
+    return index.stored_bytes <= _SMALL_INDEX_BYTES
+
+
 def _is_created_whole(cached: CachedIndex, index: ChunkedIndex) -> bool:
-    return index.stored_bytes <= _SMALL_INDEX_BYTES or _page_cache(cached) is None
+    return is_small(index) or _page_cache(cached) is None
 
 
 def _page_cache(cached: CachedIndex) -> PageCache | None:
@@ -303,12 +308,16 @@ class _Search(Generic[T]):
     ) -> None:
         self._cached = cached
         self._index = index
-        self._cold = cold
+        self._read_cold = cold
         self._needs = needs
         self._function = function
         self._is_hit = True
         self._is_new = False
         self._misses = 0
+
+    @lazy_property
+    def _cold(self) -> ColdData:
+        return self._read_cold()
 
     def again(self, kept: _SparseSearcher) -> tuple[T] | None:
         """Search with an open searcher if it has what the query needs; None if that fails.
@@ -348,13 +357,14 @@ class _Search(Generic[T]):
     def _create(self, directory: Path) -> None:
         self._is_hit = False
         self._is_new = True
-        _create_entry(directory, self._cached, self._index, self._cold())
+        _create_entry(directory, self._cached, self._index, self._cold)
 
     def _search_once(self, files: SparseIndex, directory: Path, pages: PageCache | None) -> tuple[T] | None:
         """Fetch what is predicted, search, and return the answer if the search read nothing else."""
         kept = self._kept(files)
-        if kept is None or kept.satisfied.get(self._needs) is None:
-            for ranges in rounds(files, self._cold(), self._needs):
+        is_satisfied = kept is not None and kept.satisfied.get(self._needs) is not None
+        if not is_satisfied and not files.is_complete():
+            for ranges in rounds(files, self._cold, self._needs):
                 self._is_hit &= not files.ensure(ranges)
         holes = files.holes()
         if not holes.ranges or pages is None:
@@ -375,7 +385,7 @@ class _Search(Generic[T]):
         """
         is_in_memory = self._is_new and not self._misses
         if not is_in_memory:
-            files.load(part for part, _ in self._cold().opening)
+            files.load(part for part, _ in self._cold.opening)
         try:
             searcher = self._cached.open(directory)
         except SplitCorruptedError:

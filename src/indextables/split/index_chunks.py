@@ -41,14 +41,16 @@ class ChunkTable(NamedTuple):
     @property
     def ends(self) -> npt.NDArray[np.int64]:
         """Where each chunk ends, counted from the first one; with a 0 in front."""
-        return np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)])
+        ends = np.zeros(len(self.sizes) + 1, np.int64)
+        np.cumsum(self.sizes, out=ends[1:])
+        return ends
 
     def encode(self) -> bytes:
         """Encode the table: all sizes, then all checksums."""
         return self.sizes.astype("<u2").tobytes() + self.checksums.astype("<u4").tobytes()
 
     @classmethod
-    def decode(cls, data: bytes) -> "ChunkTable":
+    def decode(cls, data: bytes | memoryview) -> "ChunkTable":
         """Decode a table. Raises ValueError if its length is impossible."""
         count, rest = divmod(len(data), 6)
         if rest:

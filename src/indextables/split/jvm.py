@@ -78,7 +78,7 @@ class JvmSplit(Split):
         self._bundle = bundle
 
     @property
-    def footer_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         return len(self._bundle.manifest) + len(self._bundle.hot_cache)
 
     @property
@@ -199,7 +199,7 @@ class JvmSplit(Split):
         arrays = [stored_column(*each, self._place) for each in zip(values, fields, strict=True)]
         counted = pa.table({"": pa.nulls(len(addresses))})
         rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields)) if fields else counted
-        return self._table.assemble(rows, names)
+        return self._table.assemble(rows, names, self._table.names_in_file(rows.schema, names))
 
     def _stored_field(self, name: str) -> pa.Field:
         """Return a column as the documents have it: with its stored name, and with the type that it had first."""

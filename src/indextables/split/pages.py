@@ -88,7 +88,7 @@ class PageTable(NamedTuple):
         return header + bytes(pa.compress(shuffled, "zstd", asbytes=True))
 
     @classmethod
-    def decode(cls, data: bytes) -> "PageTable":
+    def decode(cls, data: bytes | memoryview) -> "PageTable":
         """Decode a table. Raises ValueError and Arrow's errors."""
         num_leaves, num_groups, num_pages = np.frombuffer(data, "<u4", 3).tolist()
         if max(num_leaves, 1) * (num_pages + 4 * num_groups) > _MAX_NUMBERS:

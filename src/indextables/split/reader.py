@@ -14,7 +14,14 @@ from indextables.schema import TableShape
 from indextables.split.bundle import Bundle, read_bundle
 from indextables.split.byte_ranges import read_range
 from indextables.split.cold_data import ColdData
-from indextables.split.cold_search import CachedIndex, HasRoom, Warmed, search_sparse, warm_sparse
+from indextables.split.cold_search import (
+    CachedIndex,
+    HasRoom,
+    Warmed,
+    is_small,
+    search_sparse,
+    warm_sparse,
+)
 from indextables.split.deleted_rows import DeletedRows
 from indextables.split.doc_mapping import DocMapping
 from indextables.split.index_chunks import ChunkedIndex
@@ -26,6 +33,9 @@ from indextables.storage import ObjectStore
 
 # How much `OwnSplit.verify` reads at once.
 _PIECE_BYTES: Final = 8 * 1024**2
+
+# The tail itself, its Parquet metadata in Arrow's objects, and what the split knows of itself in Python's.
+_BYTES_PER_TAIL_BYTE: Final = 5
 
 T = TypeVar("T")
 
@@ -93,8 +103,8 @@ class OwnSplit(Split):
         self._rows = RowsReader(store, key, bundle, table)
 
     @property
-    def footer_bytes(self) -> int:
-        return len(self._bundle.tail)
+    def memory_bytes(self) -> int:
+        return _BYTES_PER_TAIL_BYTE * len(self._bundle.tail)
 
     @property
     def num_records(self) -> int:
@@ -136,18 +146,25 @@ class OwnSplit(Split):
         return ["own", *self._identity(), self._bundle.checksum]
 
     def _search(self, cached: CachedIndex, needs: Needs, function: Callable[[tantivy.Searcher], T]) -> T:
-        return search_sparse(cached, self._index, lambda: self._cold_data, needs, function)
+        return search_sparse(cached, self._index, self._cold_data, needs, function)
 
     def _warm(self, cached: CachedIndex, needs: Needs, has_room: HasRoom) -> Warmed:
-        return warm_sparse(cached, self._index, lambda: self._cold_data, needs, has_room)
+        return warm_sparse(cached, self._index, self._cold_data, needs, has_room)
 
     @lazy_property
     def _index(self) -> ChunkedIndex:
         sizes = {name: member.size for name, member in self._bundle.members.items()}
         return ChunkedIndex(self._store, self._key, sizes, self._bundle.index_start, self._bundle.chunks)
 
-    @lazy_property
     def _cold_data(self) -> ColdData:
+        """Decode the cold data. A small index needs it once, to be copied into the cache: then it is not kept."""
+        return self._decoded_cold_data() if is_small(self._index) else self._kept_cold_data
+
+    @lazy_property
+    def _kept_cold_data(self) -> ColdData:
+        return self._decoded_cold_data()
+
+    def _decoded_cold_data(self) -> ColdData:
         try:
             return ColdData.decode(self._bundle.cold_index)
         except ValueError as error:

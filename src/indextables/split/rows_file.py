@@ -24,8 +24,8 @@ MAX_GROUP_BYTES: Final = 64 * 1024**2
 _MAX_PAGE_BYTES: Final = 1024**3
 # To read one row of a column chunk, its whole dictionary is read.
 _MAX_DICTIONARY_BYTES: Final = 32 * 1024
-# So many rows decide the encoding.
-_SAMPLE_ROWS: Final = 2048
+# So many rows decide the encoding: a page.
+_SAMPLE_ROWS: Final = ROWS_PER_PAGE
 _BATCH_ROWS: Final = 32 * 1024
 
 

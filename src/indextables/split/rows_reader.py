@@ -21,7 +21,7 @@ from indextables.predicates import BoundPredicate
 from indextables.split.bundle import Bundle
 from indextables.split.byte_ranges import prefetched, read_range, read_ranges
 from indextables.split.deleted_rows import DeletedRows
-from indextables.split.pages import PageReader
+from indextables.split.pages import PageReader, PageTable
 from indextables.split.rows_pruning import PlaceStatistics, PrunedColumns, group_statistics, page_statistics
 from indextables.split.split import (
     NumberedRows,
@@ -56,6 +56,13 @@ _DECODED: LruCache[Hashable, pa.Table] = shared_cache(
     "split.rows_reader.pages", "decoded pages", max_bytes=_DECODED_BYTES
 )
 
+# Readers of pages hold the metadata of their splits, decoded, which takes several times as much memory. Of a table with
+# many splits, a search reads rows of few.
+_BYTES_PER_METADATA_BYTE: Final = 7
+_PAGE_READERS: LruCache[Hashable, PageReader] = shared_cache(
+    "split.rows_reader.page_readers", "readers of pages, with decoded metadata", max_bytes=64 * 1024**2
+)
+
 
 class RowsReader:
     """The rows of one split, in the table's schema."""
@@ -80,7 +87,7 @@ class RowsReader:
         else:
             found_rows = self._read_matching(bound, columns, deleted)
         for rows in found_rows:
-            found = matching(self._table.assemble(rows, needed), bound)
+            found = matching(self._assembled(rows, needed), bound)
             if found.num_rows:
                 yield from found.select(list(names)).to_batches()
 
@@ -90,14 +97,14 @@ class RowsReader:
         """Yield what `scan` yields, with the numbers of the rows."""
         needed = needed_columns(names, bound)
         columns = self._columns_of(needed)
-        first_rows = self._bundle.pages.first_rows
+        first_rows = self._pages.first_rows
         for tables, pages in self._reads(self._found_pages(bound), columns):
             numbers = rows_of_ranges(first_rows[pages], first_rows[pages + 1])
             done = 0
             for rows in tables:
                 of_rows = numbers[done : done + rows.num_rows]
                 done += rows.num_rows
-                found = numbered(self._table.assemble(rows, needed), of_rows, bound, deleted)
+                found = numbered(self._assembled(rows, needed), of_rows, bound, deleted)
                 if len(found.numbers):
                     yield NumberedRows(found.numbers, found.rows.select(list(names)))
 
@@ -108,15 +115,18 @@ class RowsReader:
         columns = self._columns_of(names)
         if not columns:
             # The table knows the values of partition columns and of columns added later; only the row count is needed.
-            return self._table.assemble(pa.table({"": numbers}), names)
+            return self._assembled(pa.table({"": numbers}), names)
         if not len(numbers):
-            return self._table.assemble(self._schema.empty_table(), names)
+            return self._assembled(self._schema.empty_table(), names)
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
         found = pa.concat_tables(self._taken(ascending, columns)).combine_chunks()
         if not np.array_equal(ascending, numbers):
             found = found.take(arrow_from_numpy(np.argsort(order, kind="stable")))
-        return self._table.assemble(found, names)
+        return self._assembled(found, names)
+
+    def _assembled(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+        return self._table.assemble(rows, names, self._names_in_file)
 
     # --- reading row groups and pages ---
 
@@ -156,7 +166,7 @@ class RowsReader:
         self, found: Iterable[tuple[int, _Numbers]], deleted: DeletedRows
     ) -> Iterator[tuple[int, _Numbers]]:
         """Yield row groups with those of their pages that have a row that is not deleted."""
-        first_rows = self._bundle.pages.first_rows
+        first_rows = self._pages.first_rows
         has_rows = deleted.counts(first_rows) < np.diff(first_rows)
         for group, pages in found:
             if len(left := pages[has_rows[pages]]):
@@ -170,7 +180,7 @@ class RowsReader:
             yield from tables
             return
         # The places of the deleted rows among the rows that are read.
-        table_of_pages = self._bundle.pages
+        table_of_pages = self._pages
         first_rows = table_of_pages.first_rows
         starts = np.cumsum(first_rows[pages + 1] - first_rows[pages])
         page_of = table_of_pages.pages_of(deleted.rows)
@@ -196,12 +206,12 @@ class RowsReader:
         statistics = self._page_statistics(groups, leaves)
         pages = np.concatenate([self._pages_of(group) for group in groups])
         found = pages[pruned.matching(bound, statistics, len(pages))]
-        of_group = self._bundle.pages.groups_of(found)
+        of_group = self._pages.groups_of(found)
         return [(group, found[of_group == group]) for group in sorted(set(of_group.tolist()))]
 
     def _page_statistics(self, groups: Sequence[int], leaves: Sequence[int]) -> dict[int, PlaceStatistics]:
         """Read the statistics of the pages of these row groups, by leaf, in one round trip."""
-        recorded = self._bundle.pages.statistics
+        recorded = self._pages.statistics
         wanted = [(leaf, group) for leaf in leaves for group in groups if recorded[leaf, group, 1]]
         ranges = [(int(recorded[place][0]), int(recorded[place][1])) for place in wanted]
         read = dict(zip(wanted, read_ranges(self._store, self._key, ranges), strict=True))
@@ -227,7 +237,7 @@ class RowsReader:
 
     def _taken(self, ascending: _Numbers, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the rows with these numbers, in order, some at a time."""
-        table = self._bundle.pages
+        table = self._pages
         pages, firsts = np.unique(table.pages_of(ascending), return_index=True)
         if len(pages) <= _MAX_PAGES_KEPT or int(table.sizes[:, pages].sum()) <= _MAX_STORED_BYTES_KEPT:
             of_page = np.split(ascending, firsts[1:])
@@ -250,7 +260,7 @@ class RowsReader:
         portions = [
             pages[start : start + _PAGES_AT_A_TIME] for start in range(0, len(pages), _PAGES_AT_A_TIME)
         ]
-        for _, rows in prefetched(lambda each: self._pages.read(each, columns), portions, depth=2):
+        for _, rows in prefetched(lambda each: self._page_reader.read(each, columns), portions, depth=2):
             yield rows
 
     def _kept_pages(self, pages: _Numbers, columns: Sequence[str]) -> list[pa.Table]:
@@ -266,7 +276,7 @@ class RowsReader:
             bytes_per_row = read.nbytes / max(read.num_rows, 1)
             start = 0
             for position in portion:
-                first, end = self._bundle.pages.first_rows[pages[position] : pages[position] + 2].tolist()
+                first, end = self._pages.first_rows[pages[position] : pages[position] + 2].tolist()
                 rows = read.slice(start, end - first)
                 start += end - first
                 kept[position] = rows
@@ -327,19 +337,27 @@ class RowsReader:
 
     # --- columns and numbers ---
 
+    @property
+    def _page_reader(self) -> PageReader:
+        reader = _PAGE_READERS.get(self._token)
+        if reader is None:
+            reader = PageReader(self._store, self._key, self._bundle.parquet_metadata(), self._pages)
+            _PAGE_READERS.put(self._token, reader, _BYTES_PER_METADATA_BYTE * len(self._bundle.tail))
+        return reader
+
     @lazy_property
-    def _pages(self) -> PageReader:
-        return PageReader(self._store, self._key, self._bundle.parquet_metadata(), self._bundle.pages)
+    def _pages(self) -> PageTable:
+        return self._bundle.pages(self._place)
 
     def _pages_of(self, group: int) -> _Numbers:
-        first_pages = self._bundle.pages.first_pages
+        first_pages = self._pages.first_pages
         return np.arange(first_pages[group], first_pages[group + 1])
 
     def _pages_of_all(self, groups: Sequence[int]) -> _Numbers:
         return np.concatenate([np.empty(0, np.int64), *map(self._pages_of, groups)])
 
     def _num_pages(self, group: int) -> int:
-        first_pages = self._bundle.pages.first_pages
+        first_pages = self._pages.first_pages
         return int(first_pages[group + 1] - first_pages[group])
 
     @lazy_property

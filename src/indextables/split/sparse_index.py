@@ -158,6 +158,10 @@ class SparseIndex:
         """Make all bytes present. Returns and raises what `ensure` does."""
         return self.ensure([ByteRange(name, 0, size) for name, size in self._index.sizes.items()])
 
+    def is_complete(self) -> bool:
+        """Return whether all bytes are present."""
+        return self._chunk_map() == bytes([_PRESENT]) * len(self._index.lengths)
+
     def holes(self, known: Holes | None = None) -> Holes:
         """Return what is not present now; `known` saves work if nothing has changed since."""
         chunk_map = self._chunk_map()

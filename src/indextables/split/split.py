@@ -71,12 +71,12 @@ class Split(ABC):
     @lazy_property
     def partition_row(self) -> pa.Table:
         """The typed partition values, as a table of one row."""
-        return self._table.assemble(_ONE_ROW, self._table.shape.partition_columns)
+        return self._table.assemble(_ONE_ROW, self._table.shape.partition_columns, {})
 
     @property
     @abstractmethod
-    def footer_bytes(self) -> int:
-        """The encoded size of what stays in memory while the split is open."""
+    def memory_bytes(self) -> int:
+        """About how much memory the split takes while it is open, once it has been searched."""
 
     @property
     @abstractmethod
@@ -242,13 +242,12 @@ class TableColumns(msgspec.Struct, frozen=True):
         values = {name.lower(): value for name, value in (self.partition_values or {}).items()}
         return {name: values.get(name.lower()) for name in self.shape.partition_columns}
 
-    def assemble(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
-        """Build these columns, in the table's types, from rows of the split with their names and ids in the file.
+    def assemble(self, rows: pa.Table, names: Sequence[str], in_file: Mapping[str, str]) -> pa.Table:
+        """Build these columns, in the table's types, from rows of the split, whose columns have the names `in_file`.
 
         Columns that were added to the table later have their default; partition columns are constant.
         """
         texts = {**self.shape.defaults, **self.partition_texts()}
-        in_file = self.names_in_file(rows.schema, names)
         stored, with_ids = self.shape.stored_names, self.shape.stored.schema_with_ids
         arrays = []
         for name in names:

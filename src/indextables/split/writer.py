@@ -376,9 +376,14 @@ def rows_by_partition(table: pa.Table, partition_columns: Sequence[str]) -> Iter
     groups = np.zeros(table.num_rows, np.int64)
     for name in partition_columns:
         encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        if len(encoded.dictionary) == 1:
+            continue
         codes = encoded.indices.to_numpy()
         # Renumbered after each column, so many columns with many values do not overflow.
         groups = np.unique(groups * (len(encoded.dictionary) + 1) + codes, return_inverse=True)[1]
+    if not groups.any():
+        yield PartitionRows(tuple(_partition_text(table, name, 0) for name in partition_columns), data)
+        return
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
