@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from indextables.ops.fsck import FsckResult
     from indextables.ops.merge import MergeRequest, MergeResult
     from indextables.ops.prewarm import PrewarmRequest, PrewarmResult
+    from indextables.ops.publish import PublishFormat, PublishRequest, PublishResult
     from indextables.ops.purge import GarbageResult, PurgeRequest, PurgeResult
     from indextables.ops.repair import RepairMode, RepairRequest, RepairResult
     from indextables.ops.restore import RestoreRequest, RestoreResult
@@ -62,6 +63,9 @@ _HOMES = {
     "Metric": "indextables.search",
     "PrewarmRequest": "indextables.ops.prewarm",
     "PrewarmResult": "indextables.ops.prewarm",
+    "PublishFormat": "indextables.ops.publish",
+    "PublishRequest": "indextables.ops.publish",
+    "PublishResult": "indextables.ops.publish",
     "PurgeRequest": "indextables.ops.purge",
     "PurgeResult": "indextables.ops.purge",
     "Range": "indextables.search",
@@ -99,6 +103,9 @@ __all__ = [
     "Metric",
     "PrewarmRequest",
     "PrewarmResult",
+    "PublishFormat",
+    "PublishRequest",
+    "PublishResult",
     "PurgeRequest",
     "PurgeResult",
     "Range",

@@ -140,6 +140,17 @@ class RowsChangedError(IndexTablesError):
     """The source table of a stream lost or replaced rows that the stream may have emitted already."""
 
 
+# --- published logs ---------------------------------------------------------------------------------------
+
+
+class NotPublishableError(IndexTablesError):
+    """The table has something that the format to publish it as cannot say."""
+
+
+class PublishedLogChangedError(IndexTablesError):
+    """Another engine, or another table, has written to a published log, which only PUBLISH may write."""
+
+
 # --- object stores ------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ from indextables.table_repair import as_path, repair_context
 if TYPE_CHECKING:
     from indextables.ops.checkpoint import CheckpointResult
     from indextables.ops.merge import MergeResult
+    from indextables.ops.publish import PublishResult
     from indextables.ops.purge import GarbageResult, PurgeResult, Retention
     from indextables.ops.repair import RepairResult
     from indextables.ops.runner import Progress, Runner
@@ -479,6 +480,34 @@ class IndexTable(TableSchemaWriter):
             ()
         """
         return ops.purge.collect_garbage(self._snapshot, dry_run=dry_run)
+
+    def publish(self, format: str = "delta") -> PublishResult:  # noqa: A002  # as in SQL
+        """Bring a log of another format in the table's folder up to date: other engines read the same files.
+
+        The setting `publish.delta.enabled` publishes after every commit.
+
+        Args:
+            format: "delta", for Delta Lake.
+
+        Returns:
+            The published versions. They have the same numbers in both logs.
+
+        Raises:
+            InvalidOptionError: There is no such format.
+            NotPublishableError: The table has something that the format does not, such as splits of the JVM.
+            PublishedLogChangedError: Another engine, or another table, has written to the published log.
+
+        Example:
+            >>> table.publish("delta").message
+            'versions 0 to 2 are published as delta'
+        """
+        known = [known.value for known in ops.publish.PublishFormat]
+        if format not in known:
+            raise InvalidOptionError(
+                f"a table cannot be published as {format!r}; known formats: {', '.join(known)}"
+            )
+        request = ops.publish.PublishRequest(ops.publish.PublishFormat(format))
+        return ops.publish.publish(self._newest(), request)
 
     def truncate_time_travel(
         self,

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "files": _INSPECT,
     "history": _INSPECT,
     "describe": _INSPECT,
+    "publish": _MAINTAIN,
     "checkpoint": _MAINTAIN,
     "prewarm": _MAINTAIN,
     "merge": _MAINTAIN,

@@ -280,6 +280,14 @@ PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS = _purge_on_write.hours(
     "purgeOnWrite.txLogRetentionHours", 720, "Hours that purge-on-write keeps version files."
 )
 
+# --- publishing ---------------------------------------------------------------------------------------
+
+_publish = Definitions(Section.PUBLISH)
+
+PUBLISH_DELTA_ENABLED = _publish.boolean(
+    "publish.delta.enabled", False, "Publish every version as a version of Delta Lake, after its commit."
+)
+
 # --- merge --------------------------------------------------------------------------------------------
 
 _merge = Definitions(Section.MERGE)

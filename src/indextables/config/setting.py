@@ -51,6 +51,7 @@ class Section(Enum):
     PURGE_ON_WRITE = "Purge-on-write"
     MERGE = "Merge"
     DELETE = "Delete"
+    PUBLISH = "Publishing"
     MERGE_ON_WRITE = "Merge-on-write"
     SKIPPED_FILES = "Skipped files"
     PROTOCOL = "Protocol"

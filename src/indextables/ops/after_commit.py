@@ -19,6 +19,7 @@ from indextables.config.registry import (
     CHECKPOINT_INTERVAL,
     CLEANUP_FAILURE_POLICY,
     MERGE_ON_WRITE_ENABLED,
+    PUBLISH_DELTA_ENABLED,
     PURGE_ON_WRITE_ENABLED,
     PURGE_ON_WRITE_TRIGGER_AFTER_MERGE,
     PURGE_ON_WRITE_TRIGGER_AFTER_WRITES,
@@ -41,10 +42,11 @@ logger = logging.getLogger(__name__)
 
 
 def after_commit(snapshot: Snapshot) -> Snapshot:
-    """Write a checkpoint every N versions, here or in the background, clean up what it covers, and purge.
+    """Publish the version, write a checkpoint every N versions, here or in the background, clean up, and purge.
 
     Returns the same version, loaded from the new checkpoint if there is one.
     """
+    _publish(snapshot)
     snapshot = _checkpoint(snapshot, _checkpoint_if_due)
     # All writers see the same version numbers: only the writer whose version is due purges.
     settings = snapshot.context.settings
@@ -65,6 +67,7 @@ def after_write(snapshot: Snapshot) -> Snapshot:
 def after_merge(snapshot: Snapshot) -> Snapshot:
     """Compact the state after splits were merged, if the settings say so, and purge; see `after_commit`."""
     settings = snapshot.context.settings
+    _publish(snapshot)
     snapshot = _checkpoint(
         snapshot, _compact if settings[STATE_COMPACTION_AFTER_MERGE] else _checkpoint_if_due
     )
@@ -77,6 +80,11 @@ def wait_for_background() -> None:
     """Wait until all background checkpoints that have been started are done."""
     done: Future[None] = _background(os.getpid()).submit(lambda: None)
     done.result()
+
+
+def _publish(snapshot: Snapshot) -> None:
+    if snapshot.context.settings[PUBLISH_DELTA_ENABLED]:
+        ops.publish.publish_after_commit(snapshot)
 
 
 def _checkpoint(snapshot: Snapshot, write: Callable[[Snapshot], Snapshot]) -> Snapshot:

@@ -19,6 +19,7 @@ from indextables.ops.describe import LOG_COLUMNS, STATE_COLUMNS
 from indextables.ops.fsck import FsckResult
 from indextables.ops.merge import JOB_COLUMNS, MergeResult
 from indextables.ops.prewarm import PrewarmResult
+from indextables.ops.publish import PublishResult
 from indextables.ops.purge import PurgeResult
 from indextables.ops.repair import RepairResult
 from indextables.ops.restore import RestoreResult
@@ -56,6 +57,7 @@ _FIRST_WORDS: Final = frozenset(
         "DELETE",
         "UPDATE",
         "ALTER",
+        "PUBLISH",
     }
 )
 _PAIRS: Final = frozenset({("MERGE", "SPLITS"), ("REPAIR", "INDEXFILES")})
@@ -252,6 +254,15 @@ FORMS: Final = (
         "per host. What has no room in the cache is left out: a prewarm evicts nothing that it has fetched itself.",
         PrewarmResult.columns,
         "PREWARM INDEXTABLES 'logs' FOR FIELDS (message) WHERE date >= '2026-01-01'",
+    ),
+    Form(
+        nodes.Publish,
+        "PUBLISH INDEXTABLES table AS DELTA",
+        "Bring a Delta log in the table's folder up to date: other engines read the table as Delta Lake, without a "
+        "copy. The first publication starts with the oldest version that the table keeps. Versions have the same "
+        "numbers in both logs.",
+        PublishResult.columns,
+        "PUBLISH INDEXTABLES 'logs' AS DELTA",
     ),
     Form(
         nodes.InvalidateLogCache,

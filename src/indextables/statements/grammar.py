@@ -32,8 +32,8 @@ _GAP: Final = r"(?:\s|--[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)+"
 _RULES: Final = r"""
     start: _statement SEMICOLON*
     _statement: checkpoint | compact | state | transaction_log | history | merge_jobs | disk_cache | environment
-        | merge | purge | truncate | drop | delete | update | merge_into | alter | repair | prewarm | invalidate | flush
-        | fsck | restore
+        | merge | purge | truncate | drop | delete | update | merge_into | alter | repair | prewarm | publish
+        | invalidate | flush | fsck | restore
 
     checkpoint: CHECKPOINT OURS target
     compact: COMPACT OURS target
@@ -70,6 +70,7 @@ _RULES: Final = r"""
     member: NAME COLON type | NAME type
     repair: REPAIR (INDEXFILES | OURS) (TRANSACTION LOG)? target location?
     prewarm: PREWARM OURS target for_fields? where?
+    publish: PUBLISH OURS target AS DELTA
     invalidate: INVALIDATE OURS TRANSACTION LOG CACHE (FOR target)?
     flush: FLUSH OURS DISK CACHE
     fsck: FSCK OURS target deep?
@@ -321,6 +322,9 @@ class _Reader:
         fields = tuple(unquote(each.children[0]) for each in named if not isinstance(each, Token))
         return nodes.Prewarm(self.target(tree), fields, self.condition(clauses))
 
+    def publish(self, tree: Any) -> Statement:
+        return nodes.Publish(self.target(tree), str(tree.children[-1]).lower())
+
     def invalidate(self, tree: Any) -> Statement:
         return nodes.InvalidateLogCache(self.target(tree) if "target" in self.clauses(tree) else None)
 
@@ -427,6 +431,7 @@ _KINDS: Final[dict[str, Callable[[_Reader, Any], Statement]]] = {
     "merge_into": _Reader.merge_into,
     "repair": _Reader.repair,
     "prewarm": _Reader.prewarm,
+    "publish": _Reader.publish,
     "invalidate": _Reader.invalidate,
     "fsck": _Reader.fsck,
     "restore": _Reader.restore,

@@ -213,6 +213,13 @@ class Prewarm(Statement, frozen=True):
     where: str | None = None
 
 
+class Publish(Statement, frozen=True):
+    """PUBLISH INDEXTABLES."""
+
+    target: Target
+    format: str
+
+
 class InvalidateLogCache(Statement, frozen=True):
     """INVALIDATE INDEXTABLES TRANSACTION LOG CACHE, of one table or of all tables."""
 

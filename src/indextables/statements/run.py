@@ -103,6 +103,7 @@ _COMMANDS: Final[Mapping[type[Statement], Callable[[Any, Caller], pa.Table]]] = 
     nodes.MergeInto: tables.run_merge_into,
     nodes.Repair: tables.run_repair,
     nodes.Prewarm: tables.run_prewarm,
+    nodes.Publish: tables.run_publish,
     nodes.InvalidateLogCache: process.run_invalidate,
     nodes.FlushDiskCache: process.run_flush_disk_cache,
     nodes.Fsck: tables.run_fsck,

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from indextables import ops
 from indextables.config.registry import (
     PURGE_ON_WRITE_SPLIT_RETENTION_HOURS,
     PURGE_ON_WRITE_TX_LOG_RETENTION_HOURS,
@@ -176,6 +177,8 @@ def _execute(context: TableContext, plan: PurgePlan, fenced: Snapshot, runner: R
             doomed, used = _partition_by_use(context, doomed)
             done.append(_untouched(used))
         done.append(_delete_log_files(context, doomed, runner))
+    # Expired versions go from a published log, too, before the splits that only they refer to.
+    ops.publish.trim_published(context)
     splits, live = _partition_by_late_checkpoints(context, splits, plan)
     done.append(_untouched(live))
     newest = fenced

@@ -150,6 +150,11 @@ def run_prewarm(statement: nodes.Prewarm, caller: Caller) -> pa.Table:
     return result.to_arrow()
 
 
+def run_publish(statement: nodes.Publish, caller: Caller) -> pa.Table:
+    """See `IndexTable.publish`."""
+    return caller.table(statement.target).publish(statement.format).to_arrow()
+
+
 def run_repair(statement: nodes.Repair, caller: Caller) -> pa.Table:
     """See `repair_table`: without a location the new log replaces the old one, with one the source is only read."""
     mode = RepairMode.SWAP if statement.location is None else RepairMode.COPY
