@@ -52,6 +52,13 @@ MUTATIONS = (
         ("tests/ops/rows/test_delete_maintenance.py",),
     ),
     Mutation(
+        "published version that shows deleted rows again",
+        "ops/publish/operation.py",
+        '        gone = pc.unique(pa.concat_arrays([gone, changes.adds["path"].combine_chunks()]))\n',
+        "        gone = pc.unique(gone)\n",
+        ("tests/ops/publish/test_delta.py",),
+    ),
+    Mutation(
         "native scans that return deleted rows",
         "spark/deleted_rows.py",
         "        return rows + (place << _ROW_BITS)\n",

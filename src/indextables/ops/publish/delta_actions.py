@@ -13,16 +13,25 @@ import pyarrow.compute as pc
 
 from indextables._arrow import arrow_from_numpy
 from indextables.errors import NotPublishableError
-from indextables.log.actions import ENGINE_INFO, Metadata, ProtocolAction
+from indextables.log.actions import (
+    COLUMN_MAPPING,
+    DELETION_VECTORS,
+    ENGINE_INFO,
+    Metadata,
+    ProtocolAction,
+)
 from indextables.log.deletion_vectors import IN_FILE, VECTOR_PREFIX, VECTOR_SUFFIX
 from indextables.log.file_keys import normalised_paths
 from indextables.pruning.values import parse_values
 from indextables.schema import TableShape
+from indextables.schema.spark_json import FIELD_ID_KEY, STORED_NAME_KEY, spark_fields
 
 # Writers of Delta must know every feature of a table. None knows this one, so none writes to a published log.
 WRITER_FEATURE: Final = "indextables"
-_DELETION_VECTORS: Final = "deletionVectors"
 _TIMESTAMP_NTZ: Final = "timestampNtz"
+
+_COLUMN_ID: Final = "delta.columnMapping.id"
+_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 _VECTOR: Final = pa.struct(
@@ -75,59 +84,67 @@ _BESIDE_THE_TABLE: Final = "u"
 def protocol_action(protocol: ProtocolAction, shape: TableShape) -> dict[str, Any]:
     """The protocol of the published log. Raises NotPublishableError for a feature that Delta readers would miss."""
     ours = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    unknown = ours - {_DELETION_VECTORS}
+    unknown = ours - {DELETION_VECTORS, COLUMN_MAPPING}
     if unknown:
-        raise NotPublishableError(
-            f"the table has the feature {min(unknown)}, which cannot be published as Delta yet"
-        )
-    features = [_DELETION_VECTORS] if _DELETION_VECTORS in ours else []
+        raise NotPublishableError(f"the table has the feature {min(unknown)}, which Delta does not have")
+    features = sorted(ours)
     if any(_has_ntz(field.type) for field in shape.schema):
         features.append(_TIMESTAMP_NTZ)
     reader = {"minReaderVersion": 3, "readerFeatures": features} if features else {"minReaderVersion": 1}
     return {**reader, "minWriterVersion": 7, "writerFeatures": [*features, WRITER_FEATURE]}
 
 
-def metadata_action(metadata: Metadata, shape: TableShape) -> dict[str, Any]:
-    """The metadata of the published log: Delta has Spark's schema, too. Raises NotPublishableError."""
+def metadata_action(metadata: Metadata, shape: TableShape, *, has_column_mapping: bool) -> dict[str, Any]:
+    """The metadata of the published log: Delta has Spark's schema, too. Raises NotPublishableError.
+
+    Our stored names are the physical names of Delta's column mapping.
+    """
+    for name in shape.defaults:
+        raise NotPublishableError(
+            f"splits without the column {name!r} have a default for it, which Delta does not have"
+        )
+    for name in shape.widened:
+        raise NotPublishableError(
+            f"the column {name!r} has another type in older splits, which is not published yet"
+        )
     for field in shape.schema:
         if _has_null(field.type):
             raise NotPublishableError(
                 f"the column {field.name!r} has no type but null, which Delta does not have"
             )
-    if len(shape.partition_columns) == len(shape.schema):
-        raise NotPublishableError("every column is a partition column, which Delta does not allow")
+    schema, max_id = _delta_schema(metadata.schema_string, has_column_mapping=has_column_mapping)
+    mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": str(max_id)}
     action = {
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": _delta_schema(metadata.schema_string),
+        "schemaString": schema,
         "partitionColumns": list(metadata.partition_columns),
-        "configuration": {},
+        "configuration": mapping if has_column_mapping else {},
         "createdTime": metadata.created_time,
     }
     return {name: value for name, value in action.items() if value is not None}
 
 
-def _delta_schema(schema_string: str) -> str:
-    """The schema without the metadata of columns, except for their comments.
+def _delta_schema(schema_string: str, *, has_column_mapping: bool) -> tuple[str, int]:
+    """The schema for Delta, and the highest id of a column.
 
-    Field ids in it would make some engines look for columns by id alone, which a Delta table without column mapping does
-    not have.
+    Of the metadata of columns, comments stay. Field ids without column mapping would make some engines look for columns
+    by id alone.
     """
-    return orjson.dumps(_without_metadata(orjson.loads(schema_string))).decode()
-
-
-def _without_metadata(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_without_metadata(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    kept = {name: _without_metadata(value) for name, value in node.items() if name != "metadata"}
-    if "metadata" in node:
-        comment = node["metadata"].get("comment")
-        kept["metadata"] = {"comment": comment} if isinstance(comment, str) else {}
-    return kept
+    document, max_id = orjson.loads(schema_string), 0
+    for field in spark_fields(document):
+        metadata = field.get("metadata") or {}
+        kept = {"comment": metadata["comment"]} if isinstance(metadata.get("comment"), str) else {}
+        max_id = max(max_id, metadata.get(FIELD_ID_KEY, 0))
+        if has_column_mapping:
+            kept |= {
+                _COLUMN_ID: metadata[FIELD_ID_KEY],
+                _PHYSICAL_NAME: metadata.get(STORED_NAME_KEY, field["name"]),
+            }
+        field["metadata"] = kept
+    return orjson.dumps(document).decode(), max_id
 
 
 def commit_info(table_id: str, version: int, timestamp_ms: int, operation: str | None) -> dict[str, Any]:
@@ -275,7 +292,8 @@ def _statistics(entries: pa.Table, shape: TableShape) -> pa.Array:
 
 def _bounds(maps: pa.MapArray, shape: TableShape, *, is_maximum: bool) -> pa.Array:
     fragments = [pa.repeat("", len(maps)).cast(pa.string())]
-    for field in shape.schema:
+    # The log has statistics under stored names, as Delta has them under physical names.
+    for field in shape.stored.schema:
         if field.name in shape.partition_keys:
             continue
         values = _json_values(pc.map_lookup(maps, field.name, "first"), field.type, is_maximum=is_maximum)

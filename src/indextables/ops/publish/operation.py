@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import IndexTablesError, NotPublishableError, PublishedLogChangedError
-from indextables.log.actions import DELETION_VECTORS
+from indextables.log.actions import COLUMN_MAPPING, DELETION_VECTORS
 from indextables.log.segment import LogListing, list_log
 from indextables.ops.publish import delta_actions
 from indextables.ops.publish.delta_log import (
@@ -72,7 +72,8 @@ def publish(snapshot: Snapshot, request: PublishRequest) -> PublishResult:
         current = head if version == head.version else load_snapshot(context, version)
         _publish_version(current, previous)
         previous = current
-    if head.version - max(published.newest_checkpoint, first) >= _CHECKPOINT_INTERVAL:
+    last_checkpoint = published.newest_checkpoint if is_continued else first
+    if head.version - last_checkpoint >= _CHECKPOINT_INTERVAL:
         _write_checkpoint(head)
     num_trimmed = _trim(context, oldest)
     return PublishResult(
@@ -118,12 +119,12 @@ def _publish_version(current: Snapshot, previous: Snapshot | None) -> None:
     """Write the Delta commit of a version; without a previous version, one that the log can start with."""
     context, shape, metadata = current.context, current.shape, current.metadata
     protocol = delta_actions.protocol_action(current.protocol, shape)
-    described = delta_actions.metadata_action(metadata, shape)
+    described = _metadata(current)
     info = _commit_info(current)
     actions = [{"commitInfo": info}]
     if previous is None or delta_actions.protocol_action(previous.protocol, previous.shape) != protocol:
         actions.append({"protocol": protocol})
-    if previous is None or delta_actions.metadata_action(previous.metadata, previous.shape) != described:
+    if previous is None or _metadata(previous) != described:
         actions.append({"metaData": described})
     files = {}
     if previous is not None:
@@ -177,7 +178,7 @@ def _write_checkpoint(snapshot: Snapshot) -> None:
         snapshot.context.store,
         snapshot.version,
         delta_actions.protocol_action(snapshot.protocol, snapshot.shape),
-        delta_actions.metadata_action(snapshot.metadata, snapshot.shape),
+        _metadata(snapshot),
         _adds(snapshot, snapshot.entries),
     )
 
@@ -189,6 +190,13 @@ def _trim(context: TableContext, oldest: int) -> int:
     if oldest not in published.checkpoints:
         _write_checkpoint(load_snapshot(context, oldest))
     return remove_versions(context.store, published, oldest)
+
+
+def _metadata(snapshot: Snapshot) -> dict[str, Any]:
+    has_column_mapping = COLUMN_MAPPING in (snapshot.protocol.reader_features or ())
+    return delta_actions.metadata_action(
+        snapshot.metadata, snapshot.shape, has_column_mapping=has_column_mapping
+    )
 
 
 def _commit_info(snapshot: Snapshot) -> dict[str, Any]:
