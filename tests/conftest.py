@@ -32,6 +32,9 @@ settings.load_profile("repeatable")
 _CACHES = tempfile.TemporaryDirectory(prefix="indextables-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHES.name
 
+# Sessions of Spark are short here: to optimize their code costs more than it saves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # Small indexes are searched like large ones, of which only a part is fetched.
 cold_search._SMALL_INDEX_BYTES = 0
 sparse_index._ROUND_TRIP_BYTES = 0

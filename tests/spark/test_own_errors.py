@@ -93,15 +93,16 @@ def test_an_error_that_another_one_replaced_is_not_the_reason() -> None:
     assert own_error("indextables.errors.CleanupFailedError: x") is None
 
 
-@pytest.mark.parametrize("end", ["spark.stop()", ""])
-def test_a_script_ends_without_a_traceback(tmp_path: Path, end: str) -> None:
-    script = f"""
+def test_a_script_with_a_stopped_and_an_open_session_ends_without_a_traceback(tmp_path: Path) -> None:
+    script = """
 import indextables.spark
-spark = indextables.spark.session(**{{"spark.master": "local[1]", "spark.driver.memory": "512m"}})
-for _ in range(2):
-    spark.range(3).write.format("indextables").mode("append").save("t")
-assert spark.read.format("indextables").load("t").count() == 6
-{end}
+for path in ("stopped", "open"):
+    spark = indextables.spark.session(**{"spark.master": "local[1]", "spark.driver.memory": "512m"})
+    for _ in range(2):
+        spark.range(3).write.format("indextables").mode("append").save(path)
+    assert spark.read.format("indextables").load(path).count() == 6
+    if path == "stopped":
+        spark.stop()
 """
     done = subprocess.run(
         [sys.executable, "-c", script],

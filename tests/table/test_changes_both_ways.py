@@ -82,7 +82,7 @@ def states_alone(store: ObjectStore) -> ObjectStore:
 
 
 @given(st.lists(STEPS, min_size=1, max_size=7))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_version_files_and_states_give_the_same_changes(steps):
     store = memory_store()
     new_table(store, RULES)
