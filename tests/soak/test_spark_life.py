@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (pip install indextables[spark])")
@@ -29,8 +30,6 @@ from indextables.spark.jobs import SparkRunner
 from support import PATIENCE_SECONDS
 from support.fault_proxy import SLOW_DOWN, Action, Fault, FaultProxy
 from support.servers import S3Server
-
-pytestmark = pytest.mark.soak
 
 BATCH_ROWS = 50
 FAULT_ODDS = 0.02
@@ -49,7 +48,8 @@ class UnreliableProxy(FaultProxy):
         self._chance = random.Random(seed)
         self.injected = 0
 
-    def arrived(self, method: str, path: str) -> Fault | None:
+    def arrived(self, method: str, path: str, byte_range: tuple[int, int] | None) -> Fault | None:
+        del path, byte_range
         with self._lock:
             if self._chance.random() >= FAULT_ODDS:
                 return None
@@ -175,6 +175,18 @@ def session() -> Iterator[SparkSession]:
         spark.stop()
 
 
+def test_a_table_survives_an_unreliable_store(s3_server: S3Server) -> None:
+    with UnreliableProxy(s3_server.endpoint, seed=1).running() as proxy:
+        assert isinstance(proxy, UnreliableProxy)
+        storage_options = s3_server.storage_options | {"aws_endpoint": proxy.endpoint}
+        url = f"s3://{s3_server.make_bucket()}/table"
+        table = IndexTable.create(url, pa.schema([("id", pa.int64())]), storage_options=storage_options)
+        while not proxy.injected:
+            table.append(pa.table({"id": [table.version]}))
+        assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(table.version))
+
+
+@pytest.mark.soak
 def test_writers_streams_mergers_purgers_and_readers_on_spark(
     s3_server: S3Server, tmp_path: Path, soak_minutes: float, soak_report: Counter[str]
 ) -> None:
