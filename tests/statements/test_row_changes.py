@@ -137,12 +137,6 @@ def test_what_cannot_be_read_is_marked(path, text, reason):
     assert IndexTable(path).version == 1
 
 
-def test_a_delta_table_is_no_folder_of_files(path):
-    Path("delta/_delta_log").mkdir(parents=True)
-    with pytest.raises(errors.InvalidOptionError, match="is a table of Delta Lake; read it with deltalake"):
-        indextables.sql("MERGE INTO 't' USING 'delta' s ON target.id = s.id WHEN MATCHED THEN DELETE")
-
-
 @pytest.mark.parametrize(
     "head",
     [

@@ -22,6 +22,7 @@ from typing import IO, BinaryIO, Final, cast
 import msgspec
 
 from indextables.errors import InvalidOptionError, InvalidValueError, ObjectNotFoundError
+from indextables.ingest.foreign_tables import check_folders, check_keys
 from indextables.storage import ObjectStore, open_store, unescape_partition_value
 
 STDIN: Final = "-"
@@ -215,6 +216,7 @@ def _local(place: str) -> Iterator[Input]:
         found = sorted(glob.glob(place, recursive=True))  # noqa: PTH207  # Path.glob takes no absolute patterns
         if not found:
             raise InvalidOptionError(f"no file matches {place}")
+        check_folders(_folders_of_matches(place, found))
         for each in found:
             yield from _local(each)
     else:
@@ -225,6 +227,7 @@ def _folder(folder: Path) -> Iterator[Input]:
     if (folder / _LOG_FOLDER).is_dir():
         raise InvalidOptionError(f"{folder} is a table, not a folder of files to index")
     for parent, folders, files in os.walk(folder):
+        check_folders([Path(parent)])
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(files):
             if not name.startswith((".", "_")):
@@ -232,6 +235,16 @@ def _folder(folder: Path) -> Iterator[Input]:
                 yield _local_file(
                     path, is_named=False, folders=_hive_folders(path.relative_to(folder).parts[:-1])
                 )
+
+
+def _folders_of_matches(pattern: str, matches: Sequence[str]) -> list[Path]:
+    """The folders of files that match, up to the last one that the pattern names without wildcards."""
+    segments = pattern.split("/")
+    first_glob = next(place for place, segment in enumerate(segments) if _GLOB.search(segment))
+    folders = {
+        parent for match in matches for parent in Path(match).parents if len(parent.parts) >= first_glob
+    }
+    return sorted(folders)
 
 
 def _local_file(
@@ -264,14 +277,13 @@ def _remote(
         folder, pattern = "/".join(segments[:first_glob]), "/".join(segments[first_glob:])
         store = open_store(folder, storage_options=storage_options, options=options)
         matches = re.compile(fnmatch.translate(pattern)).match
-        found = [
-            _object(store, meta.key, meta.size, f"{folder}/{meta.key}")
-            for meta in store.list("")
-            if matches(meta.key)
-        ]
+        listed = list(store.list(""))
+        found = [meta for meta in listed if matches(meta.key)]
         if not found:
             raise InvalidOptionError(f"no object matches {url}")
-        yield from found
+        check_keys(folder, (meta.key for meta in listed), (meta.key for meta in found))
+        for meta in found:
+            yield _object(store, meta.key, meta.size, f"{folder}/{meta.key}")
         return
     folder, _, name = url.rstrip("/").rpartition("/")
     store = open_store(folder, storage_options=storage_options, options=options)
@@ -285,23 +297,22 @@ def _remote_folder(
     url: str, storage_options: Mapping[str, str] | None, options: Mapping[str, str] | None
 ) -> Iterator[Input]:
     store = open_store(url, storage_options=storage_options, options=options)
-    found = False
-    for meta in store.list(""):
-        found = True
-        parts = meta.key.split("/")
-        if parts[0] == _LOG_FOLDER:
-            raise InvalidOptionError(f"{url} is a table, not a folder of files to index")
-        if not any(part.startswith((".", "_")) for part in parts):
-            yield _object(
-                store,
-                meta.key,
-                meta.size,
-                f"{url.rstrip('/')}/{meta.key}",
-                is_named=False,
-                folders=_hive_folders(parts[:-1]),
-            )
-    if not found:
+    listed = list(store.list(""))
+    if not listed:
         raise InvalidOptionError(f"object {url} does not exist, and no object is below it")
+    if any(meta.key.startswith(f"{_LOG_FOLDER}/") for meta in listed):
+        raise InvalidOptionError(f"{url} is a table, not a folder of files to index")
+    found = [meta for meta in listed if not any(part.startswith((".", "_")) for part in meta.key.split("/"))]
+    check_keys(url, (meta.key for meta in listed), (meta.key for meta in found))
+    for meta in found:
+        yield _object(
+            store,
+            meta.key,
+            meta.size,
+            f"{url.rstrip('/')}/{meta.key}",
+            is_named=False,
+            folders=_hive_folders(meta.key.split("/")[:-1]),
+        )
 
 
 def _object(
