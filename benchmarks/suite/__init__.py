@@ -13,6 +13,7 @@ from benchmarks.suite.memory import MEMORY
 from benchmarks.suite.opening import OPENING
 from benchmarks.suite.operations import OPERATIONS
 from benchmarks.suite.partition import PARTITION
+from benchmarks.suite.publishing import PUBLISHING
 from benchmarks.suite.replay import REPLAY
 from benchmarks.suite.retained import RETAINED
 from benchmarks.suite.search import SEARCH
@@ -39,6 +40,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     STARTUP,
     SPARK,
     OPERATIONS,
+    PUBLISHING,
 )
 
 __all__ = ["BENCHMARKS"]

@@ -55,6 +55,14 @@ def test_commands_are_timed_to_their_first_output(tmp_path):
     assert {(figure["peer_name"], figure["goal"]) for figure in figures} == {("import pyarrow", "≤ 500 ms")}
 
 
+def test_publishing_is_measured_against_the_commit_and_against_deltalake(tmp_path):
+    figures = measured(tmp_path, "publish")
+    assert {figure["peer_name"]: figure["goal"] for figure in figures} == {
+        "the commit and its state alone": "≤ 1.5 times the commit and its state alone",
+        "the same rows in files of deltalake": "≤ 1.1 times the same rows in files of deltalake",
+    }
+
+
 @needs_java
 def test_spark_and_operations_are_measured_against_each_peer(tmp_path):
     figures = measured(tmp_path, "spark", "operations")
