@@ -63,39 +63,36 @@ class Corpus(msgspec.Struct, frozen=True):
         return copy
 
 
-# One segment or several, and dictionaries that are fetched whole or in parts.
+# Seeds of the rows, and dictionaries that are fetched whole or in parts.
 SHAPES = {
-    "one segment": (1, 1, 1_500_000),
-    "several segments": (2, 3, 1_500_000),
-    "large dictionaries": (3, 1, 4_000),
-    "large dictionaries in segments": (4, 2, 1_000),
+    "whole dictionaries": (1, 1_500_000),
+    "large dictionaries": (3, 4_000),
+    "larger dictionaries": (4, 1_000),
 }
 
 
 @pytest.fixture(scope="module", params=SHAPES)
 def corpus(request, tmp_path_factory) -> Corpus:
-    seed, num_segments, whole_bytes = SHAPES[request.param]
+    seed, whole_bytes = SHAPES[request.param]
     directory = tmp_path_factory.mktemp("index")
     rows = rows_of(seed)
-    build(directory, rows, num_segments)
+    build(directory, rows)
     cold = ColdData.decode(ColdData.of(directory, whole_bytes=whole_bytes).encode())
-    assert len(cold.segments) == num_segments
+    assert len(cold.segments) == 1
     index = tantivy.Index.open(str(directory))
     MAPPING.register_tokenizers(index)
     copies = tmp_path_factory.mktemp("copies")
     return Corpus(directory, cold, index.searcher(), rows, copies, itertools.count())
 
 
-def build(directory: Path, rows: pa.Table, num_segments: int) -> None:
+def build(directory: Path, rows: pa.Table) -> None:
     index = tantivy.Index(MAPPING.tantivy_schema(), path=str(directory))
     MAPPING.register_tokenizers(index)
     writer = index.writer(50_000_000, num_threads=1)
-    encoder = DocumentEncoder(MAPPING)
-    size = -(-rows.num_rows // num_segments)
-    for number, batch in enumerate(rows.combine_chunks().to_batches(max_chunksize=size)):
-        for document in encoder.documents(batch, number * size):
-            writer.add_document(document)
-        writer.commit()
+    [batch] = rows.combine_chunks().to_batches()
+    for document in DocumentEncoder(MAPPING).documents(batch, 0):
+        writer.add_document(document)
+    writer.commit()
     writer.wait_merging_threads()
 
 
