@@ -45,6 +45,27 @@ MUTATIONS = (
         ("tests/ops/rows/test_delete_conflicts.py",),
     ),
     Mutation(
+        "two upserts of the same key that both insert it",
+        "ops/upsert.py",
+        "intent=Upsert, before_each_try=work.check\n",
+        "intent=Upsert\n",
+        ("tests/ops/rows/test_upsert_conflicts.py",),
+    ),
+    Mutation(
+        "upsert in which null keys match",
+        "ops/source_keys.py",
+        "            values = pc.unique(column).drop_null()\n",
+        "            values = pc.unique(column)\n",
+        ("tests/ops/rows/test_upsert.py",),
+    ),
+    Mutation(
+        "upsert in which one of several rows of the source wins",
+        "ops/upsert.py",
+        "        self._check_single(np.unique(keys))\n",
+        "",
+        ("tests/ops/rows/test_upsert.py",),
+    ),
+    Mutation(
         "purge of vectors that are in use",
         "ops/references.py",
         '    return pa.concat_arrays([pc.unique(entries["path"]), vectors])\n',

@@ -139,6 +139,17 @@ def test_a_null_in_a_key_matches_nothing_and_is_inserted(url):
     assert table.count(where="id IS NULL") == 3
 
 
+@pytest.mark.parametrize("on", [["key"], ["key", "n"], ["n", "key"]])
+def test_a_null_in_a_key_of_floats_matches_nothing(tmp_path, on):
+    """Splits are not pruned by floats, so the keys themselves have to tell."""
+    nothing = pa.table({"key": pa.array([None, 0.5]), "n": [1, 2]})
+    table = IndexTable.create(str(tmp_path / "t"), nothing.schema)
+    table.append(nothing)
+    table.merge(nothing, on=on)
+    assert table.count(where="key IS NULL") == 2
+    assert table.num_rows == 3
+
+
 def test_repeated_keys_of_the_source_are_an_error_only_if_they_match(url):
     table = IndexTable(url)
     twice = table_of((2, "a", 5, "x"), (2, "a", 6, "y"))
