@@ -1,4 +1,4 @@
-"""A table with deletes against a dictionary of rows, at every version and through every reader."""
+"""A table with deletes, updates and upserts against a dictionary of rows, at every version and through every reader."""
 
 import shutil
 import tempfile
@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from indextables import IndexTable
+from indextables import IndexTable, expr
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("day", pa.string()), ("words", pa.string()), ("price", pa.float64())]
@@ -85,6 +85,47 @@ class RowModel(RuleBasedStateMachine):
         self.table.delete(where=f"day = '{day}'")
         self._keep(lambda row: row[1] != day)
 
+    @rule(low=st.integers(0, 40), count=st.integers(1, 12), day=st.sampled_from(DAYS))
+    def update_a_range(self, low, count, day):
+        """Rows get other words, and move to another partition."""
+        self.table.update({"day": day, "words": "blue red"}, where=f"id BETWEEN {low} AND {low + count - 1}")
+        self._change(lambda row: (row[0], day, "blue red", row[3]) if low <= row[0] < low + count else row)
+
+    @rule(word=st.sampled_from(WORDS))
+    def update_by_a_query(self, word):
+        self.table.update({"price": expr("price * 2 + 0.25")}, query=word)
+        self._change(
+            lambda row: (
+                (*row[:3], row[3] * 2 + 0.25) if word in row[2].split() and row[3] is not None else row
+            )
+        )
+
+    @rule(first=st.integers(0, 40), rows=_ROWS, insert=st.booleans())
+    def upsert(self, first, rows, insert):
+        """Keys that are there and keys that are not; later appends skip the keys that it inserts."""
+        new = {first + place: (first + place, *row) for place, row in enumerate(rows)}
+        self.table.merge(as_table(list(new.values())), on="id", when_not_matched_insert=insert)
+        changed = {number: row for number, row in new.items() if insert or number in self.rows}
+        self.next_id = max(self.next_id, *(number + 1 for number in new))
+        self._now({**self.rows, **changed})
+
+    @rule(first=st.integers(0, 40), rows=_ROWS, day=st.sampled_from(DAYS))
+    def upsert_with_conditions(self, first, rows, day):
+        """Matched rows of a day go, others take the price only, and only rows with words are inserted."""
+        new = {first + place: (first + place, *row) for place, row in enumerate(rows)}
+        self.table.merge(
+            as_table(list(new.values())),
+            on=["id"],
+            when_matched_delete=f"target.day = '{day}'",
+            when_matched_update={"price": expr("source.price")},
+            when_not_matched_insert="words <> ''",
+        )
+        self.next_id = max(self.next_id, *(number + 1 for number in new))
+        kept = {number: row for number, row in self.rows.items() if number not in new or row[1] != day}
+        updated = {number: (*row[:3], new[number][3]) for number, row in kept.items() if number in new}
+        inserted = {number: row for number, row in new.items() if number not in self.rows and row[2]}
+        self._now({**kept, **updated, **inserted})
+
     @rule()
     def merge(self):
         self.table.merge_splits()
@@ -118,6 +159,9 @@ class RowModel(RuleBasedStateMachine):
     def _keep(self, is_kept):
         self._now({number: row for number, row in self.rows.items() if is_kept(row)})
 
+    def _change(self, changed):
+        self._now({number: changed(row) for number, row in self.rows.items()})
+
     def _now(self, rows):
         self.rows = dict(rows)
         self.versions[self.table.version] = self.rows
@@ -142,5 +186,5 @@ class RowModel(RuleBasedStateMachine):
         assert total["max(id)"] == max(rows, default=None)
 
 
-RowModel.TestCase.settings = settings(max_examples=12, stateful_step_count=10, deadline=None)
+RowModel.TestCase.settings = settings(max_examples=14, stateful_step_count=10, deadline=None)
 test_rows_agree_with_a_dictionary = RowModel.TestCase
