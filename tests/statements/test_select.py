@@ -70,6 +70,7 @@ CONDITIONS = st.sampled_from(
         "seen >= TIMESTAMP '2026-01-01 12:00:00'", "id % 3 = 1",
         "(level = 'WARN' OR day = DATE '2026-01-01') AND id > -9",
         "coalesce(level, 'none') = 'none'", "message = ''", "1 = 1",
+        "price >= 3", "id NOT IN (1, 2, 3, 30, 31)", "NOT (level IN ('WARN', 'a', 'b', 'c') OR id < 0)",
     ]
 )  # fmt: skip
 SHAPES = st.sampled_from(
@@ -109,6 +110,31 @@ def test_random_queries_have_the_answers_of_duckdb(folder, shape, conditions, wo
 
 def qualify(condition: str) -> str:
     return re.sub(rf"(?<!['\w.])({'|'.join(COLUMNS)})\b(?!')", r"l.\1", condition)
+
+
+@pytest.mark.parametrize("source", ["{t}", "'{p}'"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "id NOT IN (1, 2, 3, 30, 31)",
+        "level NOT IN ('INFO', 'is_in(x)', 'WARN', 'y') AND day > DATE '2026-01-01'",
+        "NOT (level IN ('INFO', 'a', 'b', 'c') AND id > 0) AND id IN (1, 2, 3, 30)",
+        "price >= 31",
+        "NOT price < 31",
+        "price <> price",
+        "price <= CAST('NaN' AS DOUBLE) AND id NOT IN (1, 2, 3, 4)",
+        "price NOT IN (0.5, 1, 1.5, 2)",
+    ],
+)
+def test_conditions_on_nulls_and_nan_have_the_answers_of_sql(folder, source, condition):
+    """PyArrow's expressions, which DataFusion gives to datasets, would have others."""
+    where = f"WHERE {condition}"
+    text = f"SELECT id, price FROM {source} {where}".replace("{p}", str(folder / "logs.parquet"))
+    assert same_values(answer(folder, text), expected(folder, f"SELECT id, price FROM {{t}} {where}"))
+    joined = f"SELECT count(*) FROM {{t}} JOIN (SELECT id AS other FROM {{t}} {where}) ON id = other {where}"
+    assert answer(folder, joined) == expected(folder, joined)
+    searched = answer(folder, f"SELECT id FROM {{t}} {where} AND _query = 'disk'")
+    assert searched == expected(folder, f"SELECT id FROM {{t}} {where} AND message LIKE '%disk%'")
 
 
 # --- Searches ---------------------------------------------------------------------------------------------

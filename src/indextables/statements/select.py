@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from datafusion import SessionContext, SQLOptions
+from datafusion import DataFrame, SessionContext, SQLOptions
 from datafusion.catalog import CatalogProvider, SchemaProvider, Table
 
 from indextables.errors import IndexTablesError, InvalidStatementError, TableNotFoundError
@@ -21,7 +21,13 @@ from indextables.predicates.literals import timestamp_ms
 from indextables.statements.caller import Caller
 from indextables.statements.forms import leading_words
 from indextables.statements.nodes import TablePath
-from indextables.statements.select_table import QUERY_COLUMN, ParquetFiles, SelectedTable, Selection
+from indextables.statements.select_table import (
+    QUERY_COLUMN,
+    ParquetFile,
+    SelectedTable,
+    Selection,
+    with_hidden_columns,
+)
 from indextables.table import Snapshot, load_snapshot
 from indextables.table.history import version_at
 
@@ -60,12 +66,11 @@ def run_select(text: str, caller: Caller) -> pa.RecordBatchReader:
     """
     reading = _read(text)
     selection = Selection()
-    session = SessionContext()
-    session.register_catalog_provider("datafusion", _Tables(reading, caller, selection))
-    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    tables = _Tables(reading, caller, selection)
     try:
-        frame = session.sql_with_options(reading.text, options)
-        frame.execution_plan()  # which tells every table what it is asked for
+        frame = _plan(reading, tables)
+        while selection.is_plan_outdated():
+            frame = _plan(reading, tables)
         if reading.mentions_query:
             _check_plan(frame.optimized_logical_plan().display_indent())
             _check_searches(reading.searches, selection)
@@ -86,6 +91,15 @@ def run_select(text: str, caller: Caller) -> pa.RecordBatchReader:
             raise _translated(error, selection, text) from error
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _plan(reading: _Reading, tables: "_Tables") -> DataFrame:
+    session = SessionContext()
+    session.register_catalog_provider("datafusion", tables)
+    options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    frame = session.sql_with_options(reading.text, options)
+    frame.execution_plan()  # which tells every table what it is asked for
+    return frame
 
 
 def _plain(field: pa.Field) -> pa.Field:
@@ -194,6 +208,8 @@ class _Tables(CatalogProvider, SchemaProvider):
         self._reading, self._caller, self._selection = reading, caller, selection
         # All mentions of a table see the same version.
         self._snapshots: dict[str, Snapshot] = {}
+        # Views are made here, and planned with the query.
+        self._session = SessionContext()
 
     def schema_names(self) -> set[str]:
         return {"public"}
@@ -209,7 +225,7 @@ class _Tables(CatalogProvider, SchemaProvider):
 
     def table(self, name: str) -> Table | None:
         try:
-            return Table(self._dataset(name))
+            return self._found(name)
         except TableNotFoundError as error:
             # DataFusion asks for the names of table functions, too.
             self._selection.missing.append(error)
@@ -218,16 +234,23 @@ class _Tables(CatalogProvider, SchemaProvider):
             self._selection.failures.append(error)
             raise
 
-    def _dataset(self, name: str) -> Any:
+    def _found(self, name: str) -> Table:
+        dataset = self._dataset(name)
+        hidden = self._selection.hidden.get(name)
+        if not hidden:
+            return Table(dataset)
+        return with_hidden_columns(self._session, Table(dataset), dataset.schema, hidden)
+
+    def _dataset(self, name: str) -> ParquetFile | SelectedTable:
         if name.lower().endswith(".parquet"):
-            return ParquetFiles.at(name)
+            return ParquetFile(name, self._selection)
         snapshot = self._snapshots.get(name)
         if snapshot is None:
             snapshot = self._snapshots[name] = self._open(
                 self._reading.versions.get(name, TableVersion(name))
             )
         return SelectedTable(
-            snapshot, self._selection, self._reading.searches, has_query=self._reading.mentions_query
+            name, snapshot, self._selection, self._reading.searches, has_query=self._reading.mentions_query
         )
 
     def _open(self, wanted: TableVersion) -> Snapshot:

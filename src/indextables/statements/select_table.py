@@ -3,17 +3,22 @@
 DataFusion gives a scan the columns it needs and a PyArrow expression. PyArrow expressions cannot be taken apart, but
 their text has one form: `((a > 1) and (_query == "x"))`. Searches are found by the text of their own expression. What
 is read from the other conditions only skips files and rows earlier: the whole expression is applied to the rows.
+
+PyArrow answers some conditions otherwise than SQL: no comparison with NaN is true, and `x NOT IN (…)` of a null is.
+The columns of such a condition are hidden behind a function in a second plan, so that DataFusion keeps the condition.
 """
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
+from datafusion import SessionContext, col, udf
+from datafusion.catalog import Table
 
 from indextables.errors import InvalidStatementError, ObjectNotFoundError
 from indextables.ops.matching import scan_matching
@@ -27,6 +32,7 @@ QUERY_COLUMN: Final = "_query"
 
 _COUNT_BATCH: Final = 1 << 20
 _COMPARISON: Final = re.compile(r'(\w+) (==|>=|<=|>|<) ("[^"\\]*"|-?\d+|\d{4}-\d\d-\d\d)')
+_SAME: Final = "same"
 _STRINGS: Final = re.compile(r'"(?:\\.|[^"\\])*"')
 _OPERATORS: Final = {
     "==": Operator.EQ,
@@ -44,6 +50,24 @@ class Selection:
         self.tables: list[Scan] = []
         self.failures: list[Exception] = []
         self.missing: list[Exception] = []
+        # By the name of the table, the columns whose conditions DataFusion has to keep.
+        self.hidden: dict[str, set[str]] = {}
+        self._num_hidden = 0
+
+    def hide(self, name: str, conditions: Iterable[str], schema: pa.Schema) -> None:
+        """Hide the columns of a table for which PyArrow may answer a condition otherwise than SQL."""
+        found = self.hidden.setdefault(name, set())
+        for each in conditions:
+            found.update(_misread(each, schema))
+
+    def is_plan_outdated(self) -> bool:
+        """Whether a plan has shown more columns to hide; then it is forgotten, for the next one."""
+        before, self._num_hidden = self._num_hidden, sum(map(len, self.hidden.values()))
+        if self._num_hidden > before:
+            self.tables.clear()
+            self.failures.clear()
+            self.missing.clear()
+        return self._num_hidden > before
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -57,26 +81,62 @@ class Scan(msgspec.Struct, frozen=True):
     is_never: bool
 
 
-class ParquetFiles:
-    """Parquet files beside the tables of a query."""
+class ParquetFile(ds.Dataset):  # type: ignore[misc]  # PyArrow has no types
+    """A Parquet file on local disk beside the tables of a query. Raises ObjectNotFoundError."""
 
-    @staticmethod
-    def at(path: str) -> ds.Dataset:
-        """A Parquet file on local disk. Raises ObjectNotFoundError."""
+    def __init__(self, path: str, selection: Selection) -> None:
         if not Path(path).exists():
             raise ObjectNotFoundError(
                 f"{path}: there is no such Parquet file; a query reads those of local disks"
             )
-        return ds.dataset(path, format="parquet")
+        self._path, self._selection = path, selection
+        self._rows = ds.dataset(path, format="parquet")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._rows.schema
+
+    def get_fragments(self, filter: Any = None) -> Iterator["_Fragment"]:  # noqa: A002, ARG002  # PyArrow's name
+        """The file as one fragment."""
+        return iter([_Fragment(self)])
+
+    def scanner(self, columns: Any = None, filter: Any = None, **_: Any) -> ds.Scanner:  # noqa: A002  # PyArrow's name
+        """A scan, as PyArrow executes it."""
+        if isinstance(filter, ds.Expression):
+            self._selection.hide(self._path, _conjuncts(str(filter)), self.schema)
+        return self._rows.scanner(columns=columns, filter=filter)
+
+
+def with_hidden_columns(session: SessionContext, table: Table, schema: pa.Schema, hidden: set[str]) -> Table:
+    """A table whose hidden columns are results of a function, so that no condition over them is pushed down."""
+    columns = []
+    for field in schema:
+        column = col(quoted(field.name))
+        if field.name in hidden:
+            same = udf(_same, [field.type], field.type, "stable", _SAME)
+            column = same(column).alias(field.name)
+        columns.append(column)
+    return session.read_table(table).select(*columns).into_view()
+
+
+def quoted(name: str) -> str:
+    """The name of a column as an identifier of SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _same(values: pa.Array) -> pa.Array:
+    return values
 
 
 class SelectedTable(ds.Dataset):  # type: ignore[misc]  # PyArrow has no types
     """A snapshot as a dataset. A column `_query` is added if the query mentions one."""
 
     def __init__(
-        self, snapshot: Snapshot, selection: Selection, searches: frozenset[str], has_query: bool
+        self, name: str, snapshot: Snapshot, selection: Selection, searches: frozenset[str], has_query: bool
     ) -> None:
         # Not the constructor of PyArrow's class, which refuses: DataFusion calls only the methods below.
+        self._name = name
         self._snapshot = snapshot
         self._selection = selection
         self._searches = searches
@@ -121,6 +181,7 @@ class SelectedTable(ds.Dataset):  # type: ignore[misc]  # PyArrow has no types
                 "condition that every row must satisfy: WHERE _query = '…' AND (…). For alternatives, say "
                 "_query = '(first) OR (second)'"
             )
+        self._selection.hide(self._name, others, self._snapshot.schema)
         pushed = [found for each in others if (found := _predicate(each, self._snapshot.schema)) is not None]
         where = None if not pushed else pushed[0] if len(pushed) == 1 else And(*pushed)
         return Scan(tuple(columns), query, where, condition, bool(others), False)
@@ -129,9 +190,9 @@ class SelectedTable(ds.Dataset):  # type: ignore[misc]  # PyArrow has no types
 class _Fragment(msgspec.Struct, frozen=True):
     """All rows of a table, as DataFusion executes a scan of them."""
 
-    table: SelectedTable
+    table: SelectedTable | ParquetFile
 
-    def scanner(self, _schema: pa.Schema, **asked: Any) -> "_Scanner":
+    def scanner(self, _schema: pa.Schema, **asked: Any) -> Any:
         return self.table.scanner(**asked)
 
 
@@ -225,6 +286,24 @@ def _operands(text: str, operator: str) -> tuple[str, str] | None:
             return None
         place += 1
     return None
+
+
+def _misread(text: str, schema: pa.Schema) -> Iterator[str]:
+    """The columns of a condition that PyArrow may answer otherwise than SQL; some others, if their names are short."""
+    plain = _STRINGS.sub('""', text)
+    is_misread = not _has_lists_at_top(text)
+    for field in schema:
+        if field.name in plain and (is_misread or pa.types.is_floating(field.type)):
+            yield field.name
+
+
+def _has_lists_at_top(text: str) -> bool:
+    """Whether a list that does not have a null may be said not to have it: what is not true selects nothing anyway."""
+    for operator in ("and", "or"):
+        parts = _operands(text, operator)
+        if parts is not None:
+            return all(map(_has_lists_at_top, parts))
+    return "is_in(" not in _STRINGS.sub('""', text.removeprefix("is_in("))
 
 
 def _predicate(text: str, schema: pa.Schema) -> Predicate | None:
