@@ -187,6 +187,8 @@ def test_columns_that_were_added_or_renamed_later(spark: SparkSession, path: str
     assert frame.where("key = 2 AND note IS NULL AND person IS NULL").count() == 1
     assert frame.where("person.nick = 'a'").select("person.age").collect() == [(5,)]
     assert load(spark, path, where="key >= 2", **NATIVE).where("note = 'new'").count() == 1
+    for where, found in (("person.nick = 'a'", [1]), ("person.mail = '@' OR person.nick IS NULL", [2, 3])):
+        assert ids(load(spark, path, where=where, **NATIVE).selectExpr("key AS id")) == found
     assert (
         IndexTable(path, version=1).schema.names == load(spark, path, versionAsOf=1).columns == ["id", "who"]
     )
@@ -253,6 +255,34 @@ def test_the_option_where_prunes_files_and_filters_rows(spark: SparkSession, pat
     assert ids(frame) == [3]
     assert len(load(spark, path, where="id >= 3", **NATIVE).inputFiles()) == 2
     assert load(spark, path, where="day = 'never'", **NATIVE).collect() == []
+
+
+def test_the_option_where_compares_values_inside_structs_and_maps(spark: SparkSession, path: str) -> None:
+    inner = pa.struct([("x.y", pa.int64()), ("at", pa.date32())])
+    who = pa.struct([("name", pa.string()), ("home", inner)])
+    labels = pa.map_(pa.string(), pa.decimal128(5, 2))
+    rows = [
+        {
+            "id": 1,
+            "who": {"name": "a", "home": {"at": dt.date(2026, 1, 1)}},
+            "labels": [("a.b", Decimal("1.5"))],
+        },
+        {"id": 2, "who": {"name": "b", "home": None}, "labels": []},
+        {"id": 3, "who": None, "labels": None},
+    ]
+    create(
+        path, pa.Table.from_pylist(rows, pa.schema([("id", pa.int64()), ("who", who), ("labels", labels)]))
+    )
+    for where in (
+        "who.name = 'a'",
+        "NOT who.name = 'a'",
+        "who.home.at >= '2026-01-01' OR labels.a.b IS NULL",
+        "labels.a.b IN (1.5, 2)",
+        "WHO.NAME LIKE 'b%'",
+        "who.home IS NULL",
+    ):
+        found = ids(load(spark, path, where=where, **NATIVE))
+        assert found == sorted(IndexTable(path).to_arrow(where=where)["id"].to_pylist()), where
 
 
 def test_a_frame_reads_the_live_splits_of_its_version(spark: SparkSession, path: str) -> None:

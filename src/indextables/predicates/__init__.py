@@ -26,6 +26,7 @@ from indextables.predicates.tree import (
     columns_of,
     conjuncts_of,
     literal_prefix,
+    type_inside,
 )
 
 __all__ = [
@@ -55,4 +56,5 @@ __all__ = [
     "literal_prefix",
     "parse_predicate",
     "to_arrow_filter",
+    "type_inside",
 ]

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NewType, TypeAlias, overload
 
 import msgspec
+import pyarrow as pa
 
 from indextables.errors import InvalidPredicateError
 
@@ -200,6 +201,17 @@ class NestedColumn(str):
 
     def __reduce__(self) -> tuple[type["NestedColumn"], tuple[tuple[str, ...], str | None]]:
         return NestedColumn, (self.path, self.key)
+
+
+def type_inside(schema: pa.Schema, column: str) -> pa.DataType:
+    """Return the type of a column of a bound predicate, or of a value inside a column."""
+    if not isinstance(column, NestedColumn):
+        return schema.field(column).type
+    first, *members = column.path
+    data_type = schema.field(first).type
+    for member in members:
+        data_type = data_type.field(member).type
+    return data_type if column.key is None else data_type.item_type
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:

@@ -29,6 +29,7 @@ from indextables.predicates import (
     Predicate,
     StartsWith,
     Value,
+    type_inside,
 )
 
 _COMPARE: Final[Mapping[Operator, Callable[[Any, Any], Any]]] = {
@@ -44,7 +45,7 @@ _COMPARE: Final[Mapping[Operator, Callable[[Any, Any], Any]]] = {
 def spark_condition(predicate: BoundPredicate, schema: pa.Schema, column: Callable[[str], Column]) -> Column:
     """The condition of Spark that is true, false or null exactly where the predicate is true, false or unknown.
 
-    `column` returns Spark's column for a column of the table, whose schema is `schema`.
+    `column` returns Spark's column for a column of the table, or a value inside one. The table's schema is `schema`.
     """
     return _Translation(schema, column).condition(predicate)
 
@@ -80,7 +81,7 @@ class _Translation:
         return F.lit(isinstance(predicate, AlwaysTrue))
 
     def _literal(self, name: str, value: Value | None) -> Column:
-        data_type = self._schema.field(name).type
+        data_type = type_inside(self._schema, name)
         # As in Spark, values are compared as doubles, even if the column has 32-bit floats.
         wanted = "double" if pa.types.is_floating(data_type) else _type_name(data_type)
         if value is None:

@@ -24,6 +24,7 @@ from indextables._caching import LruCache, shared_cache
 from indextables.config.registry import READ_ENGINE, READ_NATIVE_MAX_FILES
 from indextables.errors import InvalidOptionError, StorageError
 from indextables.log.actions import SPLIT_PROTOCOL_VERSION
+from indextables.predicates import NestedColumn
 from indextables.spark.conditions import partition_literal, spark_condition
 from indextables.spark.deleted_rows import deleted_keys, numbered, without_deleted
 from indextables.spark.jobs import is_connect
@@ -224,6 +225,8 @@ class _Scan:
         names = self._shape.stored_names
 
         def column(name: str) -> Column:
+            if isinstance(name, NestedColumn):
+                return self._value_inside(column(name.path[0]), name)
             if name in constants:
                 return partition_literal(constants[name], self._shape.type_of(name))
             return F.col(quote_name(names[name]))
@@ -233,6 +236,19 @@ class _Scan:
             relation = relation.where(spark_condition(self._where, self._shape.schema, column))
         outputs = zip(self._schema, self._columns, strict=True)
         return relation.select(*(_output(field, column(name)) for field, name in outputs))
+
+    def _value_inside(self, value: Column, name: NestedColumn) -> Column:
+        """A value inside a column of the files, where members of structs have their stored names."""
+        first, *members = name.path
+        here, in_file = (
+            self._shape.type_of(first),
+            self._shape.stored.type_of(self._shape.stored_names[first]),
+        )
+        for member in members:
+            index = here.get_field_index(member)
+            here, in_file = here.field(index).type, in_file.field(index)
+            value, in_file = value.getField(in_file.name), in_file.type
+        return value if name.key is None else value.getItem(name.key)
 
     def _relation(self, group: FileGroup) -> DataFrame:
         context, version = self._snapshot.context, self._snapshot.version
