@@ -287,7 +287,7 @@ def test_rule_4_log_of_a_table_that_was_copied_stops_the_purge(store):
 def test_rule_4_table_that_needs_a_newer_release_is_not_purged(store):
     table_of(store, "a.split")
     put_split(store, "orphan.split")
-    protocol = '{"protocol":{"minReaderVersion":4,"minWriterVersion":4,"writerFeatures":["columnMapping"]}}\n'
+    protocol = '{"protocol":{"minReaderVersion":4,"minWriterVersion":4,"writerFeatures":["laterFeature"]}}\n'
     write_version(store, 2, more=protocol)
     store.clock.advance(30 * DAY)
     with pytest.raises(errors.UnsupportedProtocolError):
