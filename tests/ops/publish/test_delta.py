@@ -83,6 +83,24 @@ def test_random_histories_are_the_same_in_delta_at_every_version(tmp_path, seed)
     assert DuckDbDelta(path).ids() == ids(table)
 
 
+def test_a_partition_of_null_is_null_in_every_engine(tmp_path):
+    path = tmp_path / "table"
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string()), ("hour", pa.int32())])
+    table = IndexTable.create(path, schema, partition_by=["day", "hour"])
+    expected = [(0, "mon", 1), (1, None, 1), (2, "tue", None), (3, None, None)]
+    table.append([dict(zip(schema.names, row, strict=True)) for row in expected])
+    table.truncate_time_travel(dry_run=False)
+    table.append([{"id": 4}])
+    table.delete(where="id = 3")
+    expected[3] = (4, None, None)
+    table.publish("delta")
+    assert any("checkpoint" in name for name in log_of(path))
+    duckdb = DuckDbDelta(path)
+    assert sorted(tuple(row.values()) for row in delta_rows(path).to_pylist()) == expected
+    assert sorted(duckdb.rows("SELECT id, day, hour FROM published")) == expected
+    assert (duckdb.ids("day IS NULL"), duckdb.ids("hour = 1")) == ([1, 4], [0, 1])
+
+
 def test_the_first_publication_starts_with_the_oldest_version_that_is_kept(tmp_path):
     table = IndexTable.create(tmp_path / "table", SCHEMA, partition_by=["day"])
     add_commits(table, 3)

@@ -209,7 +209,7 @@ def _urls(paths: pa.ChunkedArray, url: str) -> pa.Array:
 
 
 def _partition_values(values: pa.ChunkedArray, shape: TableShape) -> pa.Array:
-    """Partition values as Delta writes them, where the empty text is null."""
+    """Partition values as Delta writes them. The empty text is null by its protocol, but not for every reader."""
     maps = _one(values)
     keys = shape.partition_keys
     columns = [_partition_column(maps, key, shape.schema.field(name)) for name, key in keys.items()]
@@ -233,14 +233,14 @@ def _partition_column(maps: pa.MapArray, key: str, field: pa.Field) -> pa.Array:
             raise NotPublishableError(
                 f"the partition column {field.name!r} has an empty text, which Delta cannot tell from null"
             )
-        return pc.fill_null(texts, "")
+        return texts
     parsed = parse_values(texts, field.type)
     if not pc.all(parsed.understood).as_py() and len(texts):
         bad = texts.filter(pc.invert(parsed.understood))[0].as_py()
         raise NotPublishableError(
             f"the partition column {field.name!r} has the value {bad!r}, not a {field.type}"
         )
-    return pc.fill_null(_plain_text(parsed.values), "")
+    return _plain_text(parsed.values)
 
 
 def _plain_text(values: pa.Array) -> pa.Array:
