@@ -31,6 +31,9 @@ class Sizes:
     merged_splits: int
     merged_rows: int
     purged_files: int
+    changed_rows: int
+    deleted_rows: int
+    upserted_rows: int
     runs: int
     slow_runs: int
 
@@ -60,6 +63,9 @@ FULL = Sizes(
     merged_splits=1_000,
     merged_rows=200_000,
     purged_files=100_000,
+    changed_rows=1_000_000,
+    deleted_rows=1_000,
+    upserted_rows=10_000,
     runs=15,
     slow_runs=3,
 )
@@ -89,6 +95,9 @@ QUICK = Sizes(
     merged_splits=100,
     merged_rows=20_000,
     purged_files=10_000,
+    changed_rows=50_000,
+    deleted_rows=1_000,
+    upserted_rows=1_000,
     runs=3,
     slow_runs=1,
 )
@@ -119,6 +128,9 @@ TINY = Sizes(
     merged_splits=4,
     merged_rows=100,
     purged_files=20,
+    changed_rows=500,
+    deleted_rows=10,
+    upserted_rows=20,
     runs=1,
     slow_runs=1,
 )

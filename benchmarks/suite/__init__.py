@@ -16,6 +16,7 @@ from benchmarks.suite.partition import PARTITION
 from benchmarks.suite.publishing import PUBLISHING
 from benchmarks.suite.replay import REPLAY
 from benchmarks.suite.retained import RETAINED
+from benchmarks.suite.row_changes import ROW_CHANGES
 from benchmarks.suite.search import SEARCH
 from benchmarks.suite.spark import SPARK
 from benchmarks.suite.splits import SPLITS
@@ -40,6 +41,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     STARTUP,
     SPARK,
     OPERATIONS,
+    ROW_CHANGES,
     PUBLISHING,
 )
 

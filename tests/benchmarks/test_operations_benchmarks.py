@@ -55,6 +55,14 @@ def test_commands_are_timed_to_their_first_output(tmp_path):
     assert {(figure["peer_name"], figure["goal"]) for figure in figures} == {("import pyarrow", "≤ 500 ms")}
 
 
+def test_changes_of_rows_are_measured_against_deltalake(tmp_path):
+    figures = measured(tmp_path, "row-changes")
+    assert [(figure["name"], figure["peer_name"], figure["goal"]) for figure in figures] == [
+        ("delete 10 scattered rows of 500", "deltalake", "≤ 0.5 times deltalake"),
+        ("upsert 20 rows into 500", "deltalake", "≤ 1 times deltalake"),
+    ]
+
+
 def test_publishing_is_measured_against_the_commit_and_against_deltalake(tmp_path):
     figures = measured(tmp_path, "publish")
     assert {figure["peer_name"]: figure["goal"] for figure in figures} == {
