@@ -382,8 +382,8 @@ class TableReader:
             LogCorruptedError: The checkpoint, or without `include_all` a version, cannot be read.
 
         Example:
-            >>> table.describe_log()["action"].to_pylist()[:3]
-            ['protocol', 'metaData', 'commitInfo']
+            >>> table.describe_log().column("action")[0].as_py()
+            'protocol'
         """
         return ops.describe.describe_log(self._snapshot, include_all=include_all)
 

@@ -59,7 +59,7 @@ _ORDERED: Final = frozenset({MetricFunction.MIN, MetricFunction.MAX, MetricFunct
 class Metric(msgspec.Struct, frozen=True):
     """A function of a column; without a column, the row count.
 
-    Args:
+    Attributes:
         function: The function to compute.
         column: The column; only COUNT works without one. `user.age` is a member of a struct.
         percents: For PERCENTILES: which ones, from 0 to 100.

@@ -32,7 +32,7 @@ MAX_DIGITS: Final = 38
 class Terms(msgspec.Struct, frozen=True):
     """Groups by value: the values of a column, without null.
 
-    Args:
+    Attributes:
         column: The column to group by; `user.age` is a member of a struct.
         size: How many groups to return; None for all of them.
         order: What decides the order: "count", "key", or the name of a metric, such as "max(price)"; with a leading
@@ -84,7 +84,7 @@ class Terms(msgspec.Struct, frozen=True):
 class Histogram(msgspec.Struct, frozen=True):
     """Groups by interval, lowest first, without empty intervals, nulls, NaN and infinity.
 
-    Args:
+    Attributes:
         column: The column to group by.
         interval: The width of a group: a number or, for dates and timestamps, a timedelta.
         offset: Where one of the intervals starts, counted from zero or from 1970-01-01.
@@ -171,7 +171,7 @@ class Histogram(msgspec.Struct, frozen=True):
 class DateHistogram(msgspec.Struct, frozen=True):
     """Groups by interval of time, earliest first, without empty intervals and nulls.
 
-    Args:
+    Attributes:
         column: The column to group by: dates or timestamps.
         interval: "1d", "15m", "6h", "1w" (from Monday), "1M", "1q", "1y", the words "minute" to "year", or a timedelta.
             In a text, `ms`, `s`, `m`, `h`, `d` and `w` are fixed lengths; months, quarters and years follow the
@@ -305,7 +305,7 @@ _LENGTHS: Final = {
 class Range(msgspec.Struct, frozen=True):
     """A range of values, from a bound that it includes to one that it does not; None is no bound.
 
-    Args:
+    Attributes:
         start: The lowest value.
         end: The first value above the range.
         name: The key of its group; by default its bounds, such as "10-100".
@@ -326,7 +326,7 @@ class Range(msgspec.Struct, frozen=True):
 class Ranges(msgspec.Struct, frozen=True):
     """Groups by range, in the order of the ranges, without empty ones, nulls and NaN.
 
-    Args:
+    Attributes:
         column: The column to group by.
         ranges: The ranges, which must not overlap. Bounds alone, such as [10, 100], are the ranges below, between and
             above them.
