@@ -1,18 +1,21 @@
 """The documents are true: their code blocks run as they stand, and what they name exists.
 
-Blocks of `python` and `sh` run in order, in a new folder for each document; other languages are only shown. Documents
-that use Spark share one session.
+Blocks of `python` and `sh` run in order, in a new folder for each document; other languages are only shown.
+`text` right below a block of `sh` is its output. Documents that use Spark share a session. Cells of notebooks run, too.
 """
 
 import inspect
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -25,20 +28,32 @@ from support.document_blocks import BlockRunner
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 ALL_DOCUMENTS = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-ANY_BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
+BLOCK = re.compile(
+    r"^( *)```(python|sh)\n(.*?)^\1```$(?:\n\1```text\n(.*?)^\1```$)?", re.DOTALL | re.MULTILINE
+)
+ANY_BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 SPARK = "indextables.spark"
 
 
-def blocks(document: Path) -> list[tuple[str, str]]:
-    return BLOCK.findall(document.read_text())
+class Block(NamedTuple):
+    language: str
+    code: str
+    output: str  # what the document says that the block prints; empty if it says nothing
+
+
+def blocks(document: Path) -> list[Block]:
+    found = BLOCK.findall(document.read_text())
+    return [
+        Block(language, textwrap.dedent(code), textwrap.dedent(output)) for _, language, code, output in found
+    ]
 
 
 def uses_spark(document: Path) -> bool:
     return any(
-        language == "python" and (f"import {SPARK}" in code or f"from {SPARK}" in code)
-        for language, code in blocks(document)
+        block.language == "python" and (f"import {SPARK}" in block.code or f"from {SPARK}" in block.code)
+        for block in blocks(document)
     )
 
 
@@ -86,7 +101,7 @@ def run_blocks(document: Path, folder: Path, runner: BlockRunner) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1"}
     is_first = True
-    for language, code in blocks(document):
+    for language, code, output in blocks(document):
         if language == "python":
             failure = run_block(runner, code, is_first=is_first)
             assert failure is None, failure
@@ -96,6 +111,28 @@ def run_blocks(document: Path, folder: Path, runner: BlockRunner) -> None:
             ["sh", "-e", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        if output:
+            assert_output(output, done.stdout, done.stderr)
+
+
+def assert_output(shown: str, stdout: str, stderr: str) -> None:
+    """All of stdout is shown, and nothing else but lines of stderr; times and sizes differ from run to run."""
+    lines, rows, notes = (
+        [re.sub(r"[\d.]+ (ms|s|KiB)\b", r"… \1", line.rstrip()) for line in text.splitlines()]
+        for text in (shown, stdout, stderr)
+    )
+    assert [line for line in lines if line not in notes] == rows, f"{shown}\n{stdout}\n{stderr}"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
+def test_the_cells_of_notebooks_run_in_order(notebook: Path, tmp_path: Path) -> None:
+    cells = json.loads(notebook.read_text())["cells"]
+    codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert codes
+    with BlockRunner(tmp_path) as runner:
+        for number, code in enumerate(codes):
+            failure = runner.run(code, is_first=number == 0)
+            assert failure is None, failure
 
 
 def run_block(runner: BlockRunner, code: str, *, is_first: bool) -> str | None:

@@ -33,6 +33,7 @@ from indextables.ops.source_keys import Numbers, SourceKeys, joined
 from indextables.ops.upsert_clauses import Clause, WhenMatched, WhenNotMatched
 from indextables.ops.write import write_splits
 from indextables.schema import find_column
+from indextables.schema.conversion import without_views
 from indextables.split.writer import conform, rows_by_partition
 from indextables.table import CommitResult, Operation, Snapshot
 from indextables.table.intent import Upsert
@@ -137,6 +138,7 @@ class _Work:
     """One upsert: what was found last, on which splits."""
 
     def __init__(self, snapshot: Snapshot, request: UpsertRequest) -> None:
+        request = msgspec.structs.replace(request, source=without_views(request.source))
         url, schema, source = snapshot.context.url, snapshot.schema, request.source
         if not request.matched and not request.not_matched:
             raise InvalidOptionError(

@@ -85,6 +85,26 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
+def without_views(rows: pa.Table) -> pa.Table:
+    """Return the rows with plain strings and bytes for views, as in the data of Polars: not all kernels take views."""
+    schema = pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema])
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
+
+
+def _without_views(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(data_type):
+        return pa.large_string()
+    if pa.types.is_binary_view(data_type):
+        return pa.large_binary()
+    if isinstance(data_type, pa.StructType):
+        return pa.struct([member.with_type(_without_views(member.type)) for member in data_type])
+    if isinstance(data_type, pa.LargeListType):
+        return pa.large_list(data_type.value_field.with_type(_without_views(data_type.value_type)))
+    if isinstance(data_type, pa.ListType):
+        return pa.list_(data_type.value_field.with_type(_without_views(data_type.value_type)))
+    return data_type
+
+
 def convert(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """Return the same values in another type that `converts` allows. Raises LossyConversionError."""
     if column.type.equals(wanted):

@@ -4,6 +4,7 @@ from datetime import date
 from decimal import Decimal
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -61,6 +62,14 @@ def test_matched_rows_are_updated_and_the_others_inserted_in_one_commit(url):
     metrics = dict(commit["operation_metrics"])
     assert (metrics["numUpdatedRows"], metrics["numDeletedRows"], metrics["numInsertedRows"]) == (1, 0, 1)
     assert table.fsck(deep=True).is_clean
+
+
+def test_the_source_may_be_a_frame_of_polars(url):
+    table = IndexTable(url)
+    table.merge(
+        pl.DataFrame({"id": [2, 4], "day": ["a", "b"], "n": [20, 40], "body": ["twenty", "forty"]}), on=["id"]
+    )
+    assert table.to_arrow(where="id in (2, 4)").sort_by("id")["body"].to_pylist() == ["twenty", "forty"]
 
 
 def test_a_row_moves_to_the_partition_of_its_new_value(url):
