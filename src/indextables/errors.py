@@ -18,6 +18,8 @@ remedy. Errors of the libraries below are translated at the edge of the layer th
     ├── SparkFailedError
     ├── WorkerLostError
     ├── RowsChangedError
+    ├── NotPublishableError
+    ├── PublishedLogChangedError
     ├── StorageError
     │   ├── ObjectNotFoundError
     │   ├── AccessDeniedError
