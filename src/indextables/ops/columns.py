@@ -11,6 +11,7 @@ from indextables.errors import InvalidSchemaError, InvalidValueError
 from indextables.log.actions import check_writable
 from indextables.ops.write import run
 from indextables.pruning import format_value
+from indextables.schema.conversion import loss_of
 from indextables.schema.evolution import (
     AddColumn,
     AlterColumn,
@@ -119,6 +120,9 @@ def as_type(data_type: pa.DataType | str, column: str) -> pa.DataType:
 
 def default_text(value: Any, data_type: pa.DataType, column: str) -> str:
     """The text in which the log records a default. Raises InvalidValueError for a value that has none."""
+    loss = loss_of(value, data_type)
+    if loss is not None:
+        raise InvalidValueError(f"column {column!r} is {data_type} and cannot be {value!r}: {loss}")
     try:
         given = value if isinstance(value, pa.Scalar) else pa.scalar(value)
         typed = (

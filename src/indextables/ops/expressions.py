@@ -25,7 +25,7 @@ from indextables.errors import (
     InvalidValueError,
 )
 from indextables.schema import find_column
-from indextables.schema.conversion import LossyConversionError, convert, converts, family_of
+from indextables.schema.conversion import LossyConversionError, convert, converts, family_of, loss_of
 from indextables.table import Snapshot
 
 if TYPE_CHECKING:
@@ -208,6 +208,11 @@ class Assignments:
 def _constant(url: str, field: pa.Field, value: Any) -> pa.Scalar:
     if value is None and not field.nullable:
         raise InvalidValueError(f"{url}: column {field.name!r} cannot be null")
+    loss = loss_of(value, field.type)
+    if loss is not None:
+        raise InvalidValueError(
+            f"{url}: column {field.name!r} is {field.type} and cannot be {value!r}: {loss}"
+        )
     try:
         return pa.scalar(value, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

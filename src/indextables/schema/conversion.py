@@ -4,7 +4,8 @@ Every value keeps its meaning: 3 becomes 3.0, nanoseconds become microseconds if
 dates and timestamps become their text in a string column. A value that would lose something is an error.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, time
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ class LossyConversionError(ValueError):
     """A value has no equal in the wanted type. The message says why."""
 
 
+_MAX_FLOAT32: Final = (2 - 2**-23) * 2.0**127
 _STRINGS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES: Final = (
     pa.types.is_binary,
@@ -210,3 +212,29 @@ def misfits(values: V, convert: Callable[[V], Any]) -> dict[int, str]:
     found = misfits(first, convert)  # type: ignore[arg-type]  # a slice has the type of the sequence
     found.update({middle + place: reason for place, reason in misfits(second, convert).items()})  # type: ignore[arg-type]
     return found
+
+
+def loss_of(value: Any, data_type: pa.DataType) -> str | None:
+    """What Arrow would leave out of a Python value without an error, or None."""
+    parts: Iterable[tuple[Any, pa.DataType]] = ()
+    if pa.types.is_struct(data_type) and isinstance(value, Mapping):
+        members = {member.name: member.type for member in data_type}
+        unknown = [name for name in value if name not in members]
+        if unknown:
+            return f"there is no member {unknown[0]!r}; the members are {', '.join(members)}"
+        parts = ((each, members[name]) for name, each in value.items())
+    elif pa.types.is_list(data_type) and isinstance(value, list | tuple):
+        parts = ((each, data_type.value_type) for each in value)
+    elif pa.types.is_map(data_type) and isinstance(value, Mapping):
+        parts = ((each, data_type.item_type) for each in value.values())
+    elif pa.types.is_integer(data_type) and isinstance(value, float) and not value.is_integer():
+        return f"{value!r} is no whole number"
+    elif (
+        pa.types.is_float32(data_type)
+        and isinstance(value, float)
+        and _MAX_FLOAT32 < abs(value) < float("inf")
+    ):
+        return f"{value!r} is too large"
+    elif pa.types.is_date32(data_type) and isinstance(value, datetime) and value.time() != time():
+        return "it has a time of day"
+    return next((found for part in parts if (found := loss_of(*part)) is not None), None)

@@ -1,5 +1,7 @@
 """What each schema change does to a table: its protocol, its settings, its splits of before, and its errors."""
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 
@@ -186,7 +188,15 @@ def test_changes_that_the_schema_does_not_allow(table, change, message):
 
 
 @pytest.mark.parametrize(
-    ("type_", "default"), [("int", "many"), ("binary", b"x"), ("date", 5.5), ("tinyint", 300)]
+    ("type_", "default"),
+    [
+        ("int", "many"),
+        ("binary", b"x"),
+        ("date", 5.5),
+        ("tinyint", 300),
+        ("float", 1e300),
+        ("date", dt.datetime(2026, 1, 1, 12)),
+    ],
 )
 def test_a_default_must_be_a_value_of_the_type(table, type_, default):
     with pytest.raises(InvalidValueError, match="'x'"):

@@ -1,5 +1,7 @@
 """Updating rows: new values in every reader, one commit, and conflicts as of a delete."""
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 
@@ -66,6 +68,36 @@ def test_wrong_requests_change_nothing(url):
     with pytest.raises(InvalidOptionError, match="set twice"):
         table.update({"id": 1, "ID": 2}, where="true")
     assert table.refresh().version == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"number": 1.5}, "1.5 is no whole number"),
+        ({"number": float("nan")}, "nan is no whole number"),
+        ({"ratio": 1e300}, "1e\\+300 is too large"),
+        ({"day": dt.datetime(2026, 1, 1, 12)}, "it has a time of day"),
+        ({"who": {"nam": "x"}}, "no member 'nam'; the members are name, ages"),
+        ({"who": {"name": "x", "ages": [1, 2.5]}}, "2.5 is no whole number"),
+    ],
+)
+def test_a_value_that_would_lose_something_is_refused(tmp_path, values, reason):
+    who = pa.struct([("name", pa.string()), ("ages", pa.list_(pa.int32()))])
+    schema = pa.schema([("number", pa.int32()), ("ratio", pa.float32()), ("day", pa.date32()), ("who", who)])
+    table = IndexTable.create(tmp_path / "t", schema)
+    table.append([{"number": 1}])
+    with pytest.raises(InvalidValueError, match=reason):
+        table.update(values, where="true")
+    fitting = {
+        "number": 2.0,
+        "ratio": 0.5,
+        "day": dt.datetime(2026, 1, 1),
+        "who": {"name": "x", "ages": [3.0]},
+    }
+    table.update(fitting, where="true")
+    assert table.to_arrow().to_pylist() == [
+        {"number": 2, "ratio": 0.5, "day": dt.date(2026, 1, 1), "who": {"name": "x", "ages": [3]}}
+    ]
 
 
 @pytest.mark.parametrize(
