@@ -228,3 +228,31 @@ def test_a_column_that_was_renamed_and_widened_is_sorted_over_old_and_new_splits
     assert table.search("*", sort="number")["number"].to_pylist() == [1, 2, 3, 2**40]
     assert table.search("*", sort="-f", limit=3)["f"].to_pylist() == [0.75, 0.5, -1]
     assert table.search("*", sort=["-added", "number"])["number"].to_pylist() == [1, 3, 2, 2**40]
+
+
+@pytest.mark.parametrize("limit", [3, 9, 100])
+def test_nan_among_many_numbers_of_one_split_is_above_all_of_them(tmp_path, limit):
+    values = [
+        math.nan,
+        1.5,
+        math.nan,
+        -2.25,
+        None,
+        math.nan,
+        0.5,
+        math.inf,
+        math.nan,
+        -math.inf,
+        3.0,
+        None,
+        math.nan,
+    ]
+    table = IndexTable.create(tmp_path / "t", pa.schema([("x", pa.float64())]))
+    table.append([{"x": value} for value in values])
+    numbers = sorted(value for value in values if value is not None and not math.isnan(value))
+    for sort, expected in (
+        ("x", [*numbers, *[math.nan] * 5, None, None]),
+        ("-x", [*[math.nan] * 5, *reversed(numbers), None, None]),
+    ):
+        found = table.search("*", sort=sort, limit=limit)["x"].to_pylist()
+        assert repr(found) == repr(expected[:limit])

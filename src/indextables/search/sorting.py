@@ -21,7 +21,7 @@ from indextables.errors import InvalidOptionError, SearchFailedError
 from indextables.pruning.values import NAN_KEY, order_keys
 from indextables.schema import find_column
 from indextables.search.hits import row_numbers
-from indextables.search.index_query import IndexField, IndexQuery, TermSpan, all_rows, any_query
+from indextables.search.index_query import IndexField, IndexQuery, TermSpan, all_queries, all_rows, any_query
 from indextables.search.typed_query import is_narrow
 from indextables.split.doc_mapping import MAX_TOKEN_BYTES, FieldKind, FieldMapping
 from indextables.split.index_files import translating
@@ -189,7 +189,12 @@ class FieldOrder(msgspec.Struct, frozen=True):
     @property
     def needs(self) -> Needs:
         """What a search in this order reads of the index, besides the needs of the query."""
-        return column_needs(self.index.mapping.index_name)
+        needs = column_needs(self.index.mapping.index_name)
+        return needs | self.index.term(math.nan).needs if self._may_have_nan else needs
+
+    @property
+    def _may_have_nan(self) -> bool:
+        return self.index.mapping.kind is FieldKind.F64
 
     def best(self, searcher: Searcher, query: IndexQuery, limit: int) -> tuple[NDArray[np.int64], list[Any]]:
         """Return the first rows in this order, and their terms; None for null. Raises SearchFailedError."""
@@ -197,14 +202,30 @@ class FieldOrder(msgspec.Struct, frozen=True):
             limit = min(limit, searcher.num_docs)
             if limit <= 0:
                 return np.empty(0, np.int64), []
-            found = searcher.search(
-                query.query,
-                limit,
-                count=False,
-                order_by_field=self.index.mapping.index_name,
-                order=Order.Desc if self.descending else Order.Asc,
-            ).hits
+            found = self._best(searcher, query, limit)
             return row_numbers(searcher, found), [term for term, _ in found]
+
+    def _best(self, searcher: Searcher, query: IndexQuery, limit: int) -> list[Any]:
+        if not self._may_have_nan:
+            return self._ordered(searcher, query, limit)
+        # Tantivy's order is undefined where there is NaN, which is above all other values here.
+        nan = self.index.term(math.nan)
+        highest = self._ordered(searcher, all_queries([query, nan]), limit)
+        others = self._ordered(searcher, query.without(nan), limit)
+        if self.descending:
+            return (highest + others)[:limit]
+        values = [hit for hit in others if hit[0] is not None]
+        return (values + highest + others[len(values) :])[:limit]
+
+    def _ordered(self, searcher: Searcher, query: IndexQuery, limit: int) -> list[Any]:
+        hits: list[Any] = searcher.search(
+            query.query,
+            limit,
+            count=False,
+            order_by_field=self.index.mapping.index_name,
+            order=Order.Desc if self.descending else Order.Asc,
+        ).hits
+        return hits
 
     def equal(self, term: Any) -> IndexQuery:
         """Return the query for the rows with a term; None is null."""
