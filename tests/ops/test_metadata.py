@@ -140,5 +140,5 @@ def test_an_append_goes_on_and_an_overwrite_starts_again_after_a_change_of_the_n
     stale = new_table(store)
     set_metadata(stale, name="events")
     assert named(do(stale, append("a")).snapshot) == ("events", None)
-    with pytest.raises(CommitConflictError, match="changed the table's metadata"):
+    with pytest.raises(CommitConflictError, match="changed the table's schema, metadata or protocol"):
         do(stale, overwrite("b"))

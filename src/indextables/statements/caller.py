@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from indextables.config import Settings
-from indextables.errors import InvalidStatementError
+from indextables.errors import InvalidStatementError, TableNotFoundError
 from indextables.index_table import IndexTable, open_context
 from indextables.ops.checkpoint.manifests_by_runner import with_manifests_by
 from indextables.ops.runner import Progress, Runner
-from indextables.statements.nodes import Relation, TableName, Target
+from indextables.statements.nodes import Relation, TableName, TablePath, Target
 from indextables.storage import StoreLocation
 from indextables.table import TableContext
 
@@ -55,16 +55,22 @@ class Caller:
     def rows(self, relation: Relation) -> pa.Table:
         """The rows of a source. Raises InvalidStatementError for a name or a subquery without a catalog."""
         if relation.path is not None:
-            # Imported here, because other statements do not read files.
-            from indextables.ingest.rows import read_rows
-
-            return read_rows(relation.path, self.storage_options, {**self.session, **self.options})
+            return self._rows_at(relation.path)
         assert relation.sql is not None
         if self.read_relation is None:
             raise InvalidStatementError(
                 f"there is no catalog to look {relation.sql} up in; write the path of a table or of files in quotes"
             )
         return self.read_relation(relation.sql)
+
+    def _rows_at(self, path: str) -> pa.Table:
+        try:
+            return self.table(TablePath(path)).to_arrow()
+        except TableNotFoundError:
+            # Imported here, because other statements do not read files.
+            from indextables.ingest.rows import read_files
+
+            return read_files(path, self.storage_options, {**self.session, **self.options})
 
     def _path(self, target: Target) -> str:
         if not isinstance(target, TableName):
