@@ -122,7 +122,7 @@ class LoadedTable:
 
 
 def _is_exact(texts: pa.Array, data_type: pa.DataType) -> bool:
-    """Whether bounds in the log are values of the column: other bounds are rounded, whoever wrote them."""
+    """Whether bounds in the log are values of the column: other bounds may be rounded, by us or by other writers."""
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         return bool(pc.all(pc.match_substring_regex(texts, _SIX_DIGITS), min_count=0).as_py())
     return data_type in (pa.int32(), pa.int64(), pa.date32())
