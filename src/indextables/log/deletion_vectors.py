@@ -189,10 +189,15 @@ def _inline(content: bytes, cardinality: int) -> DeletionVector:
     padded = content.ljust(-(-len(content) // _WORD_BYTES) * _WORD_BYTES, b"\0")
     return DeletionVector(
         storage_type=INLINE,
-        path_or_inline_dv=base64.b85encode(padded).decode().translate(_TO_Z85),
+        path_or_inline_dv=z85(padded),
         size_in_bytes=len(content),
         cardinality=cardinality,
     )
+
+
+def z85(content: bytes) -> str:
+    """Return bytes in the base 85 that Delta writes."""
+    return base64.b85encode(content).decode().translate(_TO_Z85)
 
 
 def _encode(rows: RowNumbers) -> bytes:

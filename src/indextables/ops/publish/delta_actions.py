@@ -1,6 +1,5 @@
 """The actions of the Delta log that say what a version of a table says. Columnar for files, objects for the rest."""
 
-import base64
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +19,7 @@ from indextables.log.actions import (
     Metadata,
     ProtocolAction,
 )
-from indextables.log.deletion_vectors import IN_FILE, VECTOR_PREFIX, VECTOR_SUFFIX
+from indextables.log.deletion_vectors import IN_FILE, VECTOR_PREFIX, VECTOR_SUFFIX, z85
 from indextables.log.file_keys import normalised_paths
 from indextables.pruning.values import parse_values
 from indextables.schema import TableShape
@@ -71,10 +70,7 @@ _PLAIN: Final = "/=._~-"
 _PLAIN_PATH: Final = rf"^[A-Za-z0-9{_PLAIN}]*$"
 _CONTROL_CHARACTER: Final = r"[\x00-\x1f]"
 
-# Delta writes base 85 with the alphabet of Z85.
-_B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_TO_Z85: Final = str.maketrans(_B85, _Z85)
+# The storage type of a vector in a file beside the table.
 _BESIDE_THE_TABLE: Final = "u"
 
 
@@ -269,7 +265,7 @@ def _vectors(vectors: pa.ChunkedArray) -> pa.Array:
 def _vector_name(path: str) -> str:
     """Delta's name of a file of vectors beside the table: the bytes of its UUID."""
     name = path.removeprefix(VECTOR_PREFIX).removesuffix(VECTOR_SUFFIX)
-    return base64.b85encode(uuid.UUID(name).bytes).decode().translate(_TO_Z85)
+    return z85(uuid.UUID(name).bytes)
 
 
 # --- statistics ---------------------------------------------------------------------------------------
